@@ -1,0 +1,199 @@
+"""Every error that sparklog raises, and every error code that it speaks.
+
+The tree::
+
+    SparklogError
+    ├── ConfigError                 a setting is unknown, malformed or out of its range
+    ├── LogError                    the log on disk
+    │   ├── CorruptRecord           bytes that are not the format they claim (code CORRUPT_MESSAGE)
+    │   ├── LogClosed               an append or a read after close
+    │   └── LogDirFailed            the disk refused; its partitions go offline
+    ├── ProtocolError               the wire
+    │   ├── RemoteProtocolError     the peer sent what the protocol does not allow
+    │   └── LocalProtocolError      we were asked to send what the protocol does not allow
+    ├── ConnectionFailed            a peer cannot be reached, or hung up
+    ├── CoordinationError           ZooKeeper: lost session, duplicate broker id, stale epoch
+    ├── DataSourceError             an option or a state that the Spark source cannot serve
+    └── ApiError                    an answer with an error code; ``.code`` says which
+
+``ErrorCode`` is Kafka's own table (``org.apache.kafka.common.protocol.Errors``): number, name, and
+whether a client may retry. A number that is not in the table becomes ``UNKNOWN_SERVER_ERROR``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """An error code of the Kafka protocol."""
+
+    retriable: bool
+
+    def __new__(cls, value: int, retriable: bool = False) -> ErrorCode:
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.retriable = retriable
+        return member
+
+    @classmethod
+    def _missing_(cls, _value: object) -> ErrorCode:
+        return cls.UNKNOWN_SERVER_ERROR
+
+    UNKNOWN_SERVER_ERROR = (-1, False)
+    NONE = (0, False)
+    OFFSET_OUT_OF_RANGE = (1, False)
+    CORRUPT_MESSAGE = (2, True)
+    UNKNOWN_TOPIC_OR_PARTITION = (3, True)
+    INVALID_FETCH_SIZE = (4, False)
+    LEADER_NOT_AVAILABLE = (5, True)
+    NOT_LEADER_OR_FOLLOWER = (6, True)
+    REQUEST_TIMED_OUT = (7, True)
+    BROKER_NOT_AVAILABLE = (8, False)
+    REPLICA_NOT_AVAILABLE = (9, True)
+    MESSAGE_TOO_LARGE = (10, False)
+    STALE_CONTROLLER_EPOCH = (11, False)
+    OFFSET_METADATA_TOO_LARGE = (12, False)
+    NETWORK_EXCEPTION = (13, True)
+    COORDINATOR_LOAD_IN_PROGRESS = (14, True)
+    COORDINATOR_NOT_AVAILABLE = (15, True)
+    NOT_COORDINATOR = (16, True)
+    INVALID_TOPIC_EXCEPTION = (17, False)
+    RECORD_LIST_TOO_LARGE = (18, False)
+    NOT_ENOUGH_REPLICAS = (19, True)
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (20, True)
+    INVALID_REQUIRED_ACKS = (21, False)
+    ILLEGAL_GENERATION = (22, False)
+    INCONSISTENT_GROUP_PROTOCOL = (23, False)
+    INVALID_GROUP_ID = (24, False)
+    UNKNOWN_MEMBER_ID = (25, False)
+    INVALID_SESSION_TIMEOUT = (26, False)
+    REBALANCE_IN_PROGRESS = (27, False)
+    INVALID_COMMIT_OFFSET_SIZE = (28, False)
+    TOPIC_AUTHORIZATION_FAILED = (29, False)
+    GROUP_AUTHORIZATION_FAILED = (30, False)
+    CLUSTER_AUTHORIZATION_FAILED = (31, False)
+    INVALID_TIMESTAMP = (32, False)
+    UNSUPPORTED_SASL_MECHANISM = (33, False)
+    ILLEGAL_SASL_STATE = (34, False)
+    UNSUPPORTED_VERSION = (35, False)
+    TOPIC_ALREADY_EXISTS = (36, False)
+    INVALID_PARTITIONS = (37, False)
+    INVALID_REPLICATION_FACTOR = (38, False)
+    INVALID_REPLICA_ASSIGNMENT = (39, False)
+    INVALID_CONFIG = (40, False)
+    NOT_CONTROLLER = (41, True)
+    INVALID_REQUEST = (42, False)
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = (43, False)
+    POLICY_VIOLATION = (44, False)
+    OUT_OF_ORDER_SEQUENCE_NUMBER = (45, False)
+    DUPLICATE_SEQUENCE_NUMBER = (46, False)
+    INVALID_PRODUCER_EPOCH = (47, False)
+    INVALID_TXN_STATE = (48, False)
+    INVALID_PRODUCER_ID_MAPPING = (49, False)
+    INVALID_TRANSACTION_TIMEOUT = (50, False)
+    CONCURRENT_TRANSACTIONS = (51, True)
+    TRANSACTION_COORDINATOR_FENCED = (52, False)
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = (53, False)
+    SECURITY_DISABLED = (54, False)
+    OPERATION_NOT_ATTEMPTED = (55, False)
+    KAFKA_STORAGE_ERROR = (56, True)
+    LOG_DIR_NOT_FOUND = (57, False)
+    SASL_AUTHENTICATION_FAILED = (58, False)
+    UNKNOWN_PRODUCER_ID = (59, False)
+    REASSIGNMENT_IN_PROGRESS = (60, False)
+    NON_EMPTY_GROUP = (68, False)
+    GROUP_ID_NOT_FOUND = (69, False)
+    FETCH_SESSION_ID_NOT_FOUND = (70, True)
+    INVALID_FETCH_SESSION_EPOCH = (71, True)
+    LISTENER_NOT_FOUND = (72, True)
+    TOPIC_DELETION_DISABLED = (73, False)
+    FENCED_LEADER_EPOCH = (74, True)
+    UNKNOWN_LEADER_EPOCH = (75, True)
+    UNSUPPORTED_COMPRESSION_TYPE = (76, False)
+    STALE_BROKER_EPOCH = (77, False)
+    OFFSET_NOT_AVAILABLE = (78, True)
+    MEMBER_ID_REQUIRED = (79, False)
+    PREFERRED_LEADER_NOT_AVAILABLE = (80, True)
+    GROUP_MAX_SIZE_REACHED = (81, False)
+    FENCED_INSTANCE_ID = (82, False)
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = (83, True)
+    ELECTION_NOT_NEEDED = (84, True)
+    GROUP_SUBSCRIBED_TO_TOPIC = (86, False)
+    INVALID_RECORD = (87, False)
+    UNSTABLE_OFFSET_COMMIT = (88, True)
+    THROTTLING_QUOTA_EXCEEDED = (89, True)
+    PRODUCER_FENCED = (90, False)
+    UNKNOWN_TOPIC_ID = (100, True)
+    INCONSISTENT_TOPIC_ID = (103, True)
+
+
+class SparklogError(Exception):
+    """The root: catch this to catch all that sparklog raises on purpose."""
+
+
+class ConfigError(SparklogError, ValueError):
+    """A setting is unknown, malformed or out of its range; the message names it and what is allowed."""
+
+
+class ApiError(SparklogError):
+    """A request was answered, or must be answered, with an error code."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message or code.name)
+        self.code = code
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.code.name in text else f"{self.code.name}: {text}"
+
+
+class LogError(SparklogError):
+    """The log on disk."""
+
+
+class CorruptRecord(LogError):
+    """Bytes that are not the record format they claim to be."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class LogClosed(LogError):
+    """The log was closed; nothing may be read from or appended to it."""
+
+
+class LogDirFailed(LogError):
+    """The disk under a log directory refused an operation."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class ProtocolError(SparklogError):
+    """The wire protocol was broken."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent what the protocol does not allow."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We were asked to send what the protocol does not allow."""
+
+
+class ConnectionFailed(SparklogError, ConnectionError):
+    """A peer cannot be reached, or hung up in the middle of an exchange."""
+
+
+class CoordinationError(SparklogError):
+    """ZooKeeper: a lost session, a duplicate broker id, a stale epoch."""
+
+
+class DataSourceError(SparklogError):
+    """An option or a state that the Spark data source cannot serve.
+
+    Spark hands only the text of a Python exception to the user, so the message opens with a stable code.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"[{code}] {message}")
+        self.error_code = code

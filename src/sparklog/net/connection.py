@@ -1,0 +1,122 @@
+"""The asking end of a connection, blocking: what Spark tasks, the command line and the tests drive.
+
+One ``ClientConnection`` (the protocol, without a socket) under one socket. Requests may be pipelined: ``send`` several,
+``receive`` their answers in the same order. Not for use by several threads at once.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable
+from types import TracebackType
+
+from sparklog import __version__
+from sparklog.errors import ConnectionFailed, RemoteProtocolError
+from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, api_versions_request
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.connection import ClientConnection
+from sparklog.protocol.messages import Message, decode_response, encode
+from sparklog.structs import Chunk, Endpoint, FileSlice
+
+MAX_RESPONSE = 1 << 30
+_BUFFERS_A_CALL = 512
+
+
+class BlockingConnection:
+    """A connection to one broker. Every failure of the network raises ConnectionFailed and closes it."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        client_id: str = "sparklog",
+        connect_timeout: float = 10.0,
+        request_timeout: float = 30.0,
+    ) -> None:
+        self.endpoint = endpoint
+        self._protocol = ClientConnection(client_id)
+        try:
+            self._socket = socket.create_connection(endpoint, timeout=connect_timeout)
+        except OSError as error:
+            raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(request_timeout)
+        try:
+            self.versions = self._negotiate()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> BlockingConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._socket.fileno() < 0
+
+    def _negotiate(self) -> PeerVersions:
+        body = encode(api_versions_request("sparklog", __version__), API_VERSIONS_ASKED)
+        self.send(ApiKey.API_VERSIONS, API_VERSIONS_ASKED, [body])
+        _, version, answer = self.receive()
+        return PeerVersions(self.endpoint, decode_response(ApiKey.API_VERSIONS, version, answer))
+
+    def request(self, api: ApiKey, build: Callable[[int], Message], *, ceiling: int | None = None) -> Message:
+        """Ask and wait: ``build`` is handed the version agreed on and returns the request."""
+        version = self.versions.best(api, ceiling)
+        self.send(api, version, [encode(build(version), version)])
+        _, version, body = self.receive()
+        return decode_response(api, version, body)
+
+    def send(self, api: ApiKey, version: int, body: list[Chunk], *, expect_response: bool = True) -> None:
+        """Put a request on the wire, its chunks uncopied."""
+        chunks = self._protocol.request(api, version, body, expect_response=expect_response)
+        try:
+            self._send_all([memoryview(chunk) for chunk in chunks if not isinstance(chunk, FileSlice)])
+        except OSError as error:
+            raise self._failed("sending to", error) from error
+
+    def _send_all(self, views: list[memoryview]) -> None:
+        while views:
+            sent = self._socket.sendmsg(views[:_BUFFERS_A_CALL])
+            while views and sent >= len(views[0]):
+                sent -= len(views.pop(0))
+            if sent:
+                views[0] = views[0][sent:]
+
+    def receive(self) -> tuple[ApiKey, int, memoryview]:
+        """The next answer: its API, version and body (a buffer of its own)."""
+        try:
+            (size,) = struct.unpack(">i", self._receive_exactly(4))
+            if not 0 <= size <= MAX_RESPONSE:
+                raise RemoteProtocolError(
+                    f"{self.endpoint} announces a response of {size} bytes; is it a Kafka listener?"
+                )
+            return self._protocol.response(self._receive_exactly(size))
+        except OSError as error:
+            raise self._failed("waiting for an answer of", error) from error
+        except RemoteProtocolError:
+            self.close()
+            raise
+
+    def _receive_exactly(self, size: int) -> memoryview:
+        view = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            count = self._socket.recv_into(view[filled:])
+            if count == 0:
+                raise ConnectionResetError("the peer closed the connection")
+            filled += count
+        return view
+
+    def _failed(self, doing: str, error: OSError) -> ConnectionFailed:
+        self.close()
+        return ConnectionFailed(f"{doing} broker {self.endpoint} failed: {error or type(error).__name__}")

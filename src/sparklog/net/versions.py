@@ -1,0 +1,41 @@
+"""Which version of each API two peers share."""
+
+from __future__ import annotations
+
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch, produce
+from sparklog.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Message, highest_version
+from sparklog.structs import Endpoint
+
+API_VERSIONS_ASKED = 3
+
+
+def api_versions_request(software: str, version: str) -> Message:
+    """What a client says first on a connection."""
+    return ApiVersionsRequest(
+        version=API_VERSIONS_ASKED, client_software_name=software, client_software_version=version
+    )
+
+
+class PeerVersions:
+    """The ranges that a peer offered, and the choice among them."""
+
+    def __init__(self, peer: Endpoint, response: ApiVersionsResponse) -> None:
+        self._peer = peer
+        self._ranges = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+
+    def best(self, api: ApiKey, ceiling: int | None = None) -> int:
+        """The newest version that both speak. Raises ApiError(UNSUPPORTED_VERSION) if there is none."""
+        ours = highest_version(api) if ceiling is None else ceiling
+        if api is ApiKey.PRODUCE:
+            ours = min(ours, produce.MAX_VERSION)
+        elif api is ApiKey.FETCH:
+            ours = min(ours, fetch.MAX_VERSION)
+        low, high = self._ranges.get(api, (0, -1))
+        if min(high, ours) < low:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"broker {self._peer} speaks {api.name} versions {low} to {high}, this client up to {ours}",
+            )
+        return min(high, ours)

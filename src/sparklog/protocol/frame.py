@@ -1,0 +1,77 @@
+"""Frames: every message on a Kafka connection is four bytes of length (big-endian), then that many bytes.
+
+``FrameReader`` is fed by whoever owns the socket, in the manner of a buffered protocol: ask ``buffer()`` where the
+next bytes shall go, say with ``received(n)`` how many came, take the frames that are whole. A frame that does not fit
+the scratch buffer gets a buffer of its own size and is received into it directly, so that a large produce request is
+copied once (kernel to that buffer) and never again before it is written to the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparklog.errors import RemoteProtocolError
+
+_LENGTH = 4
+SCRATCH_SIZE = 64 * 1024
+
+
+class FrameReader:
+    """Cuts a byte stream into frames of at most ``max_size`` bytes.
+
+    A frame handed out is the caller's own: later bytes never overwrite it.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._scratch = bytearray(SCRATCH_SIZE)
+        self._kept = 0
+        self._body: memoryview | None = None
+        self._filled = 0
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether the stream would end in the middle of a frame if it ended now."""
+        return self._body is not None or self._kept > 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes of the stream are to be put; never empty."""
+        if self._body is not None:
+            return self._body[self._filled :]
+        return memoryview(self._scratch)[self._kept :]
+
+    def received(self, count: int) -> Iterator[memoryview]:
+        """``count`` bytes were put into ``buffer()``: the frames that they complete, in order.
+
+        Raises RemoteProtocolError if a length is negative or above the limit; the stream cannot be read further then.
+        """
+        if self._body is not None:
+            self._filled += count
+            if self._filled == len(self._body):
+                frame, self._body = self._body, None
+                yield frame
+            return
+        yield from self._cut(self._kept + count)
+
+    def _cut(self, end: int) -> Iterator[memoryview]:
+        position = 0
+        while end - position >= _LENGTH:
+            size = int.from_bytes(self._scratch[position : position + _LENGTH], "big", signed=True)
+            if not 0 <= size <= self._max_size:
+                raise RemoteProtocolError(f"a frame claims {size} bytes; 0 to {self._max_size} are allowed")
+            start = position + _LENGTH
+            if end - start < size:
+                if size + _LENGTH > SCRATCH_SIZE:
+                    self._begin_body(size, start, end)
+                    return
+                break
+            position = start + size
+            yield memoryview(self._scratch[start:position])
+        self._kept = end - position
+        self._scratch[: self._kept] = self._scratch[position:end]
+
+    def _begin_body(self, size: int, start: int, end: int) -> None:
+        self._body = memoryview(bytearray(size))
+        self._filled = end - start
+        self._body[: self._filled] = self._scratch[start:end]
+        self._kept = 0

@@ -1,0 +1,262 @@
+"""Fetch (API 1), versions 4 to 16. Schema: ``FetchRequest.json`` and ``FetchResponse.json`` of Apache Kafka 3.9.
+
+Records are chunks on the way out (slices of segment files, never read) and views of the response on the way in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import is_flexible
+from sparklog.protocol.wire import ZERO_UUID, WireReader, WireWriter
+from sparklog.structs import Chunk, IsolationLevel
+
+MIN_VERSION, MAX_VERSION = 4, 16
+TOPIC_ID_VERSION = 13
+"""From this version on topics are named by id alone."""
+
+
+class FetchPartition(NamedTuple):
+    """What is asked of one partition. The topic goes by name or by id, as the version has it."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class FetchRequest:
+    """One fetch; ``max_wait_ms`` and ``min_bytes`` make it a long poll."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: list[FetchPartition]
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    replica_id: int = -1
+    session_id: int = 0
+    session_epoch: int = -1
+    rack_id: str = ""
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """What one partition gave. ``records`` are chunks when sent, one view when received."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: list[tuple[int, int]] | None = None
+    records: list[Chunk] = field(default_factory=list)
+
+
+def decode_request(body: memoryview, version: int) -> FetchRequest:
+    """Raises RemoteProtocolError if the body is malformed."""
+    reader = WireReader(body, flexible=is_flexible(ApiKey.FETCH, version))
+    replica_id = reader.int32() if version <= 14 else -1
+    max_wait_ms, min_bytes, max_bytes = reader.int32(), reader.int32(), reader.int32()
+    isolation = IsolationLevel.READ_COMMITTED if reader.int8() else IsolationLevel.READ_UNCOMMITTED
+    session_id, session_epoch = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
+    partitions: list[FetchPartition] = []
+    for _ in range(reader.array_length()):
+        _read_topic(reader, version, partitions)
+    request = FetchRequest(
+        max_wait_ms, min_bytes, max_bytes, partitions, isolation, replica_id, session_id, session_epoch
+    )
+    if version >= 7:
+        for _ in range(reader.array_length()):
+            _skip_forgotten(reader, version)
+    if version >= 11:
+        request.rack_id = reader.string_or_none() or ""
+    if version >= 15:
+        request.replica_id = _replica_id_tag(reader)
+    else:
+        reader.skip_tags()
+    return request
+
+
+def _read_topic(reader: WireReader, version: int, into: list[FetchPartition]) -> None:
+    by_id = version >= TOPIC_ID_VERSION
+    topic, topic_id = ("", reader.uuid()) if by_id else (reader.string(), ZERO_UUID)
+    for _ in range(reader.array_length()):
+        partition = reader.int32()
+        leader_epoch = reader.int32() if version >= 9 else -1
+        offset = reader.int64()
+        last_epoch = reader.int32() if version >= 12 else -1
+        log_start = reader.int64() if version >= 5 else -1
+        max_bytes = reader.int32()
+        reader.skip_tags()
+        into.append(FetchPartition(topic, topic_id, partition, offset, max_bytes, leader_epoch, last_epoch, log_start))
+    reader.skip_tags()
+
+
+def _skip_forgotten(reader: WireReader, version: int) -> None:
+    if version >= TOPIC_ID_VERSION:
+        reader.uuid()
+    else:
+        reader.string()
+    for _ in range(reader.array_length()):
+        reader.int32()
+    reader.skip_tags()
+
+
+_REPLICA_STATE_TAG = 1
+
+
+def _replica_id_tag(reader: WireReader) -> int:
+    replica_id = -1
+    for _ in range(reader.uvarint()):
+        tag, size = reader.uvarint(), reader.uvarint()
+        value = WireReader(reader.take(size), flexible=True)
+        if tag == _REPLICA_STATE_TAG:
+            replica_id = value.int32()
+    return replica_id
+
+
+def encode_request(request: FetchRequest, version: int) -> list[Chunk]:
+    """A consumer's request body; each partition stands under its topic in the order given."""
+    writer = WireWriter(flexible=is_flexible(ApiKey.FETCH, version))
+    if version <= 14:
+        writer.int32(request.replica_id)
+    writer.int32(request.max_wait_ms)
+    writer.int32(request.min_bytes)
+    writer.int32(request.max_bytes)
+    writer.int8(request.isolation)
+    if version >= 7:
+        writer.int32(request.session_id)
+        writer.int32(request.session_epoch)
+    topics = _group(request.partitions, version)
+    writer.array_length(len(topics))
+    for name, partitions in topics.items():
+        _write_topic_name(writer, name)
+        writer.array_length(len(partitions))
+        for asked in partitions:
+            _write_asked(writer, asked, version)
+        writer.tags()
+    if version >= 7:
+        writer.array_length(0)
+    if version >= 11:
+        writer.string(request.rack_id)
+    writer.tags()
+    return writer.chunks()
+
+
+def _write_asked(writer: WireWriter, asked: FetchPartition, version: int) -> None:
+    writer.int32(asked.partition)
+    if version >= 9:
+        writer.int32(asked.current_leader_epoch)
+    writer.int64(asked.offset)
+    if version >= 12:
+        writer.int32(asked.last_fetched_epoch)
+    if version >= 5:
+        writer.int64(asked.log_start_offset)
+    writer.int32(asked.max_bytes)
+    writer.tags()
+
+
+def encode_response(
+    partitions: list[FetchedPartition], version: int, *, error: ErrorCode = ErrorCode.NONE, session_id: int = 0
+) -> list[Chunk]:
+    """The response body; file slices among the records pass through unread."""
+    writer = WireWriter(flexible=is_flexible(ApiKey.FETCH, version))
+    writer.int32(0)
+    if version >= 7:
+        writer.int16(error)
+        writer.int32(session_id)
+    topics = _group(partitions, version)
+    writer.array_length(len(topics))
+    for name, fetched in topics.items():
+        _write_topic_name(writer, name)
+        writer.array_length(len(fetched))
+        for partition in fetched:
+            _write_fetched(writer, partition, version)
+        writer.tags()
+    writer.tags()
+    return writer.chunks()
+
+
+def _write_topic_name(writer: WireWriter, name: str | UUID) -> None:
+    if isinstance(name, UUID):
+        writer.uuid(name)
+    else:
+        writer.string(name)
+
+
+def _write_fetched(writer: WireWriter, partition: FetchedPartition, version: int) -> None:
+    writer.int32(partition.partition)
+    writer.int16(partition.error)
+    writer.int64(partition.high_watermark)
+    writer.int64(partition.last_stable_offset)
+    if version >= 5:
+        writer.int64(partition.log_start_offset)
+    writer.array_length(None if partition.aborted is None else len(partition.aborted))
+    for producer_id, first_offset in partition.aborted or ():
+        writer.int64(producer_id)
+        writer.int64(first_offset)
+        writer.tags()
+    if version >= 11:
+        writer.int32(-1)
+    writer.records(partition.records)
+    writer.tags()
+
+
+_T = TypeVar("_T", FetchPartition, FetchedPartition)
+
+
+def _group(partitions: list[_T], version: int) -> dict[str | UUID, list[_T]]:
+    by_id = version >= TOPIC_ID_VERSION
+    topics: dict[str | UUID, list[_T]] = {}
+    for each in partitions:
+        topics.setdefault(each.topic_id if by_id else each.topic, []).append(each)
+    return topics
+
+
+def decode_response(body: memoryview, version: int) -> tuple[ErrorCode, list[FetchedPartition]]:
+    """The top-level error and the partitions. Raises RemoteProtocolError if the body is malformed."""
+    reader = WireReader(body, flexible=is_flexible(ApiKey.FETCH, version))
+    reader.int32()
+    error = ErrorCode.NONE
+    if version >= 7:
+        error = ErrorCode(reader.int16())
+        reader.int32()
+    by_id = version >= TOPIC_ID_VERSION
+    partitions = []
+    for _ in range(reader.array_length()):
+        topic, topic_id = ("", reader.uuid()) if by_id else (reader.string(), ZERO_UUID)
+        for _ in range(reader.array_length()):
+            partitions.append(_read_fetched(reader, topic, topic_id, version))
+        reader.skip_tags()
+    reader.skip_tags()
+    return error, partitions
+
+
+def _read_fetched(reader: WireReader, topic: str, topic_id: UUID, version: int) -> FetchedPartition:
+    partition = FetchedPartition(
+        topic, topic_id, reader.int32(), ErrorCode(reader.int16()), reader.int64(), reader.int64()
+    )
+    if version >= 5:
+        partition.log_start_offset = reader.int64()
+    partition.aborted = []
+    for _ in range(reader.array_length()):
+        partition.aborted.append((reader.int64(), reader.int64()))
+        reader.skip_tags()
+    if version >= 11:
+        reader.int32()
+    records = reader.bytes_or_none()
+    if records:
+        partition.records.append(records)
+    reader.skip_tags()
+    return partition

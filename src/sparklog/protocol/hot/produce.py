@@ -1,0 +1,111 @@
+"""Produce (API 0), versions 3 to 11. Schema: ``ProduceRequest.json`` and ``ProduceResponse.json`` of Apache Kafka 3.9.
+
+Versions 0 to 2 have the same shape without ``transactional_id`` and carry record formats older than v2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import is_flexible
+from sparklog.protocol.wire import WireReader, WireWriter
+from sparklog.structs import Chunk, TopicPartition
+
+MIN_VERSION, MAX_VERSION = 0, 11
+
+
+class ProduceRequest(NamedTuple):
+    """Records to append; each value is what the producer sent for that partition, uncopied."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    records: list[tuple[TopicPartition, memoryview | None]]
+
+
+class ProduceResult(NamedTuple):
+    """What became of one partition's records."""
+
+    error: ErrorCode
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    message: str | None = None
+
+
+def decode_request(body: memoryview, version: int) -> ProduceRequest:
+    """Raises RemoteProtocolError if the body is malformed."""
+    reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
+    transactional_id = reader.string_or_none() if version >= 3 else None
+    acks, timeout_ms = reader.int16(), reader.int32()
+    records = []
+    for _ in range(reader.array_length()):
+        topic = reader.string()
+        for _ in range(reader.array_length()):
+            partition = reader.int32()
+            records.append((TopicPartition(topic, partition), reader.bytes_or_none()))
+            reader.skip_tags()
+        reader.skip_tags()
+    reader.skip_tags()
+    return ProduceRequest(transactional_id, acks, timeout_ms, records)
+
+
+def encode_request(acks: int, timeout_ms: int, records: dict[TopicPartition, list[Chunk]], version: int) -> list[Chunk]:
+    """A request body without a transaction; the chunks of a partition are its batches, handed on uncopied."""
+    writer = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
+    if version >= 3:
+        writer.string(None)
+    writer.int16(acks)
+    writer.int32(timeout_ms)
+    topics = _by_topic(list(records))
+    writer.array_length(len(topics))
+    for topic, partitions in topics.items():
+        writer.string(topic)
+        writer.array_length(len(partitions))
+        for tp in partitions:
+            writer.int32(tp.partition)
+            writer.records(records[tp])
+            writer.tags()
+        writer.tags()
+    writer.tags()
+    return writer.chunks()
+
+
+def encode_response(results: dict[TopicPartition, ProduceResult], version: int, throttle_ms: int = 0) -> list[Chunk]:
+    """The response body, partitions grouped by topic in the order of their first appearance."""
+    writer = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
+    topics = _by_topic(list(results))
+    writer.array_length(len(topics))
+    for topic, partitions in topics.items():
+        writer.string(topic)
+        writer.array_length(len(partitions))
+        for tp in partitions:
+            _write_result(writer, tp.partition, results[tp], version)
+        writer.tags()
+    if version >= 1:
+        writer.int32(throttle_ms)
+    writer.tags()
+    return writer.chunks()
+
+
+def _write_result(writer: WireWriter, partition: int, result: ProduceResult, version: int) -> None:
+    writer.int32(partition)
+    writer.int16(result.error)
+    writer.int64(result.base_offset)
+    if version >= 2:
+        writer.int64(result.log_append_time_ms)
+    if version >= 5:
+        writer.int64(result.log_start_offset)
+    if version >= 8:
+        writer.array_length(0)
+        writer.string(result.message)
+    writer.tags()
+
+
+def _by_topic(partitions: list[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp)
+    return topics

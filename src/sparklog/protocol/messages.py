@@ -1,0 +1,162 @@
+"""Requests and responses by name, for every version of each.
+
+The classes come from ``kafka-python``'s schema-driven codec: one class per message whatever the version, built from
+Kafka's own schema files. A field that a version does not carry reads as its default and is left out when written, so
+a handler is written once. Messages that the library lacks (those between brokers) are described in ``schemas``.
+
+Only this module and its siblings in this package import the library.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import kafka.protocol.admin as _admin
+import kafka.protocol.consumer as _consumer
+import kafka.protocol.metadata as _metadata
+import kafka.protocol.producer as _producer
+from kafka.protocol.api_message import ApiMessage
+
+from sparklog.errors import LocalProtocolError, RemoteProtocolError
+from sparklog.protocol import schemas
+from sparklog.protocol.api_key import ApiKey
+
+Message = Any
+"""A request or response of the schema library; fields by their snake-case names."""
+
+
+class LeaderAndIsrRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """Controller to broker: lead or follow these partitions."""
+
+
+class LeaderAndIsrResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """The broker's answer, an error code a partition."""
+
+
+class StopReplicaRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """Controller to broker: stop (and delete) these partitions."""
+
+
+class StopReplicaResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """The broker's answer, an error code a partition."""
+
+
+class UpdateMetadataRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """Controller to broker: the brokers alive, and the partitions that changed."""
+
+
+class UpdateMetadataResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """The broker's answer."""
+
+
+ApiVersionsRequest = _metadata.ApiVersionsRequest
+ApiVersionsResponse = _metadata.ApiVersionsResponse
+CreateTopicsRequest = _admin.CreateTopicsRequest
+CreateTopicsResponse = _admin.CreateTopicsResponse
+DeleteTopicsRequest = _admin.DeleteTopicsRequest
+DeleteTopicsResponse = _admin.DeleteTopicsResponse
+DescribeClusterRequest = _admin.DescribeClusterRequest
+DescribeClusterResponse = _admin.DescribeClusterResponse
+DescribeConfigsRequest = _admin.DescribeConfigsRequest
+DescribeConfigsResponse = _admin.DescribeConfigsResponse
+DescribeGroupsRequest = _admin.DescribeGroupsRequest
+DescribeGroupsResponse = _admin.DescribeGroupsResponse
+FetchRequest = _consumer.FetchRequest
+FetchResponse = _consumer.FetchResponse
+FindCoordinatorRequest = _metadata.FindCoordinatorRequest
+FindCoordinatorResponse = _metadata.FindCoordinatorResponse
+HeartbeatRequest = _consumer.HeartbeatRequest
+HeartbeatResponse = _consumer.HeartbeatResponse
+JoinGroupRequest = _consumer.JoinGroupRequest
+JoinGroupResponse = _consumer.JoinGroupResponse
+LeaveGroupRequest = _consumer.LeaveGroupRequest
+LeaveGroupResponse = _consumer.LeaveGroupResponse
+ListGroupsRequest = _admin.ListGroupsRequest
+ListGroupsResponse = _admin.ListGroupsResponse
+ListOffsetsRequest = _consumer.ListOffsetsRequest
+ListOffsetsResponse = _consumer.ListOffsetsResponse
+MetadataRequest = _metadata.MetadataRequest
+MetadataResponse = _metadata.MetadataResponse
+OffsetCommitRequest = _consumer.OffsetCommitRequest
+OffsetCommitResponse = _consumer.OffsetCommitResponse
+OffsetFetchRequest = _consumer.OffsetFetchRequest
+OffsetFetchResponse = _consumer.OffsetFetchResponse
+ProduceRequest = _producer.ProduceRequest
+ProduceResponse = _producer.ProduceResponse
+SyncGroupRequest = _consumer.SyncGroupRequest
+SyncGroupResponse = _consumer.SyncGroupResponse
+
+
+class Schema(NamedTuple):
+    """The two classes of one API."""
+
+    request: Message
+    response: Message
+
+
+SCHEMAS: dict[ApiKey, Schema] = {
+    ApiKey.API_VERSIONS: Schema(ApiVersionsRequest, ApiVersionsResponse),
+    ApiKey.CREATE_TOPICS: Schema(CreateTopicsRequest, CreateTopicsResponse),
+    ApiKey.DELETE_TOPICS: Schema(DeleteTopicsRequest, DeleteTopicsResponse),
+    ApiKey.DESCRIBE_CLUSTER: Schema(DescribeClusterRequest, DescribeClusterResponse),
+    ApiKey.DESCRIBE_CONFIGS: Schema(DescribeConfigsRequest, DescribeConfigsResponse),
+    ApiKey.DESCRIBE_GROUPS: Schema(DescribeGroupsRequest, DescribeGroupsResponse),
+    ApiKey.FETCH: Schema(FetchRequest, FetchResponse),
+    ApiKey.FIND_COORDINATOR: Schema(FindCoordinatorRequest, FindCoordinatorResponse),
+    ApiKey.HEARTBEAT: Schema(HeartbeatRequest, HeartbeatResponse),
+    ApiKey.JOIN_GROUP: Schema(JoinGroupRequest, JoinGroupResponse),
+    ApiKey.LEADER_AND_ISR: Schema(LeaderAndIsrRequest, LeaderAndIsrResponse),
+    ApiKey.LEAVE_GROUP: Schema(LeaveGroupRequest, LeaveGroupResponse),
+    ApiKey.LIST_GROUPS: Schema(ListGroupsRequest, ListGroupsResponse),
+    ApiKey.LIST_OFFSETS: Schema(ListOffsetsRequest, ListOffsetsResponse),
+    ApiKey.METADATA: Schema(MetadataRequest, MetadataResponse),
+    ApiKey.OFFSET_COMMIT: Schema(OffsetCommitRequest, OffsetCommitResponse),
+    ApiKey.OFFSET_FETCH: Schema(OffsetFetchRequest, OffsetFetchResponse),
+    ApiKey.PRODUCE: Schema(ProduceRequest, ProduceResponse),
+    ApiKey.STOP_REPLICA: Schema(StopReplicaRequest, StopReplicaResponse),
+    ApiKey.SYNC_GROUP: Schema(SyncGroupRequest, SyncGroupResponse),
+    ApiKey.UPDATE_METADATA: Schema(UpdateMetadataRequest, UpdateMetadataResponse),
+}
+
+
+@lru_cache(maxsize=1024)
+def is_flexible(api: ApiKey, version: int) -> bool:
+    """Whether this version of the API uses compact lengths and tagged fields."""
+    return bool(SCHEMAS[api].request.flexible_version_q(version))
+
+
+def has_flexible_response_header(api: ApiKey, version: int) -> bool:
+    """Whether the response header carries tagged fields; ApiVersions never does, so that any client can read it."""
+    return api is not ApiKey.API_VERSIONS and is_flexible(api, version)
+
+
+def highest_version(api: ApiKey) -> int:
+    """The newest version that the schema describes."""
+    return int(SCHEMAS[api].request.max_version)
+
+
+def decode_request(api: ApiKey, version: int, body: memoryview) -> Message:
+    """The request in ``body`` (what follows the header). Raises RemoteProtocolError if it is malformed."""
+    return _decode(SCHEMAS[api].request, version, body)
+
+
+def decode_response(api: ApiKey, version: int, body: memoryview) -> Message:
+    """The response in ``body`` (what follows the header). Raises RemoteProtocolError if it is malformed."""
+    return _decode(SCHEMAS[api].response, version, body)
+
+
+def _decode(schema: Message, version: int, body: memoryview) -> Message:
+    try:
+        return schema.decode(body, version=version)
+    except (ValueError, IndexError, struct.error, UnicodeDecodeError, TypeError, OverflowError, MemoryError) as error:
+        raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The message's body in ``version``. Raises LocalProtocolError if a field does not fit its type."""
+    try:
+        return bytes(message.encode(version=version))
+    except (ValueError, TypeError, AttributeError, struct.error) as error:
+        raise LocalProtocolError(f"cannot encode {message.name} version {version}: {error}") from error

@@ -1,0 +1,73 @@
+"""Small immutable values that every layer shares."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple, NewType, Protocol
+
+BrokerId = NewType("BrokerId", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+ControllerEpoch = NewType("ControllerEpoch", int)
+
+NO_LEADER = BrokerId(-1)
+NO_EPOCH = LeaderEpoch(-1)
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; its directory on disk is named ``str(tp)``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndEpoch(NamedTuple):
+    """An offset and the leader epoch under which it was written."""
+
+    offset: int
+    epoch: int
+
+
+class Endpoint(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class IsolationLevel(IntEnum):
+    """What a reader may see (Kafka's ``isolation.level``)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class FileSlice(NamedTuple):
+    """Bytes of an open file, to be sent without being read: ``size`` bytes from ``position``.
+
+    ``file`` keeps its descriptor open for as long as the slice lives, even when the name is gone from the disk.
+    """
+
+    file: HasFileno
+    position: int
+    size: int
+
+
+class HasFileno(Protocol):
+    """Anything that owns a file descriptor."""
+
+    def fileno(self) -> int: ...
+
+
+Chunk = bytes | bytearray | memoryview | FileSlice
+"""A piece of a response: bytes, or a slice of a file."""
+
+
+def chunk_size(chunk: Chunk) -> int:
+    """How many bytes the chunk stands for."""
+    return chunk.size if isinstance(chunk, FileSlice) else len(chunk)
