@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from enum import IntEnum
 from typing import NamedTuple, NewType, Protocol
+from uuid import UUID
 
 BrokerId = NewType("BrokerId", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
@@ -71,3 +73,13 @@ Chunk = bytes | bytearray | memoryview | FileSlice
 def chunk_size(chunk: Chunk) -> int:
     """How many bytes the chunk stands for."""
     return chunk.size if isinstance(chunk, FileSlice) else len(chunk)
+
+
+def uuid_to_text(value: UUID) -> str:
+    """Kafka's text form of a UUID: URL-safe base64 of its 16 bytes without padding."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> UUID:
+    """Raises ValueError if it is not one."""
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -38,4 +38,4 @@ class PeerVersions:
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"broker {self._peer} speaks {api.name} versions {low} to {high}, this client up to {ours}",
             )
-        return min(high, ours)
+        return int(min(high, ours))

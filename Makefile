@@ -1,0 +1,91 @@
+# One word each. Everything they need is set up on the first call; a second call finds it and needs no network.
+#
+#   make demo     the guided tour            make check    format, lint, types, layers
+#   make test     the test suite             make bench    the benchmarks
+#   make compat   other projects' programs   make soak     the long tests
+#   make setup    only what the others need  make clean    remove all that make made
+#
+# PYTHON=... chooses the interpreter; ARGS=... is handed on, as in: make test ARGS="-k zookeeper".
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+ARGS ?=
+BIN := .venv/bin
+READY := .venv/.ready
+CODEC := .venv/.codec
+PYX := src/sparklog/record/_impl/_codec.pyx
+
+.PHONY: demo test check bench compat soak setup java jars clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+demo: setup jars
+	@$(BIN)/sparklog demo $(ARGS)
+
+test: setup jars
+	@$(BIN)/pytest -m "not slow and not peer" $(ARGS) </dev/null
+
+check: setup
+	@echo "check: ruff format" && $(BIN)/ruff format --check --quiet .
+	@echo "check: ruff" && $(BIN)/ruff check --quiet .
+	@echo "check: mypy" && $(BIN)/mypy --no-error-summary
+	@echo "check: import-linter" && $(BIN)/lint-imports --no-logo
+
+bench: setup jars
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+compat: setup jars
+	@$(BIN)/python -m sparklog.local.jars kafka spark-kafka >/dev/null
+	@$(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
+
+soak: setup jars
+	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(ARGS) </dev/null
+
+setup: $(READY) $(CODEC)
+	@:
+
+# $(call need,TEST,WHAT,PACKAGES,OR_ELSE): where TEST fails, install PACKAGES (or else those of a newer Debian) if we may,
+# that is as root with apt-get; otherwise say in one line what to type.
+define need
+@{ $(1); } >/dev/null 2>&1 || { \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+		echo "setup: installing $(2) with apt-get"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		{ apt-get update; apt-get install -y --no-install-recommends $(3) || \
+			apt-get install -y --no-install-recommends $(or $(4),$(3)); } </dev/null >/dev/null 2>&1; \
+	fi; \
+	{ $(1); } >/dev/null 2>&1 || { echo "make: $(2) is missing; type: sudo apt-get install -y $(3)" >&2; exit 1; }; }
+endef
+
+RIGHT_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+C_HEADERS = test -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+
+$(READY): pyproject.toml setup.py
+	@$(if $(PYTHON),$(RIGHT_PYTHON),false) 2>/dev/null || { \
+		echo "make: Python 3.11 or newer is missing; type: sudo apt-get install -y python3 python3-venv python3-dev" \
+			"(or name one: make PYTHON=/path/to/python3.11)" >&2; exit 1; }
+	$(call need,command -v cc || command -v gcc,a C compiler,gcc libc6-dev)
+	$(call need,$(C_HEADERS),Python's C header,python3-dev)
+	$(call need,$(PYTHON) -c 'import ensurepip',Python's venv module,python3-venv)
+	@test -x $(BIN)/pip || { echo "setup: making .venv with $(PYTHON)"; $(PYTHON) -m venv .venv; }
+	@echo "setup: installing sparklog and what it needs into .venv (once; a few minutes)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]' </dev/null
+	@touch $@ $(CODEC)
+
+$(CODEC): $(PYX) $(READY)
+	@echo "setup: compiling the record codec"
+	@mkdir -p build
+	@$(BIN)/python setup.py --quiet build_ext --inplace --build-temp build/codec </dev/null >build/codec.log 2>&1 || \
+		{ cat build/codec.log >&2; exit 1; }
+	@touch $@
+
+java: setup
+	$(call need,$(BIN)/python -m sparklog.local.java,Java 17,openjdk-17-jre-headless,openjdk-21-jre-headless)
+
+jars: setup java
+	@$(BIN)/python -m sparklog.local.jars delta >/dev/null
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -f src/sparklog/record/_impl/_codec.c src/sparklog/record/_impl/_codec.*.so
+	find src tests jobs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

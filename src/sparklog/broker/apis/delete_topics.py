@@ -1,0 +1,54 @@
+"""DeleteTopics: by name, or from version 6 by id; answered once the topic is gone from the metadata or time is up."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DeleteTopicsResponse, Message
+from sparklog.protocol.wire import ZERO_UUID
+
+API = ApiKey.DELETE_TOPICS
+VERSIONS = range(1, 7)
+
+
+async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message = request.message
+    asked: list[tuple[str | None, UUID]] = (
+        [(each.name, each.topic_id) for each in message.topics]
+        if request.version >= 6
+        else [(name, ZERO_UUID) for name in message.topic_names]
+    )
+    results = [await _delete(broker, name, topic_id, message.timeout_ms / 1000) for name, topic_id in asked]
+    return DeleteTopicsResponse(throttle_time_ms=0, responses=results)
+
+
+async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID, timeout: float) -> Message:
+    cache = broker.metadata
+    by_id = name is None
+    if name is None:
+        name = cache.name_of(topic_id)
+    if not broker.controller.is_active:
+        return _result(name, topic_id, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    topic = cache.topic(name) if name is not None else None
+    if name is None or topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _result(name, topic_id, code, "there is no such topic")
+    doomed = topic.topic_id
+    await broker.run_zk(broker.zk.request_topic_deletion, name)
+
+    def is_gone() -> bool:
+        left = cache.topic(name)
+        return left is None or left.topic_id != doomed
+
+    if not await cache.wait_for(is_gone, timeout):
+        return _result(name, doomed, ErrorCode.REQUEST_TIMED_OUT, "the deletion goes on after this answer")
+    return _result(name, doomed, ErrorCode.NONE, None)
+
+
+def _result(name: str | None, topic_id: UUID, code: ErrorCode, message: str | None) -> Message:
+    return DeleteTopicsResponse.DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=code, error_message=message
+    )

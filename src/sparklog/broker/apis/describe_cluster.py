@@ -1,0 +1,31 @@
+"""DescribeCluster: the brokers and the controller."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DescribeClusterResponse, Message
+
+API = ApiKey.DESCRIBE_CLUSTER
+VERSIONS = range(0, 2)
+_BROKERS = 1
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    cache = broker.metadata
+    known = request.message.endpoint_type in (_BROKERS, None)
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE if known else ErrorCode.INVALID_REQUEST,
+        error_message=None if known else "only brokers can be described; there is no controller quorum",
+        endpoint_type=_BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=cache.controller_id,
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=info.id, host=info.endpoint.host, port=info.endpoint.port, rack=info.rack
+            )
+            for info in cache.brokers.values()
+        ],
+    )

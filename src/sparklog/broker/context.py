@@ -1,0 +1,74 @@
+"""What an API handler may reach: the parts of one broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sparklog.broker.fence import ControllerFence
+from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.topics import OFFSETS_TOPIC, TopicMaker
+from sparklog.clock import Clock
+from sparklog.config.broker import BrokerConfig
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.controller.runtime import Controller
+from sparklog.errors import ErrorCode
+from sparklog.group.runtime import GroupCoordinator
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message
+from sparklog.replica.manager import ReplicaManager
+from sparklog.structs import TopicPartition
+from sparklog.zk.client import ZkClient
+
+_GROUP_KEY = 0
+
+
+class ApiRequest(NamedTuple):
+    """One request, decoded."""
+
+    api: ApiKey
+    version: int
+    client_id: str | None
+    client_host: str
+    message: Message
+
+
+@dataclass
+class BrokerContext:
+    """Handed to every handler. All of it lives on the broker's one loop."""
+
+    config: BrokerConfig
+    cluster_id: str
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    groups: GroupCoordinator
+    topics: TopicMaker
+    controller: Controller
+    zk: ZkClient
+    run_zk: Callable[..., Awaitable[Any]]
+    fence: ControllerFence
+    offered: dict[ApiKey, range]
+    """What ApiVersions tells."""
+
+    async def topic_config(self, topic: str) -> TopicConfig:
+        """The topic's settings over the broker's defaults."""
+        properties = await self.run_zk(self.zk.topic_config, topic)
+        return parse(TopicConfig, properties, self.config.topic_defaults)
+
+    async def find_coordinator(self, key_type: int, key: str) -> tuple[ErrorCode, int, str, int]:
+        """The broker that coordinates a group: error, node id, host, port. Transactions have no coordinator yet."""
+        if key_type != _GROUP_KEY:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+        if self.metadata.topic(OFFSETS_TOPIC) is None:
+            error = await self.topics.ensure(OFFSETS_TOPIC)
+            if error is not ErrorCode.NONE:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+        leader = self.metadata.leader(TopicPartition(OFFSETS_TOPIC, self.groups.partition_for(key)))
+        if leader is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+        return ErrorCode.NONE, leader.id, leader.endpoint.host, leader.endpoint.port

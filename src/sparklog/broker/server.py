@@ -1,0 +1,211 @@
+"""One broker: assembly, and the order of starting and stopping.
+
+Start: take the port, reach ZooKeeper, claim and open the log directories, listen, register, stand for controller.
+Stop: leave ZooKeeper (so that leadership moves first), stop listening, answer nobody any more, flush and close the
+logs, leave the marker of a clean stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from sparklog.broker.context import BrokerContext
+from sparklog.broker.dispatch import Dispatcher
+from sparklog.broker.fence import ControllerFence
+from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.offsets_store import LogOffsetsStore
+from sparklog.broker.registry import OFFERED
+from sparklog.broker.topics import TopicMaker
+from sparklog.clock import Clock, SystemClock
+from sparklog.config.broker import BrokerConfig
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.controller.runtime import Controller
+from sparklog.errors import ConfigError, CoordinationError
+from sparklog.group.runtime import GroupCoordinator
+from sparklog.log.manager import LogManager
+from sparklog.net.server import SocketServer
+from sparklog.replica.manager import ReplicaManager
+from sparklog.structs import Endpoint
+from sparklog.zk.client import SessionEvent, ZkClient
+from sparklog.zk.znodes import BrokerInfo
+
+_logger = logging.getLogger(__name__)
+_READY_TIMEOUT = 30.0
+T = TypeVar("T")
+
+
+class Broker:
+    """Start it, wait for ``stopped``, stop it; all on one event loop."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._loop = asyncio.get_running_loop()
+        self._zk_thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper")
+        self._disk_thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._session_lost = False
+        self._stopping = False
+        self._checkpoint_timer: asyncio.TimerHandle | None = None
+        self.failure: asyncio.Future[BaseException] = self._loop.create_future()
+        """Set when the broker cannot go on."""
+        self.endpoint: Endpoint
+
+    async def run_zk(self, call: Callable[..., T], *args: object) -> T:
+        """Run a blocking ZooKeeper call on the thread that is kept for them, in order."""
+        return await self._loop.run_in_executor(self._zk_thread, lambda: self._zk.guarded(call, *args))
+
+    async def start(self) -> None:
+        """Returns when clients are served and the controller knows this broker.
+
+        Raises ConfigError, CoordinationError or LogDirFailed with what to do about it; nothing is left behind then.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        config = self._config
+        self._server = self._bind(config)
+        self._zk = await self._loop.run_in_executor(self._zk_thread, self._connect_zookeeper)
+        await self.run_zk(self._zk.ensure_tree)
+        cluster_id = await self.run_zk(self._zk.cluster_id)
+        self._logs = LogManager(
+            [Path(each) for each in config.log_dirs], config.topic_defaults, self._clock, self._disk_thread
+        )
+        self._logs.own(cluster_id, config.broker_id)
+        await self._load_logs()
+        self._assemble(cluster_id)
+        self._server.start()
+        await self._register()
+        self._controller.start()
+        metadata = self._context.metadata
+        if not await metadata.wait_for(lambda: config.broker_id in metadata.brokers, _READY_TIMEOUT):
+            raise CoordinationError(
+                f"no controller took notice of broker {config.broker_id}; see the other brokers' logs"
+            )
+        self._schedule_checkpoint()
+
+    def _bind(self, config: BrokerConfig) -> SocketServer:
+        server = SocketServer(
+            self._loop,
+            lambda frame, host: self._dispatch(frame, host),
+            max_request_size=config.socket_request_max_bytes,
+            max_in_flight=config.queued_max_requests,
+        )
+        try:
+            self.endpoint = server.bind(config.host, config.port)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {config.host}:{config.port}: {error.strerror}; choose another port"
+            ) from error
+        return server
+
+    def _connect_zookeeper(self) -> ZkClient:
+        return ZkClient(
+            self._config.zookeeper_connect,
+            session_timeout=self._config.zookeeper_session_timeout_ms / 1000,
+            on_session=self._hear_session,
+        )
+
+    def _hear_session(self, event: str) -> None:
+        self._loop.call_soon_threadsafe(self._on_session, event)
+
+    async def _load_logs(self) -> None:
+        topics = await self.run_zk(self._zk.topics)
+        defaults = self._config.topic_defaults
+        configs = {}
+        for topic in topics:
+            properties = await self.run_zk(self._zk.topic_config, topic)
+            configs[topic] = self._parse_topic(topic, properties, defaults)
+        self._logs.load(configs)
+
+    @staticmethod
+    def _parse_topic(topic: str, properties: dict[str, str], defaults: TopicConfig) -> TopicConfig:
+        """Settings that this version does not know (a Kafka broker may have written them) are left out, and said so."""
+        try:
+            return parse(TopicConfig, properties, defaults)
+        except ConfigError as error:
+            _logger.warning("topic %s keeps its default settings: %s", topic, error)
+            return defaults
+
+    def _assemble(self, cluster_id: str) -> None:
+        config, metadata = self._config, MetadataCache()
+        replicas = ReplicaManager(config.broker_id, self._logs, self._loop)
+        self._fence = ControllerFence()
+        self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock)
+        store = LogOffsetsStore(config, replicas, metadata)
+        self._context = BrokerContext(
+            config=config,
+            cluster_id=cluster_id,
+            clock=self._clock,
+            loop=self._loop,
+            metadata=metadata,
+            replicas=replicas,
+            groups=GroupCoordinator(config, store, self._clock, self._loop),
+            topics=TopicMaker(config, metadata, self._zk, self.run_zk),
+            controller=self._controller,
+            zk=self._zk,
+            run_zk=self.run_zk,
+            fence=self._fence,
+            offered=OFFERED,
+        )
+        self._dispatch = Dispatcher(self._context)
+
+    async def _register(self) -> None:
+        info = BrokerInfo(self._config.broker_id, self.endpoint)
+        await self.run_zk(self._zk.evict_predecessor, info)
+        self._fence.broker_epoch = await self.run_zk(self._zk.register_broker, info, self._clock.now_ms())
+
+    def _on_session(self, event: str) -> None:
+        if self._stopping:
+            return
+        if event == SessionEvent.EXPIRED:
+            _logger.warning("the ZooKeeper session is lost; registering again when ZooKeeper is back")
+            self._session_lost = True
+        elif event == SessionEvent.CONNECTED and self._session_lost:
+            self._session_lost = False
+            task = asyncio.ensure_future(self._register_again())
+            task.add_done_callback(self._on_registered)
+
+    async def _register_again(self) -> None:
+        await self._register()
+        self._controller.on_session_expired()
+
+    def _on_registered(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.failure.done():
+            self.failure.set_result(error)
+
+    def _schedule_checkpoint(self) -> None:
+        interval = self._config.log_flush_offset_checkpoint_interval_ms / 1000
+        self._checkpoint_timer = self._loop.call_later(interval, self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        self._disk_thread.submit(self._logs.checkpoint)
+        self._schedule_checkpoint()
+
+    async def stop(self) -> None:
+        """Leave the cluster and close everything that was opened; safe after a failed start."""
+        self._stopping = True
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
+        if hasattr(self, "_controller"):
+            await self._controller.close()
+        if hasattr(self, "_zk"):
+            await self._loop.run_in_executor(self._zk_thread, self._zk.close)
+        if hasattr(self, "_server"):
+            self._server.close()
+        if hasattr(self, "_context"):
+            self._context.groups.close()
+        if hasattr(self, "_logs"):
+            self._logs.close()
+        self._zk_thread.shutdown()
+        self._disk_thread.shutdown()

@@ -1,0 +1,104 @@
+"""Making topics: by a client's wish, or because one was asked for that is not there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.config.broker import BrokerConfig
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.controller.assignment import assign_replicas
+from sparklog.errors import ApiError, ConfigError, ErrorCode
+from sparklog.log.files import is_topic_name
+from sparklog.zk.client import ZkClient
+from sparklog.zk.znodes import TopicAssignment
+
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+MAX_REPLICATION_FACTOR = 1
+"""Replication is not served yet: a replica beyond the first would never be in sync."""
+_READY_TIMEOUT = 10.0
+
+
+class TopicMaker:
+    """Writes topics to ZooKeeper, from where the controller takes them up."""
+
+    def __init__(
+        self, config: BrokerConfig, metadata: MetadataCache, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._zk = zk
+        self._run_zk = run_zk
+
+    def plan(
+        self, name: str, partitions: int, replication_factor: int, properties: dict[str, str | None]
+    ) -> tuple[TopicAssignment, dict[str, str]]:
+        """The assignment and settings of a new topic; -1 takes the broker's default. Raises ApiError if refused."""
+        check_topic_name(name)
+        config = self.check_config(properties)
+        count = self._config.num_partitions if partitions == -1 else partitions
+        factor = self._config.default_replication_factor if replication_factor == -1 else replication_factor
+        check_replication_factor(factor)
+        brokers = list(self._metadata.brokers)
+        start = random.randrange(max(len(brokers), 1))
+        return TopicAssignment(name, assign_replicas(brokers, count, factor, start=start), uuid4()), config
+
+    def check_config(self, properties: dict[str, str | None]) -> dict[str, str]:
+        """The settings, if a topic may have them. Raises ApiError(INVALID_CONFIG)."""
+        config = {key: value for key, value in properties.items() if value is not None}
+        try:
+            parse(TopicConfig, config)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        return config
+
+    async def create(self, assignment: TopicAssignment, config: dict[str, str], *, timeout: float) -> None:
+        """Write the topic and wait until its leaders are known.
+
+        Raises ApiError(TOPIC_ALREADY_EXISTS or REQUEST_TIMED_OUT).
+        """
+        if not await self._run_zk(self._zk.create_topic, assignment, config):
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {assignment.topic!r} exists already")
+        if timeout > 0 and not await self._metadata.wait_for(
+            lambda: self._metadata.is_ready(assignment.topic), timeout
+        ):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"topic {assignment.topic!r} was made but has no leaders yet")
+
+    async def ensure(self, name: str) -> ErrorCode:
+        """Make a topic that a client asked for by using it; what a client is to be told meanwhile."""
+        internal = name == OFFSETS_TOPIC
+        partitions = self._config.offsets_topic_num_partitions if internal else -1
+        factor = self._config.offsets_topic_replication_factor if internal else -1
+        properties: dict[str, str | None] = {"cleanup.policy": "compact"} if internal else {}
+        try:
+            assignment, config = self.plan(name, partitions, factor, properties)
+            await self.create(assignment, config, timeout=_READY_TIMEOUT)
+        except ApiError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                return ErrorCode.LEADER_NOT_AVAILABLE if error.code is ErrorCode.REQUEST_TIMED_OUT else error.code
+            if not await self._metadata.wait_for(lambda: self._metadata.is_ready(name), _READY_TIMEOUT):
+                return ErrorCode.LEADER_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+
+def check_topic_name(name: str) -> None:
+    """Raises ApiError(INVALID_TOPIC_EXCEPTION) unless it can be a topic's name."""
+    if not is_topic_name(name):
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{name!r} cannot be a topic's name: 1 to 249 ASCII letters, digits, '.', '_' or '-', not '.' or '..'",
+        )
+
+
+def check_replication_factor(factor: int) -> None:
+    """Raises ApiError(INVALID_REPLICATION_FACTOR) unless that many replicas can be served."""
+    if not 1 <= factor <= MAX_REPLICATION_FACTOR:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {factor}: this version keeps one replica of each partition",
+        )

@@ -1,0 +1,73 @@
+"""``sparklog broker``: run one broker in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from pathlib import Path
+
+import click
+
+from sparklog.broker.server import Broker
+from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config
+from sparklog.errors import ConfigError
+
+_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), help="A server.properties file with Kafka's setting names.")
+@click.option("--id", "broker_id", type=int, help="Broker id, unique in the cluster (broker.id).")
+@click.option("--zookeeper", help="ZooKeeper, host:port[/chroot] (zookeeper.connect).")
+@click.option("--data", help="Directory for the partitions (log.dirs).")
+@click.option("--host", help="Address to listen on and to tell clients (host.name).")
+@click.option("--port", type=int, help="Port to listen on, 0 for a free one (port).")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other setting; may be repeated.")
+def broker(
+    config: Path | None,
+    broker_id: int | None,
+    zookeeper: str | None,
+    data: str | None,
+    host: str | None,
+    port: int | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Run one broker until SIGTERM or Ctrl-C.
+
+    Settings come from --config, then --set, then the options, later ones first in force. When clients can connect, one
+    line says so: "sparklog broker ID listening on HOST:PORT".
+    """
+    properties = load_properties(config) if config else {}
+    for text in settings:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {text!r} is not NAME=VALUE")
+        properties[name.strip()] = value.strip()
+    given = {
+        "broker.id": broker_id, "zookeeper.connect": zookeeper, "log.dirs": data, "host.name": host, "port": port,
+    }  # fmt: skip
+    properties |= {name: str(value) for name, value in given.items() if value is not None}
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    asyncio.run(_serve(parse_broker_config(properties)))
+
+
+async def _serve(config: BrokerConfig) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = Broker(config)
+    await server.start()
+    gc.freeze()
+    click.echo(f"sparklog broker {config.broker_id} listening on {server.endpoint}")
+    try:
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((stopped, server.failure), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if server.failure.done():
+            raise server.failure.result()
+    finally:
+        await server.stop()

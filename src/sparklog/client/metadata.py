@@ -1,0 +1,211 @@
+"""Who leads what: the cluster as brokers describe it, kept until something proves it old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from types import TracebackType
+from typing import NamedTuple
+from uuid import UUID
+
+from sparklog.client.config import ClientConfig
+from sparklog.client.pool import ConnectionPool
+from sparklog.client.retry import Backoff, retrying
+from sparklog.clock import Clock, SystemClock
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
+from sparklog.net.connection import BlockingConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message, MetadataRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import NO_LEADER, BrokerId, Endpoint, LeaderEpoch, TopicPartition
+
+
+class PartitionInfo(NamedTuple):
+    """One partition: its leader (NO_LEADER while there is none) and where its copies are."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicInfo(NamedTuple):
+    """One topic. ``partitions`` is ordered by number; ``topic_id`` is zero where the broker does not tell."""
+
+    name: str
+    topic_id: UUID
+    internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+class ClusterInfo(NamedTuple):
+    """One answer to a Metadata request; ``errors`` are the topics that it could not describe."""
+
+    cluster_id: str | None
+    controller: BrokerId
+    brokers: dict[BrokerId, Endpoint]
+    topics: dict[str, TopicInfo]
+    errors: dict[str, ErrorCode]
+
+
+class ClusterMetadata:
+    """The way to a cluster: connections, and the leader of each partition. Close it, or use it in a ``with``."""
+
+    def __init__(self, config: ClientConfig, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.pool = ConnectionPool(config)
+        self._bootstrap = config.bootstrap
+        self._brokers: dict[BrokerId, Endpoint] = {}
+        self._topics: dict[str, TopicInfo] = {}
+
+    def __enter__(self) -> ClusterMetadata:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def backoff(self, timeout_ms: int | None = None) -> Backoff:
+        """A fresh deadline for retries, ``default.api.timeout.ms`` away if not said otherwise."""
+        return Backoff(self.config, self.clock, self.config.api_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def fetch(self, topics: Collection[str] | None = None, *, create: bool = False) -> ClusterInfo:
+        """Ask now: these topics, or all for None. Retries while no broker answers; errors of topics are returned.
+
+        ``create`` lets a broker that is configured so create the topics that are missing.
+        """
+        return retrying(self.backoff(), lambda: self._fetch_once(topics, create))
+
+    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
+        """What is known of a topic, asking only if nothing is. Raises ApiError if the topic cannot be described."""
+        known = self._topics.get(name)
+        return known if known is not None else self.describe([name], create=create)[name]
+
+    def describe(self, topics: Collection[str], *, create: bool = False) -> dict[str, TopicInfo]:
+        """These topics as they are now. Raises ApiError naming the first that cannot be described.
+
+        An unknown topic is asked for again for a moment only: it may just have been created.
+        """
+        return retrying(self.backoff(), lambda: self._describe_once(topics, create))
+
+    def _describe_once(self, topics: Collection[str], create: bool) -> dict[str, TopicInfo]:
+        info = self._fetch_once(topics, create)
+        for topic, code in info.errors.items():
+            raise ApiError(code, f"topic {topic!r} at {self.config.bootstrap_servers}: {code.name}")
+        return {topic: info.topics[topic] for topic in topics}
+
+    def leader(self, tp: TopicPartition) -> tuple[Endpoint, TopicInfo]:
+        """Where the leader of ``tp`` listens. Raises ApiError: retriable while there is none, else not."""
+        topic = self.topic(tp.topic)
+        for info in topic.partitions:
+            if info.partition == tp.partition:
+                endpoint = self._brokers.get(info.leader)
+                if info.leader == NO_LEADER or endpoint is None:
+                    self.invalidate(tp.topic)
+                    raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")
+                return endpoint, topic
+        self.invalidate(tp.topic)
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {tp.topic!r} has no partition {tp.partition}, only 0 to {len(topic.partitions) - 1}",
+        )
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Endpoint, list[TopicPartition]]:
+        """The partitions under the brokers that lead them; one Metadata request for all topics not known."""
+        wanted = list(partitions)
+        unknown = {tp.topic for tp in wanted} - self._topics.keys()
+        if unknown:
+            self._describe_once(sorted(unknown), create=False)
+        groups: dict[Endpoint, list[TopicPartition]] = {}
+        for tp in wanted:
+            groups.setdefault(self.leader(tp)[0], []).append(tp)
+        return groups
+
+    def invalidate(self, topic: str) -> None:
+        """Ask again before the next use of ``topic``: its leaders have moved, or may have."""
+        self._topics.pop(topic, None)
+
+    def broker(self, broker_id: BrokerId) -> Endpoint:
+        """Where a broker listens. Raises ApiError for one that no broker has named."""
+        endpoint = self._brokers.get(broker_id)
+        if endpoint is None:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {broker_id} is not in the cluster now")
+        return endpoint
+
+    def request(self, endpoint: Endpoint, api: ApiKey, build: Callable[[int], Message]) -> Message:
+        """One question to one broker, on a pooled connection, not retried."""
+        try:
+            with self.pool.borrow(endpoint) as connection:
+                return connection.request(api, build)
+        except ConnectionFailed:
+            self.pool.forget(endpoint)
+            raise
+
+    def any_broker(self) -> BlockingConnection:
+        """A connection to whichever broker answers first; the caller gives it back to the pool, or closes it."""
+        candidates = dict.fromkeys([*self._brokers.values(), *self._bootstrap])
+        return self.pool.first_reachable(list(candidates))
+
+    def _fetch_once(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
+        connection = self.any_broker()
+        try:
+            answer = connection.request(ApiKey.METADATA, lambda version: _metadata_request(version, topics, create))
+        except BaseException:
+            connection.close()
+            self.pool.forget(connection.endpoint)
+            raise
+        self.pool.give_back(connection)
+        info = _read_metadata(answer)
+        self._brokers = info.brokers
+        self._topics.update(info.topics)
+        for gone in info.errors:
+            self._topics.pop(gone, None)
+        return info
+
+
+def _metadata_request(version: int, topics: Collection[str] | None, create: bool) -> Message:
+    every = [] if version == 0 else None
+    return MetadataRequest(
+        version=version,
+        topics=every if topics is None else [_Topic(name=topic, topic_id=ZERO_UUID) for topic in topics],
+        allow_auto_topic_creation=create,
+    )
+
+
+_Topic = MetadataRequest.MetadataRequestTopic
+
+
+def _read_metadata(answer: Message) -> ClusterInfo:
+    topics, errors = {}, {}
+    for topic in answer.topics:
+        code = ErrorCode(topic.error_code)
+        if code is ErrorCode.NONE:
+            topics[topic.name] = _read_topic(topic)
+        else:
+            errors[topic.name] = code
+    return ClusterInfo(
+        answer.cluster_id,
+        BrokerId(answer.controller_id),
+        {BrokerId(each.node_id): Endpoint(each.host, each.port) for each in answer.brokers},
+        topics,
+        errors,
+    )
+
+
+def _read_topic(topic: Message) -> TopicInfo:
+    partitions = [
+        PartitionInfo(
+            each.partition_index,
+            BrokerId(each.leader_id),
+            LeaderEpoch(each.leader_epoch),
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+        )
+        for each in topic.partitions
+    ]
+    return TopicInfo(topic.name, topic.topic_id or ZERO_UUID, topic.is_internal, tuple(sorted(partitions)))

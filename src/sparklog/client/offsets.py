@@ -1,0 +1,109 @@
+"""Which offsets a partition has: ListOffsets, for many partitions at once, each asked of its leader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.retry import retrying
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import ListOffsetsRequest, Message
+from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
+
+LATEST = -1
+EARLIEST = -2
+_Topic = ListOffsetsRequest.ListOffsetsTopic
+_Partition = _Topic.ListOffsetsPartition
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An offset, and the timestamp (ms) of the record there where a timestamp was asked for, else -1."""
+
+    offset: int
+    timestamp: int
+
+
+def list_offsets(
+    cluster: ClusterMetadata, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel | None = None
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """The offset each partition has for EARLIEST, LATEST, or the first record at or after a timestamp (ms).
+
+    None where no record is that young. LATEST is the high watermark, or the last stable offset for read_committed.
+    Retries moved leaders; raises ApiError naming the partition otherwise.
+    """
+    level = cluster.config.isolation_level if isolation is None else isolation
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+
+    def ask_what_is_left() -> None:
+        left = {tp: timestamp for tp, timestamp in wanted.items() if tp not in found}
+        failure = None
+        for endpoint, partitions in cluster.by_leader(left).items():
+            try:
+                _ask(cluster, endpoint, {tp: left[tp] for tp in partitions}, level, found)
+            except SparklogError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def forget_leaders() -> None:
+        for topic in {tp.topic for tp in wanted if tp not in found}:
+            cluster.invalidate(topic)
+
+    retrying(cluster.backoff(), ask_what_is_left, between=forget_leaders)
+    return found
+
+
+def earliest_offsets(cluster: ClusterMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The first offset that each partition still has."""
+    return _plain(list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)))
+
+
+def latest_offsets(
+    cluster: ClusterMetadata, partitions: Iterable[TopicPartition], isolation: IsolationLevel | None = None
+) -> dict[TopicPartition, int]:
+    """The offset after the last record that a reader of this isolation may see."""
+    return _plain(list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation))
+
+
+def _plain(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> dict[TopicPartition, int]:
+    return {tp: 0 if each is None else each.offset for tp, each in found.items()}
+
+
+def _ask(
+    cluster: ClusterMetadata,
+    endpoint: Endpoint,
+    wanted: Mapping[TopicPartition, int],
+    isolation: IsolationLevel,
+    found: dict[TopicPartition, OffsetAndTimestamp | None],
+) -> None:
+    answer = cluster.request(
+        endpoint, ApiKey.LIST_OFFSETS, lambda version: _list_offsets_request(version, wanted, isolation)
+    )
+    failure = None
+    for topic in answer.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition_index)
+            code = ErrorCode(each.error_code)
+            if code is ErrorCode.NONE:
+                found[tp] = OffsetAndTimestamp(each.offset, each.timestamp) if each.offset >= 0 else None
+            else:
+                failure = ApiError(code, f"offsets of partition {tp} from broker {endpoint}: {code.name}")
+    if failure is not None:
+        raise failure
+
+
+def _list_offsets_request(
+    version: int, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel
+) -> Message:
+    topics: dict[str, list[Message]] = {}
+    for tp, timestamp in wanted.items():
+        asked = _Partition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=timestamp)
+        topics.setdefault(tp.topic, []).append(asked)
+    return ListOffsetsRequest(
+        version=version,
+        replica_id=-1,
+        isolation_level=int(isolation),
+        topics=[_Topic(name=name, partitions=partitions) for name, partitions in topics.items()],
+    )

@@ -1,0 +1,201 @@
+"""Sending encoded batches to the leaders of their partitions: several requests in flight, at least once."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import NamedTuple
+
+from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.retry import Backoff, is_retriable
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.net.connection import BlockingConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import produce
+from sparklog.protocol.messages import Message, decode_response
+from sparklog.structs import Endpoint, TopicPartition
+
+
+class _Sent(NamedTuple):
+    """A produce request whose answer is to come."""
+
+    batches: dict[TopicPartition, bytes]
+
+
+class _Pipeline:
+    """One broker: a connection, the request being filled, those in flight."""
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self.connection = connection
+        self.filling: dict[TopicPartition, bytes] = {}
+        self.filled_bytes = 0
+        self.in_flight: deque[_Sent] = deque()
+
+
+class BatchProducer:
+    """Takes one record batch (v2, whole, with its CRC) at a time; ``flush`` returns when all are acknowledged.
+
+    A request carries at most one batch a partition, as brokers demand. Retriable errors are retried until
+    ``delivery.timeout.ms`` after the last success, so a batch may be written twice, and after a retry batches of one
+    partition may change places; an error that is not raises ApiError naming the partition. Not for several threads.
+    """
+
+    def __init__(self, cluster: ClusterMetadata) -> None:
+        self._cluster = cluster
+        self._config = cluster.config
+        self._acks = cluster.config.required_acks
+        self._pipelines: dict[Endpoint, _Pipeline] = {}
+        self._retries: deque[tuple[TopicPartition, bytes]] = deque()
+        self._backoff: Backoff | None = None
+        self._last_error: SparklogError | None = None
+        self.acknowledged_bytes = 0
+
+    def __enter__(self) -> BatchProducer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def send(self, tp: TopicPartition, batch: bytes) -> None:
+        """Queue a batch; blocks while its broker has as many requests in flight as are allowed."""
+        self._resend()
+        self._enqueue(tp, batch)
+
+    def flush(self) -> None:
+        """Wait until everything is acknowledged (for ``acks=0``: sent). Raises ApiError when something will not be."""
+        while True:
+            for endpoint in list(self._pipelines):
+                self._dispatch(endpoint)
+            for endpoint in list(self._pipelines):
+                self._drain(endpoint, 0)
+            if not self._retries:
+                return
+            self._resend()
+
+    def close(self) -> None:
+        """Give the connections back; what was not flushed may or may not have been written."""
+        for pipeline in self._pipelines.values():
+            if pipeline.in_flight:
+                pipeline.connection.close()
+            self._cluster.pool.give_back(pipeline.connection)
+        self._pipelines.clear()
+
+    def _enqueue(self, tp: TopicPartition, batch: bytes) -> None:
+        try:
+            endpoint, _ = self._cluster.leader(tp)
+            pipeline = self._pipeline(endpoint)
+        except SparklogError as error:
+            self._retry_later({tp: batch}, error)
+            return
+        full = pipeline.filled_bytes + len(batch) > self._config.max_request_size
+        if pipeline.filling and (full or tp in pipeline.filling):
+            self._dispatch(endpoint)
+            pipeline = self._pipelines.get(endpoint, pipeline)
+            if pipeline.connection.closed:
+                self._retries.append((tp, batch))
+                return
+        pipeline.filling[tp] = batch
+        pipeline.filled_bytes += len(batch)
+
+    def _pipeline(self, endpoint: Endpoint) -> _Pipeline:
+        pipeline = self._pipelines.get(endpoint)
+        if pipeline is None:
+            pipeline = self._pipelines[endpoint] = _Pipeline(self._cluster.pool.take(endpoint))
+        return pipeline
+
+    def _dispatch(self, endpoint: Endpoint) -> None:
+        """Send what has been filled, once there is room in flight."""
+        self._drain(endpoint, self._config.max_in_flight - 1)
+        pipeline = self._pipelines.get(endpoint)
+        if pipeline is None or not pipeline.filling:
+            return
+        sent = _Sent(pipeline.filling)
+        pipeline.filling, pipeline.filled_bytes = {}, 0
+        pipeline.in_flight.append(sent)
+        try:
+            version = pipeline.connection.versions.best(ApiKey.PRODUCE)
+            body = produce.encode_request(
+                self._acks,
+                self._config.request_timeout_ms,
+                {tp: [batch] for tp, batch in sent.batches.items()},
+                version,
+            )
+            pipeline.connection.send(ApiKey.PRODUCE, version, body, expect_response=self._acks != 0)
+        except SparklogError as error:
+            self._hang_up(endpoint, error)
+            return
+        if self._acks == 0:
+            self._acknowledge(pipeline.in_flight.popleft().batches.values())
+
+    def _drain(self, endpoint: Endpoint, allowed: int) -> None:
+        """Take answers until at most ``allowed`` requests are in flight."""
+        pipeline = self._pipelines.get(endpoint)
+        while pipeline is not None and len(pipeline.in_flight) > allowed:
+            try:
+                _, version, body = pipeline.connection.receive()
+                answer = decode_response(ApiKey.PRODUCE, version, body)
+            except SparklogError as error:
+                self._hang_up(endpoint, error)
+                return
+            self._settle(pipeline.in_flight.popleft(), answer)
+
+    def _settle(self, sent: _Sent, answer: Message) -> None:
+        waiting = dict(sent.batches)
+        for topic in answer.responses:
+            for each in topic.partition_responses:
+                tp = TopicPartition(topic.name, each.index)
+                batch = waiting.pop(tp, None)
+                code = ErrorCode(each.error_code)
+                if batch is None or code is ErrorCode.NONE:
+                    self._acknowledge([batch or b""])
+                else:
+                    self._retry_later({tp: batch}, _refusal(tp, code, getattr(each, "error_message", None), batch))
+        if waiting:
+            lost = ApiError(ErrorCode.NETWORK_EXCEPTION, f"the broker did not say what became of {next(iter(waiting))}")
+            self._retry_later(waiting, lost)
+
+    def _acknowledge(self, batches: object) -> None:
+        self._backoff = None
+        self.acknowledged_bytes += sum(map(len, batches))  # type: ignore[call-overload]
+
+    def _hang_up(self, endpoint: Endpoint, error: SparklogError) -> None:
+        """The connection is broken: whatever it carried is sent again."""
+        pipeline = self._pipelines.pop(endpoint)
+        pipeline.connection.close()
+        self._cluster.pool.forget(endpoint)
+        for sent in pipeline.in_flight:
+            self._retry_later(sent.batches, error)
+        self._retry_later(pipeline.filling, error)
+
+    def _retry_later(self, batches: dict[TopicPartition, bytes], error: SparklogError) -> None:
+        if not is_retriable(error):
+            raise error
+        self._last_error = error
+        for tp, batch in batches.items():
+            self._cluster.invalidate(tp.topic)
+            self._retries.append((tp, batch))
+
+    def _resend(self) -> None:
+        if not self._retries or self._last_error is None:
+            return
+        if self._backoff is None:
+            self._backoff = self._cluster.backoff(self._config.delivery_timeout_ms)
+        self._backoff.wait(self._last_error)
+        again, self._retries = self._retries, deque()
+        for tp, batch in again:
+            self._enqueue(tp, batch)
+
+
+def _refusal(tp: TopicPartition, code: ErrorCode, message: str | None, batch: bytes) -> ApiError:
+    text = f"partition {tp} refused a batch of {len(batch)} bytes: {code.name}"
+    if message:
+        text += f" ({message})"
+    if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        text += "; raise the topic's max.message.bytes or lower batch.size"
+    return ApiError(code, text)

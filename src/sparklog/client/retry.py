@@ -1,0 +1,62 @@
+"""When to ask again: which errors pass by themselves, for how long, and how patiently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sparklog.clock import Clock
+from sparklog.client.config import ClientConfig
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
+
+T = TypeVar("T")
+
+UNKNOWN_TOPIC_PATIENCE = 3.0
+"""Seconds for which an unknown topic or partition is asked for again: one just created is not known everywhere yet."""
+
+
+def is_retriable(error: SparklogError) -> bool:
+    """Whether the same question may get another answer later: a network failure, or a code that says so."""
+    return isinstance(error, ConnectionFailed) or (isinstance(error, ApiError) and error.code.retriable)
+
+
+class Backoff:
+    """Pauses that double up to a limit, until a deadline. ``reset`` after progress starts both over."""
+
+    def __init__(self, config: ClientConfig, clock: Clock, timeout_ms: int) -> None:
+        self._config = config
+        self._clock = clock
+        self._timeout = timeout_ms / 1000
+        self.reset()
+
+    def reset(self) -> None:
+        self._started = self._clock.monotonic()
+        self._deadline = self._started + self._timeout
+        self._pause = self._config.retry_backoff_ms / 1000
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time for retries is over."""
+        return self._clock.monotonic() >= self._deadline
+
+    def wait(self, error: SparklogError) -> None:
+        """Let the next pause pass; raises ``error`` itself when it is not retriable or the deadline has come."""
+        if not is_retriable(error) or self.expired or self._is_unknown_for_good(error):
+            raise error
+        self._clock.sleep(min(self._pause, max(self._deadline - self._clock.monotonic(), 0)))
+        self._pause = min(2 * self._pause, self._config.retry_backoff_max_ms / 1000)
+
+    def _is_unknown_for_good(self, error: SparklogError) -> bool:
+        unknown = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return unknown and self._clock.monotonic() >= self._started + UNKNOWN_TOPIC_PATIENCE
+
+
+def retrying(backoff: Backoff, attempt: Callable[[], T], *, between: Callable[[], None] | None = None) -> T:
+    """The first success of ``attempt``; ``between`` runs after each failure that will be retried."""
+    while True:
+        try:
+            return attempt()
+        except SparklogError as error:
+            backoff.wait(error)
+            if between is not None:
+                between()

@@ -1,0 +1,1 @@
+"""Settings: Kafka's names, types, defaults and limits, as tables; parsed into frozen dataclasses."""

@@ -1,0 +1,109 @@
+"""The settings of a broker: Kafka 3.9's names, as in a ``server.properties`` file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sparklog.config.definition import ConfigType as T
+from sparklog.config.definition import at_least, between, definitions, parse, setting
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """Immutable. ``topic_defaults`` holds what topics without a setting of their own use."""
+
+    broker_id: int = setting("broker.id", T.INT, 0, "This broker's number; unique in the cluster.", at_least(0))
+    host: str = setting("host.name", T.STRING, "127.0.0.1", "Address to listen on, and to tell clients.")
+    port: int = setting("port", T.INT, 9092, "Port to listen on; 0 takes a free one.", between(0, 65535))
+    log_dirs: tuple[str, ...] = setting("log.dirs", T.LIST, ("sparklog-data",), "Directories that hold the partitions.")
+    zookeeper_connect: str = setting("zookeeper.connect", T.STRING, "127.0.0.1:2181", "ZooKeeper, host:port[/chroot].")
+    zookeeper_session_timeout_ms: int = setting(
+        "zookeeper.session.timeout.ms", T.INT, 18_000, "Silence after which a broker counts as dead.", at_least(100)
+    )
+    num_partitions: int = setting(
+        "num.partitions", T.INT, 1, "Partitions of a topic made without a number.", at_least(1)
+    )
+    default_replication_factor: int = setting(
+        "default.replication.factor", T.INT, 1, "Replicas of a topic made without a number.", at_least(1)
+    )
+    auto_create_topics_enable: bool = setting(
+        "auto.create.topics.enable", T.BOOLEAN, True, "Whether asking for a topic makes it."
+    )
+    socket_request_max_bytes: int = setting(
+        "socket.request.max.bytes", T.INT, 104_857_600, "Largest request accepted.", at_least(1)
+    )
+    queued_max_requests: int = setting(
+        "queued.max.requests",
+        T.INT,
+        64,
+        "Requests a connection may have unanswered before it is read no more.",
+        at_least(1),
+    )
+    fetch_max_bytes: int = setting(
+        "fetch.max.bytes", T.INT, 57_671_680, "Most bytes given to one fetch.", at_least(1024)
+    )
+    offsets_topic_num_partitions: int = setting(
+        "offsets.topic.num.partitions", T.INT, 50, "Partitions of __consumer_offsets.", at_least(1)
+    )
+    offsets_topic_replication_factor: int = setting(
+        "offsets.topic.replication.factor", T.SHORT, 1, "Replicas of __consumer_offsets.", at_least(1)
+    )
+    offset_metadata_max_bytes: int = setting(
+        "offset.metadata.max.bytes", T.INT, 4096, "Longest metadata of a committed offset.", at_least(0)
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms", T.INT, 3000, "How long a new group waits for more members.", at_least(0)
+    )
+    group_min_session_timeout_ms: int = setting(
+        "group.min.session.timeout.ms", T.INT, 6000, "Shortest session timeout a member may ask for.", at_least(1)
+    )
+    group_max_session_timeout_ms: int = setting(
+        "group.max.session.timeout.ms", T.INT, 1_800_000, "Longest session timeout a member may ask for.", at_least(1)
+    )
+    log_flush_offset_checkpoint_interval_ms: int = setting(
+        "log.flush.offset.checkpoint.interval.ms",
+        T.INT,
+        60_000,
+        "Between two writes of the recovery points.",
+        at_least(1),
+    )
+    topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
+
+
+def topic_synonyms() -> dict[str, str]:
+    """Broker setting → the topic setting whose default it gives."""
+    return {
+        definition.broker_synonym: name
+        for name, (_, definition) in definitions(TopicConfig).items()
+        if definition.broker_synonym
+    }
+
+
+def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
+    """A broker's settings, those that are topics' defaults among them. Raises ConfigError on any that does not fit."""
+    synonyms = topic_synonyms()
+    for_topics = {synonyms[name]: text for name, text in properties.items() if name in synonyms}
+    own = {name: text for name, text in properties.items() if name not in synonyms}
+    config = parse(BrokerConfig, own)
+    return replace(config, topic_defaults=parse(TopicConfig, for_topics))
+
+
+def load_properties(path: Path) -> dict[str, str]:
+    """A Java properties file of plain ``key=value`` lines. Raises ConfigError with the line that is not one."""
+    properties: dict[str, str] = {}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, separator, value = line.partition("=")
+        if not separator:
+            raise ConfigError(f"{path} line {number}: {line!r} is not key=value")
+        properties[name.strip()] = value.strip()
+    return properties

@@ -1,0 +1,1 @@
+"""The controller: the one broker that decides who leads each partition, and tells the others."""

@@ -1,0 +1,69 @@
+"""The line from the controller to one broker: requests in order, each tried until the broker answers or is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import NamedTuple
+
+from sparklog.errors import ConnectionFailed, ProtocolError
+from sparklog.net.async_connection import AsyncConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message
+from sparklog.zk.znodes import BrokerInfo
+
+_logger = logging.getLogger(__name__)
+_RETRY_SECONDS = 0.2
+
+
+class _Queued(NamedTuple):
+    api: ApiKey
+    message: Message
+    answer: asyncio.Future[Message]
+
+
+class BrokerChannel:
+    """Lives as long as the broker's registration does; ``close`` cancels what was not answered."""
+
+    def __init__(self, broker: BrokerInfo, client_id: str) -> None:
+        self.broker = broker
+        self._client_id = client_id
+        self._queue: asyncio.Queue[_Queued] = asyncio.Queue()
+        self._connection: AsyncConnection | None = None
+        self._task = asyncio.ensure_future(self._run())
+
+    def send(self, api: ApiKey, message: Message) -> asyncio.Future[Message]:
+        """Queue a request; the future is the answer, cancelled if the broker goes away first."""
+        queued = _Queued(api, message, asyncio.get_running_loop().create_future())
+        self._queue.put_nowait(queued)
+        return queued.answer
+
+    async def _run(self) -> None:
+        while True:
+            queued = await self._queue.get()
+            try:
+                answer = await self._ask(queued)
+            except asyncio.CancelledError:
+                queued.answer.cancel()
+                raise
+            if not queued.answer.done():
+                queued.answer.set_result(answer)
+
+    async def _ask(self, queued: _Queued) -> Message:
+        while True:
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = await AsyncConnection.open(self.broker.endpoint, client_id=self._client_id)
+                return await self._connection.request(queued.api, lambda _version: queued.message)
+            except (ConnectionFailed, ProtocolError) as error:
+                _logger.warning("broker %d did not take %s, trying again: %s", self.broker.id, queued.api.name, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def close(self) -> None:
+        """Stop; nothing more is sent."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        while not self._queue.empty():
+            self._queue.get_nowait().answer.cancel()
+        if self._connection is not None:
+            self._connection.close()

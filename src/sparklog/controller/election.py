@@ -1,0 +1,53 @@
+"""Who leads: pure decisions from a context, to be written to ZooKeeper and sent to brokers by ``runtime``.
+
+Invariants: a leader is a live replica; without ``unclean.leader.election.enable`` it comes from the ISR; the leader
+epoch rises with every change of leader or ISR; the last member of an ISR stays in it even when it dies, for only it is
+known to hold all that was acknowledged. Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sparklog.controller.context import ControllerContext
+from sparklog.structs import NO_LEADER, TopicPartition
+from sparklog.zk.znodes import PartitionState
+
+
+def initial_state(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> PartitionState | None:
+    """The first state of a new partition: its live replicas are in sync. None if no replica lives."""
+    isr = tuple(replica for replica in replicas if replica in live)
+    return PartitionState(isr[0], 0, isr, controller_epoch) if isr else None
+
+
+def elect(
+    state: PartitionState, replicas: Sequence[int], live: Collection[int], controller_epoch: int
+) -> PartitionState | None:
+    """The state after brokers came or went: None if it may stay as it is."""
+    isr = tuple(replica for replica in state.isr if replica in live) or state.isr[-1:]
+    candidates = [replica for replica in replicas if replica in live and replica in isr]
+    keeps_leader = state.leader in live and state.leader in isr
+    leader = state.leader if keeps_leader else (candidates[0] if candidates else NO_LEADER)
+    if leader == state.leader and isr == state.isr:
+        return None
+    return PartitionState(leader, state.leader_epoch + 1, isr, controller_epoch, state.version)
+
+
+def decide(context: ControllerContext) -> dict[TopicPartition, PartitionState]:
+    """Every partition state that ought to change, with the version over which it is to be written."""
+    live = context.brokers.keys()
+    changes = {}
+    for topic, assignment in context.assignments.items():
+        if topic in context.deleting:
+            continue
+        for number, replicas in assignment.partitions.items():
+            tp = TopicPartition(topic, number)
+            state = context.states.get(tp)
+            change = (
+                initial_state(replicas, live, context.epoch)
+                if state is None
+                else elect(state, replicas, live, context.epoch)
+            )
+            if change is not None:
+                changes[tp] = change
+    return changes

@@ -1,0 +1,147 @@
+"""The messages that a controller sends, built from its context."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from sparklog.controller.context import ControllerContext
+from sparklog.protocol.messages import LeaderAndIsrRequest, Message, StopReplicaRequest, UpdateMetadataRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import NO_LEADER, TopicPartition
+
+LEADER_DURING_DELETE = -2
+"""The leader that UpdateMetadata gives a partition that is going away."""
+_FULL, _INCREMENTAL = 2, 1
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = defaultdict(list)
+    for tp in partitions:
+        topics[tp.topic].append(tp)
+    return topics
+
+
+def leader_and_isr(
+    context: ControllerContext,
+    controller_id: int,
+    broker_epoch: int,
+    partitions: Iterable[TopicPartition],
+    *,
+    full: bool,
+) -> Message:
+    """Tells one broker to lead or follow ``partitions``; ``full`` says that it holds no others."""
+    request = LeaderAndIsrRequest
+    state_type = request.LeaderAndIsrTopicState.LeaderAndIsrPartitionState
+    topic_states = []
+    for topic, group in _by_topic(partitions).items():
+        states = []
+        for tp in group:
+            state = context.states[tp]
+            states.append(
+                state_type(
+                    partition_index=tp.partition,
+                    controller_epoch=state.controller_epoch,
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    isr=list(state.isr),
+                    partition_epoch=state.version,
+                    replicas=list(context.replicas(tp)),
+                    adding_replicas=[],
+                    removing_replicas=[],
+                    is_new=state.leader_epoch == 0,
+                    leader_recovery_state=0,
+                )
+            )
+        topic_states.append(
+            request.LeaderAndIsrTopicState(
+                topic_name=topic,
+                topic_id=context.assignments[topic].topic_id or ZERO_UUID,
+                partition_states=states,
+            )
+        )
+    live = [
+        request.LeaderAndIsrLiveLeader(broker_id=b.id, host_name=b.endpoint.host, port=b.endpoint.port)
+        for b in context.brokers.values()
+    ]
+    return request(
+        controller_id=controller_id,
+        controller_epoch=context.epoch,
+        broker_epoch=broker_epoch,
+        type=_FULL if full else _INCREMENTAL,
+        topic_states=topic_states,
+        live_leaders=live,
+    )
+
+
+def update_metadata(
+    context: ControllerContext, controller_id: int, broker_epoch: int, partitions: Iterable[TopicPartition]
+) -> Message:
+    """Tells one broker which brokers live, and the state of ``partitions``."""
+    request = UpdateMetadataRequest
+    topic_states = []
+    for topic, group in _by_topic(partitions).items():
+        states = [_metadata_state(context, tp) for tp in group if tp in context.states]
+        topic_id = context.assignments[topic].topic_id or ZERO_UUID
+        topic_states.append(
+            request.UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id, partition_states=states)
+        )
+    brokers = [
+        request.UpdateMetadataBroker(
+            id=b.id,
+            endpoints=[
+                request.UpdateMetadataBroker.UpdateMetadataEndpoint(
+                    port=b.endpoint.port, host=b.endpoint.host, listener="PLAINTEXT", security_protocol=0
+                )
+            ],
+            rack=b.rack,
+        )
+        for b in context.brokers.values()
+    ]
+    return request(
+        controller_id=controller_id,
+        controller_epoch=context.epoch,
+        broker_epoch=broker_epoch,
+        topic_states=topic_states,
+        live_brokers=brokers,
+    )
+
+
+def _metadata_state(context: ControllerContext, tp: TopicPartition) -> Message:
+    state = context.states[tp]
+    replicas = context.replicas(tp)
+    leader = LEADER_DURING_DELETE if tp.topic in context.deleting else state.leader
+    return UpdateMetadataRequest.UpdateMetadataTopicState.UpdateMetadataPartitionState(
+        partition_index=tp.partition,
+        controller_epoch=context.epoch,
+        leader=leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        zk_version=state.version,
+        replicas=list(replicas),
+        offline_replicas=[replica for replica in replicas if replica not in context.brokers],
+    )
+
+
+def stop_replicas(
+    context: ControllerContext, controller_id: int, broker_epoch: int, partitions: Iterable[TopicPartition]
+) -> Message:
+    """Tells one broker to stop and delete its replicas of ``partitions``."""
+    request = StopReplicaRequest
+    topic_states = []
+    for topic, group in _by_topic(partitions).items():
+        states = []
+        for tp in group:
+            epoch = context.states[tp].leader_epoch if tp in context.states else NO_LEADER
+            states.append(
+                request.StopReplicaTopicState.StopReplicaPartitionState(
+                    partition_index=tp.partition, leader_epoch=epoch, delete_partition=True
+                )
+            )
+        topic_states.append(request.StopReplicaTopicState(topic_name=topic, partition_states=states))
+    return request(
+        controller_id=controller_id,
+        controller_epoch=context.epoch,
+        broker_epoch=broker_epoch,
+        topic_states=topic_states,
+    )

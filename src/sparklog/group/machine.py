@@ -1,0 +1,326 @@
+"""GroupMachine: what a group does with each request, and when time passes. Pure: no clock, socket, file or loop.
+
+Every method takes the group, changes it, and says in an Outcome what is to be done: answers to whoever waits, group
+metadata to be written, and when to call ``expire``. ``now_ms`` counts on a clock that never goes back. Written after
+Kafka 3.9's ``GroupCoordinator`` (the classic protocol).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sparklog.errors import ErrorCode
+from sparklog.group import rebalance
+from sparklog.group.requests import (
+    NO_GENERATION,
+    NO_MEMBER_ID,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    MemberIdentity,
+    Outcome,
+    Store,
+    SyncAnswer,
+    SyncRequest,
+)
+from sparklog.group.state import Group, GroupState, Member, Waiter
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""A new member cannot heartbeat yet; one whose JoinGroup is held longer than this is taken to be gone."""
+
+
+class GroupSettings(NamedTuple):
+    """The broker's settings of the same names."""
+
+    min_session_timeout_ms: int
+    max_session_timeout_ms: int
+    initial_rebalance_delay_ms: int
+
+
+class GroupMachine:
+    """One for all groups; a group's whole state is in the Group. ``new_id`` gives a string never given before."""
+
+    def __init__(self, settings: GroupSettings, new_id: Callable[[], str]) -> None:
+        self._settings = settings
+        self._new_id = new_id
+
+    def join(self, group: Group, request: JoinRequest, waiter: Waiter, now_ms: int) -> Outcome:
+        """Enter the group or its next generation; held until the generation begins."""
+        outcome = Outcome()
+        error = self._join_error(group, request)
+        if error is not ErrorCode.NONE:
+            outcome.answer(waiter, JoinAnswer(error, request.member_id))
+        elif request.member_id == NO_MEMBER_ID:
+            self._join_new(group, request, waiter, now_ms, outcome)
+        elif request.member_id in group.pending:
+            self._add(group, request, request.member_id, waiter, now_ms, outcome)
+        else:
+            self._rejoin(group, request, waiter, now_ms, outcome)
+        rebalance.complete_if_all_joined(group, now_ms, outcome)
+        return outcome
+
+    def _join_error(self, group: Group, request: JoinRequest) -> ErrorCode:
+        settings = self._settings
+        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not group.supports(request.protocol_type, request.protocols):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.member_id == NO_MEMBER_ID or request.member_id in group.pending:
+            return ErrorCode.NONE
+        return _member_error(group, MemberIdentity(request.member_id, request.instance_id))
+
+    def _join_new(self, group: Group, request: JoinRequest, waiter: Waiter, now_ms: int, outcome: Outcome) -> None:
+        prefix = request.client_id if request.instance_id is None else request.instance_id
+        member_id = f"{prefix}-{self._new_id()}"
+        if request.instance_id is not None and request.instance_id in group.instances:
+            self._replace_static(group, request, member_id, waiter, now_ms, outcome)
+        elif request.needs_member_id and request.instance_id is None:
+            group.pending[member_id] = now_ms + request.session_timeout_ms
+            outcome.wake(group.pending[member_id])
+            outcome.answer(waiter, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        else:
+            self._add(group, request, member_id, waiter, now_ms, outcome)
+
+    def _add(
+        self, group: Group, request: JoinRequest, member_id: str, waiter: Waiter, now_ms: int, outcome: Outcome
+    ) -> None:
+        member = Member(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            request.protocols,
+            deadline_ms=now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
+            is_new=True,
+        )
+        outcome.wake(member.deadline_ms)
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        if group.state is GroupState.PREPARING_REBALANCE and group.generation == 0:
+            group.new_member_added = True
+        group.add(member)
+        group.joining[member_id] = waiter
+        self._prepare(group, now_ms, outcome)
+
+    def _rejoin(self, group: Group, request: JoinRequest, waiter: Waiter, now_ms: int, outcome: Outcome) -> None:
+        member = group.members[request.member_id]
+        same = member.protocols == request.protocols
+        leads = group.leader == member.member_id
+        if same and (
+            group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not leads)
+        ):
+            # Nothing changed: the answer to the member's JoinGroup may have been lost, so it is given again. A leader
+            # that rejoins a stable group wants a new assignment, for what only it can see (a topic that grew).
+            outcome.answer(waiter, rebalance.generation_answer(group, member.member_id, with_members=leads))
+            rebalance.touch(group, member, now_ms, outcome)
+        else:
+            self._update(group, member, request, waiter, outcome)
+            self._prepare(group, now_ms, outcome)
+
+    def _update(self, group: Group, member: Member, request: JoinRequest, waiter: Waiter, outcome: Outcome) -> None:
+        group.set_protocols(member, request.protocols)
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
+        superseded = JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        rebalance.answer_join(group, member.member_id, superseded, outcome)
+        group.joining[member.member_id] = waiter
+
+    def _replace_static(
+        self, group: Group, request: JoinRequest, member_id: str, waiter: Waiter, now_ms: int, outcome: Outcome
+    ) -> None:
+        old_id = group.instances[str(request.instance_id)]
+        rebalance.answer_join(group, old_id, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_id), outcome)
+        rebalance.answer_sync(group, old_id, SyncAnswer(ErrorCode.FENCED_INSTANCE_ID), outcome)
+        member = group.replace_id(old_id, member_id)
+        rebalance.touch(group, member, now_ms, outcome)
+        self._update(group, member, request, waiter, outcome)
+        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
+            assignments = {each.member_id: each.assignment for each in group.members.values()}
+            outcome.store = Store(group.generation, assignments, member_id, request.can_skip_assignment)
+        else:
+            self._prepare(group, now_ms, outcome)
+
+    def sync(self, group: Group, request: SyncRequest, waiter: Waiter, now_ms: int) -> Outcome:
+        """Ask for the assignment, and bring it, if leader; held until it is there."""
+        outcome = Outcome()
+        error = _sync_error(group, request)
+        if error is not ErrorCode.NONE:
+            outcome.answer(waiter, SyncAnswer(error))
+            return outcome
+        member = group.members[request.member_id]
+        group.pending_sync.discard(member.member_id)
+        if not group.pending_sync:
+            group.sync_deadline_ms = None
+        if group.state is GroupState.STABLE:
+            outcome.answer(waiter, rebalance.assignment_answer(group, member))
+            rebalance.touch(group, member, now_ms, outcome)
+            return outcome
+        superseded = SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+        rebalance.answer_sync(group, member.member_id, superseded, outcome)
+        group.syncing[member.member_id] = waiter
+        if group.leader == member.member_id:
+            assignments = {each: request.assignments.get(each, b"") for each in group.members}
+            outcome.store = Store(group.generation, assignments)
+        return outcome
+
+    def stored(self, group: Group, store: Store, error: ErrorCode, now_ms: int) -> Outcome:
+        """A Store is committed (NONE), or failed with the error the clients should see."""
+        outcome = Outcome()
+        if store.generation != group.generation:
+            return outcome
+        if store.static_member is not None:
+            self._static_stored(group, store, error, now_ms, outcome)
+        elif group.state is GroupState.COMPLETING_REBALANCE:
+            if error is ErrorCode.NONE:
+                rebalance.propagate_assignment(group, store.assignments, now_ms, outcome)
+            else:
+                rebalance.fail_assignment(
+                    group, error, self._settings.initial_rebalance_delay_ms, now_ms, outcome
+                )
+        return outcome
+
+    def _static_stored(self, group: Group, store: Store, error: ErrorCode, now_ms: int, outcome: Outcome) -> None:
+        member = group.members.get(store.static_member or NO_MEMBER_ID)
+        if group.state is not GroupState.STABLE or member is None:
+            return  # a rebalance began meanwhile; it answers whoever has joined
+        if error is not ErrorCode.NONE:
+            # The id was never told, so the member comes back without one and takes its place again.
+            answer = JoinAnswer(error)
+        elif store.can_skip_assignment:
+            leads = group.leader == member.member_id
+            answer = rebalance.generation_answer(group, member.member_id, with_members=leads)
+            answer = answer._replace(skip_assignment=leads)
+        else:
+            # Such a client, told that it leads, would assign anew, and a stable group would not listen.
+            answer = rebalance.generation_answer(group, member.member_id, with_members=False)
+            answer = answer._replace(leader=_other_than(member.member_id, group.leader))
+        rebalance.answer_join(group, member.member_id, answer, outcome)
+        rebalance.touch(group, member, now_ms, outcome)
+
+    def heartbeat(self, group: Group, identity: MemberIdentity, now_ms: int) -> ErrorCode:
+        """The member is alive; it learns whether a rebalance calls."""
+        error = _generation_error(group, identity)
+        if error is not ErrorCode.NONE:
+            return error
+        rebalance.touch(group, group.members[identity.member_id], now_ms, Outcome())
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def commit_error(self, group: Group, identity: MemberIdentity, now_ms: int) -> ErrorCode:
+        """Whether these offsets may be committed: by a member of this generation, or by anyone while there is none."""
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        anonymous = identity.member_id == NO_MEMBER_ID and identity.instance_id is None
+        if identity.generation < 0 and (anonymous or group.state is GroupState.EMPTY):
+            return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.UNKNOWN_MEMBER_ID
+        error = _generation_error(group, identity)
+        if error is not ErrorCode.NONE:
+            return error
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        rebalance.touch(group, group.members[identity.member_id], now_ms, Outcome())
+        return ErrorCode.NONE
+
+    def leave(self, group: Group, members: list[MemberIdentity], now_ms: int) -> tuple[LeaveAnswer, Outcome]:
+        """Members that go of their own accord, or are removed by an administrator, who knows instance ids alone."""
+        outcome = Outcome()
+        if group.state is GroupState.DEAD:
+            return LeaveAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE), outcome
+        errors = tuple(self._leave_one(group, each, now_ms, outcome) for each in members)
+        rebalance.complete_if_all_joined(group, now_ms, outcome)
+        return LeaveAnswer(ErrorCode.NONE, errors), outcome
+
+    def _leave_one(self, group: Group, leaving: MemberIdentity, now_ms: int, outcome: Outcome) -> ErrorCode:
+        member_id = leaving.member_id
+        if group.pending.pop(member_id, None) is not None:
+            return ErrorCode.NONE
+        if member_id == NO_MEMBER_ID and leaving.instance_id is not None:
+            member_id = group.instances.get(leaving.instance_id, NO_MEMBER_ID)
+        error = _member_error(group, MemberIdentity(member_id, leaving.instance_id))
+        if error is ErrorCode.NONE:
+            self._remove(group, member_id, now_ms, outcome)
+        return error
+
+    def expire(self, group: Group, now_ms: int) -> Outcome:
+        """Time has passed: whatever was due by ``now_ms`` happens. ``wake_ms`` of the outcome is complete."""
+        outcome = Outcome()
+        for member_id in [each for each, deadline_ms in group.pending.items() if deadline_ms <= now_ms]:
+            del group.pending[member_id]
+        lost = [each for each in group.members.values() if each.deadline_ms <= now_ms and not group.is_waiting(each)]
+        if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
+            group.sync_deadline_ms = None
+            lost += [group.members[each] for each in sorted(group.pending_sync) if group.members[each] not in lost]
+        for member in lost:
+            self._remove(group, member.member_id, now_ms, outcome)
+        rebalance.complete_if_all_joined(group, now_ms, outcome)
+        if group.join_deadline_ms is not None and group.join_deadline_ms <= now_ms:
+            rebalance.join_deadline_passed(group, self._settings.initial_rebalance_delay_ms, now_ms, outcome)
+        outcome.wake_ms = group.next_deadline_ms()
+        return outcome
+
+    def unload(self, group: Group) -> Outcome:
+        """The group moves to another broker: whoever waits must look for it there."""
+        outcome = Outcome()
+        for member_id in [*group.joining]:
+            rebalance.answer_join(group, member_id, JoinAnswer(ErrorCode.NOT_COORDINATOR, member_id), outcome)
+        for member_id in [*group.syncing]:
+            rebalance.answer_sync(group, member_id, SyncAnswer(ErrorCode.NOT_COORDINATOR), outcome)
+        group.transition_to(GroupState.DEAD)
+        return outcome
+
+    def loaded(self, group: Group, now_ms: int) -> Outcome:
+        """The group was read from the log: its members get a session timeout to be heard from."""
+        outcome = Outcome()
+        for member in group.members.values():
+            rebalance.touch(group, member, now_ms, outcome)
+        return outcome
+
+    def _remove(self, group: Group, member_id: str, now_ms: int, outcome: Outcome) -> None:
+        rebalance.remove_member(group, member_id, self._settings.initial_rebalance_delay_ms, now_ms, outcome)
+
+    def _prepare(self, group: Group, now_ms: int, outcome: Outcome) -> None:
+        rebalance.prepare(group, self._settings.initial_rebalance_delay_ms, now_ms, outcome)
+
+
+def _member_error(group: Group, identity: MemberIdentity) -> ErrorCode:
+    """Whether the member is in the group, and is the one that holds its instance id."""
+    if identity.instance_id is not None:
+        holder = group.instances.get(identity.instance_id)
+        if holder is not None and holder != identity.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        if holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if identity.member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _generation_error(group: Group, identity: MemberIdentity) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = _member_error(group, identity)
+    if error is ErrorCode.NONE and identity.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def _sync_error(group: Group, request: SyncRequest) -> ErrorCode:
+    error = _generation_error(group, MemberIdentity(request.member_id, request.instance_id, request.generation))
+    if error is not ErrorCode.NONE:
+        return error
+    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol is not None and request.protocol != group.protocol:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
+
+
+def _other_than(member_id: str, leader: str | None) -> str:
+    return NO_MEMBER_ID if leader is None or leader == member_id else leader
+
+
+NO_IDENTITY = MemberIdentity(NO_MEMBER_ID, None, NO_GENERATION)

@@ -1,0 +1,110 @@
+"""A sparklog broker as a child process of ours."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparklog.clock import Clock
+from sparklog.local.ports import require_free
+from sparklog.local.process import ChildProcess
+
+START_TIMEOUT_S = 60.0
+STOP_GRACE_S = 20.0
+
+PROGRAM = (sys.executable, "-m", "sparklog.cli.main")
+
+
+@dataclass(frozen=True)
+class BrokerSpec:
+    """What a broker is started with. ``arguments`` follow the named ones on the command line of ``program``."""
+
+    broker_id: int
+    zookeeper: str
+    data_dir: Path
+    port: int
+    host: str = "127.0.0.1"
+    arguments: Sequence[str] = ()
+    program: Sequence[str] = PROGRAM
+
+    def command(self) -> list[str]:
+        return [
+            *self.program,
+            "broker",
+            *("--id", str(self.broker_id)),
+            *("--zookeeper", self.zookeeper),
+            *("--data", str(self.data_dir)),
+            *("--host", self.host),
+            *("--port", str(self.port)),
+            *self.arguments,
+        ]
+
+
+class BrokerProcess:
+    """One broker: ready when it says ``sparklog broker N listening on HOST:PORT`` on its standard output."""
+
+    def __init__(self, spec: BrokerSpec, log_path: Path, clock: Clock | None = None) -> None:
+        self.spec = spec
+        self.name = f"broker {spec.broker_id}"
+        self._ready = re.compile(rf"^sparklog broker {spec.broker_id} listening on ", re.MULTILINE)
+        # Unbuffered, or the line that says "ready" would wait in the child's buffer.
+        self._child = ChildProcess(self.name, log_path, environ={"PYTHONUNBUFFERED": "1"}, clock=clock)
+
+    @property
+    def address(self) -> str:
+        """``host:port``, as clients want it."""
+        return f"{self.spec.host}:{self.spec.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._child.alive
+
+    @property
+    def fate(self) -> str:
+        return self._child.fate
+
+    def start(self) -> None:
+        """Start and wait until it serves; ConfigError for a port in use, ConnectionFailed with its log's tail."""
+        self.spawn()
+        self.wait_until_ready()
+
+    def spawn(self) -> None:
+        """Start; returns at once."""
+        spec = self.spec
+        require_free(spec.host, spec.port, self.name, "stop what holds it or choose another with --port")
+        self._child.spawn(spec.command())
+
+    def wait_until_ready(self) -> None:
+        try:
+            self._child.wait_until(self.is_ready, START_TIMEOUT_S)
+        except BaseException:
+            self.kill()
+            raise
+
+    def is_ready(self) -> bool:
+        return self._ready.search(self._child.output()) is not None
+
+    def output(self) -> str:
+        """What the latest run has written so far."""
+        return self._child.output()
+
+    def terminate(self) -> None:
+        """Ask it to shut down cleanly; returns at once, ``reap`` waits."""
+        self._child.terminate()
+
+    def reap(self, grace: float = STOP_GRACE_S) -> None:
+        self._child.reap(grace)
+
+    def stop(self) -> None:
+        self._child.stop(STOP_GRACE_S)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self._child.kill()

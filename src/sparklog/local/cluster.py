@@ -1,0 +1,143 @@
+"""A cluster on this machine: the embedded ZooKeeper and some brokers, each a child process, watched over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from sparklog.errors import ConfigError
+from sparklog.local.broker import PROGRAM, BrokerProcess, BrokerSpec
+from sparklog.local.directory import ClusterDirectory
+from sparklog.local.ports import free_port, require_free
+from sparklog.local.supervisor import Service, Supervisor
+from sparklog.local.zookeeper import EmbeddedZooKeeper
+
+
+def _say_nothing(text: str) -> None:
+    pass
+
+
+class LocalCluster:
+    """ZooKeeper and ``brokers`` brokers (ids from 0) under ``data_dir``; an existing one goes on from where it was.
+
+    Broker N listens on ``base_port + N``; ``base_port`` 0 picks free ports. ZooKeeper's port, if 0, is last run's when
+    that is still free. Ports picked once are kept while the directory lives. A broker or a ZooKeeper that dies is
+    started again; ``on_event(text)`` hears of it, on another thread. ``start`` raises ConfigError (no Java, a port
+    or the directory in use) or ConnectionFailed (a child died; with its log's tail), and then leaves nothing running.
+    """
+
+    program: ClassVar[Sequence[str]] = PROGRAM
+    """What a broker is run with, before ``broker --id N ...``."""
+    tick_time_ms: ClassVar[int] = 2000
+    fsync_zookeeper: ClassVar[bool] = True
+    supervised: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        data_dir: Path,
+        brokers: int = 1,
+        base_port: int = 9092,
+        zookeeper_port: int = 0,
+        host: str = "127.0.0.1",
+        broker_args: Sequence[str] = (),
+        on_event: Callable[[str], None] = _say_nothing,
+    ) -> None:
+        if brokers < 1:
+            raise ConfigError(f"a cluster needs at least one broker, not {brokers}")
+        self.directory = ClusterDirectory(data_dir)
+        self.host = host
+        self._base_port = base_port
+        self._broker_args = tuple(broker_args)
+        self._on_event = on_event
+        self._supervisor: Supervisor | None = None
+        remembered = self.directory.remembered_ports()
+        self.zookeeper = EmbeddedZooKeeper(
+            self.directory.zookeeper,
+            zookeeper_port or self._still_free(remembered.get("zookeeper", 0)),
+            host,
+            tick_time_ms=self.tick_time_ms,
+            fsync=self.fsync_zookeeper,
+        )
+        self.brokers = [self._broker(broker_id, remembered) for broker_id in range(brokers)]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Every broker's ``host:port``, as clients want it."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    def start(self) -> None:
+        """Start everything and return when every broker serves."""
+        self.directory.lock()
+        try:
+            self._remember_ports()
+            self.zookeeper.start()
+            self._note_process(self.zookeeper)
+            for broker in self.brokers:
+                broker.spawn()
+                self._note_process(broker)
+            for broker in self.brokers:
+                broker.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+        if self.supervised:
+            self._supervisor = Supervisor([self.zookeeper, *self.brokers], self._on_event, self._note_process)
+            self._supervisor.start()
+
+    def stop(self) -> None:
+        """Stop the brokers, then ZooKeeper; whoever does not go in time is killed."""
+        if not self.directory.is_locked:
+            return  # The directory, and the pid files in it, may be another cluster's.
+        if self._supervisor is not None:
+            self._supervisor.stop()
+            self._supervisor = None
+        for broker in self.brokers:
+            broker.terminate()
+        for broker in self.brokers:
+            broker.reap()
+            self.directory.remove_pid(broker.name)
+        self.zookeeper.stop()
+        self.directory.remove_pid(self.zookeeper.name)
+        self.directory.unlock()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _remember_ports(self) -> None:
+        ports = {f"broker-{broker.spec.broker_id}": broker.spec.port for broker in self.brokers}
+        self.directory.remember_ports({**self.directory.remembered_ports(), "zookeeper": self.zookeeper.port, **ports})
+
+    def _broker(self, broker_id: int, remembered: dict[str, int]) -> BrokerProcess:
+        spec = BrokerSpec(
+            broker_id=broker_id,
+            zookeeper=self.zookeeper.connect_string,
+            data_dir=self.directory.broker(broker_id),
+            port=self._broker_port(broker_id, remembered.get(f"broker-{broker_id}", 0)),
+            host=self.host,
+            arguments=self._broker_args,
+            program=self.program,
+        )
+        return BrokerProcess(spec, self.directory.log(f"broker-{broker_id}"))
+
+    def _broker_port(self, broker_id: int, remembered: int) -> int:
+        return self._base_port + broker_id if self._base_port else self._still_free(remembered)
+
+    def _still_free(self, port: int) -> int:
+        """``port`` if it can be listened on, else a free one; 0 means none is remembered."""
+        if port:
+            try:
+                require_free(self.host, port, "a local cluster", "choosing another")
+            except ConfigError:
+                port = 0
+        return port or free_port(self.host)
+
+    def _note_process(self, service: Service) -> None:
+        self.directory.write_pid(service.name, service.pid)

@@ -1,0 +1,96 @@
+"""What a local cluster keeps on disk::
+
+DIR/lock              held (flock) by the one process that runs the cluster
+DIR/ports.json        the ports it had, so that a restart is found where it was
+DIR/zookeeper/        the embedded ZooKeeper's data; the cluster id lives in it
+DIR/broker-N/         the log directory of broker N
+DIR/zookeeper.pid, broker-N.pid     while they run
+DIR/logs/             what they print
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from io import TextIOWrapper
+from pathlib import Path
+
+from sparklog.errors import ConfigError
+
+
+class ClusterDirectory:
+    """The names above, the lock, and the remembered ports."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root).absolute()
+        self._lock: TextIOWrapper | None = None
+
+    @property
+    def zookeeper(self) -> Path:
+        return self.root / "zookeeper"
+
+    def broker(self, broker_id: int) -> Path:
+        return self.root / f"broker-{broker_id}"
+
+    def log(self, name: str) -> Path:
+        return self.root / "logs" / f"{_file_name(name)}.log"
+
+    def lock(self) -> None:
+        """Hold the directory, or raise ConfigError naming the process that does."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        lock = (self.root / "lock").open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            lock.close()
+            raise ConfigError(
+                f"{self.root} is in use by a running cluster (process {holder}); stop it or choose another directory"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        self._lock = lock
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether we hold it."""
+        return self._lock is not None
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def write_pid(self, name: str, pid: int) -> None:
+        self._pid_file(name).write_text(f"{pid}\n")
+
+    def remove_pid(self, name: str) -> None:
+        self._pid_file(name).unlink(missing_ok=True)
+
+    def remembered_ports(self) -> dict[str, int]:
+        """Name to port as of the last run; empty for a new directory."""
+        path = self.root / "ports.json"
+        try:
+            ports = json.loads(path.read_text())
+            return {str(name): int(port) for name, port in ports.items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, AttributeError, TypeError) as error:
+            raise ConfigError(f"{path} is damaged ({error}); delete it, and the cluster chooses ports anew") from None
+
+    def remember_ports(self, ports: Mapping[str, int]) -> None:
+        path = self.root / "ports.json"
+        partial = path.with_suffix(".json.tmp")
+        partial.write_text(json.dumps(dict(ports), indent=2, sort_keys=True) + "\n")
+        partial.replace(path)
+
+    def _pid_file(self, name: str) -> Path:
+        return self.root / f"{_file_name(name)}.pid"
+
+
+def _file_name(name: str) -> str:
+    return name.lower().replace(" ", "-")

@@ -1,0 +1,154 @@
+"""ZooKeeper without installing one: a child JVM on the JARs that PySpark ships (ZooKeeper 3.9)."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sparklog.clock import Clock
+from sparklog.local.jars import pyspark_jar
+from sparklog.local.java import find_java
+from sparklog.local.ports import free_port, require_free
+from sparklog.local.process import ChildProcess
+
+START_TIMEOUT_S = 60.0
+STOP_GRACE_S = 10.0
+
+MODULES = (
+    "zookeeper",
+    "zookeeper-jute",
+    "metrics-core",
+    "snappy-java",
+    "slf4j-api",
+    "log4j-slf4j2-impl",
+    "log4j-api",
+    "log4j-core",
+)
+"""All that a standalone server loads; Spark's whole class path would cost it seconds."""
+
+
+class EmbeddedZooKeeper:
+    """One standalone ZooKeeper server; start, stop and start again go on from ``data_dir``, on the same port.
+
+    ``data_dir`` holds snapshots, transaction logs, ``zoo.cfg`` and ``zookeeper.log``. ``port`` 0 picks a free one.
+    ``tick_time_ms``: sessions last at least two ticks. ``fsync=False`` trades durability on power loss for speed: for
+    tests. ``start`` raises ConfigError (no Java, port in use) or ConnectionFailed (it died; with its log's tail).
+    """
+
+    name = "ZooKeeper"
+
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        *,
+        tick_time_ms: int = 2000,
+        fsync: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self.data_dir = Path(data_dir).absolute()
+        self.host = host
+        self.port = port or free_port(host)
+        self.log_path = self.data_dir / "zookeeper.log"
+        self._tick_time_ms = tick_time_ms
+        self._fsync = fsync
+        self._child = ChildProcess(self.name, self.log_path, clock=clock)
+
+    @property
+    def connect_string(self) -> str:
+        """``host:port``, as clients want it."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._child.alive
+
+    @property
+    def fate(self) -> str:
+        return self._child.fate
+
+    def start(self) -> None:
+        """Start and wait until it serves requests."""
+        self.spawn()
+        try:
+            self._child.wait_until(self.is_ready, START_TIMEOUT_S)
+        except BaseException:
+            self.kill()
+            raise
+
+    def spawn(self) -> None:
+        """Start; returns at once."""
+        require_free(self.host, self.port, self.name, "stop what holds it or choose another port for ZooKeeper")
+        command = self._command()
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        (self.data_dir / "zoo.cfg").write_text(self._configuration())
+        self._child.spawn(command)
+
+    def is_ready(self) -> bool:
+        """Whether it serves requests: accepting a connection is not enough, it must have loaded its data."""
+        return "Mode: " in self.four_letter_word("srvr")
+
+    def four_letter_word(self, word: str) -> str:
+        """The answer to one of ZooKeeper's four-letter commands; empty when it cannot be reached."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=5) as connection:
+                connection.sendall(word.encode())
+                return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def stop(self) -> None:
+        self._child.stop(STOP_GRACE_S)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self._child.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _command(self) -> list[str]:
+        class_path = ":".join(str(pyspark_jar(module)) for module in MODULES)
+        return [
+            str(find_java().executable),
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:-UsePerfData",
+            "-XX:+ExitOnOutOfMemoryError",
+            "-Dlog4j2.level=WARN",
+            # Kilobytes; the default of 64 MB a transaction log is more than a small cluster ever writes.
+            "-Dzookeeper.preAllocSize=256",
+            f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
+            "-cp",
+            class_path,
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            str(self.data_dir / "zoo.cfg"),
+        ]
+
+    def _configuration(self) -> str:
+        settings = {
+            "dataDir": self.data_dir,
+            "clientPort": self.port,
+            "clientPortAddress": self.host,
+            "tickTime": self._tick_time_ms,
+            "minSessionTimeout": 2 * self._tick_time_ms,
+            "maxSessionTimeout": max(60_000, 20 * self._tick_time_ms),
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok,srvr,mntr,dump",
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())

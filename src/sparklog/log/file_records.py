@@ -1,0 +1,102 @@
+"""The ``.log`` file of a segment: batches end to end, read by position."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from sparklog.errors import CorruptRecord, LogError
+from sparklog.record import layout
+from sparklog.structs import FileSlice
+
+
+class BatchPosition(NamedTuple):
+    """The part of a batch header that finding and indexing need, and where the batch lies."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    max_timestamp: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+
+class FileRecords:
+    """An open ``.log`` file.
+
+    There is no ``close``: the descriptor lives as long as this object or any slice of it does, so that a segment may be
+    deleted while it is still being sent.
+    """
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self.path = path
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        self._fd = os.open(path, flags, 0o644)
+        self.size = os.fstat(self._fd).st_size
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            os.close(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def append(self, data: memoryview) -> int:
+        """Write ``data`` at the end and return where it begins. A failed write leaves the file as it was."""
+        position = self.size
+        done = 0
+        try:
+            while done < len(data):
+                done += os.pwrite(self.fileno(), data[done:], position + done)
+        except OSError:
+            os.ftruncate(self.fileno(), position)
+            raise
+        self.size = position + done
+        return position
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        """``size`` bytes from ``position``, to be sent and not read."""
+        return FileSlice(self, position, size)
+
+    def read(self, position: int, size: int) -> memoryview:
+        """At most ``size`` bytes from ``position``."""
+        return memoryview(os.pread(self.fileno(), size, position))
+
+    def batch_at(self, position: int) -> BatchPosition | None:
+        """The batch that begins at ``position``; None at the end of the file.
+
+        Raises CorruptRecord if what lies there is not a whole batch of format v2.
+        """
+        if position >= self.size:
+            return None
+        header = os.pread(self.fileno(), layout.HEADER_SIZE, position)
+        if len(header) < layout.HEADER_SIZE:
+            raise CorruptRecord(f"{self.path}: {len(header)} bytes at position {position} are no batch header")
+        base, length, epoch, magic, _, _, delta, _, max_timestamp, *_ = layout.HEADER.unpack(header)
+        size = length + layout.LOG_OVERHEAD
+        if magic != layout.MAGIC_V2 or size < layout.HEADER_SIZE or position + size > self.size or delta < 0:
+            raise CorruptRecord(f"{self.path}: no whole batch at position {position} (magic {magic}, size {size})")
+        return BatchPosition(position, size, base, base + delta, epoch, max_timestamp)
+
+    def batches(self, position: int = 0) -> Iterator[BatchPosition]:
+        """Every batch from ``position`` on."""
+        while (batch := self.batch_at(position)) is not None:
+            yield batch
+            position = batch.end
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes; durable after ``flush``."""
+        if not 0 <= size <= self.size:
+            raise LogError(f"{self.path}: cannot truncate {self.size} bytes to {size}")
+        os.ftruncate(self.fileno(), size)
+        self.size = size
+
+    def flush(self) -> None:
+        """All bytes are on the disk when this returns."""
+        os.fdatasync(self.fileno())

@@ -1,0 +1,70 @@
+"""Names of the files of a partition, and the two ways of changing a file that last through a crash."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sparklog.errors import LogError
+from sparklog.structs import TopicPartition
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+DELETED_SUFFIX = ".deleted"
+DELETED_DIR_SUFFIX = "-delete"
+CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
+
+_OFFSET_DIGITS = 20
+_MAX_TOPIC_NAME = 249
+
+
+def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
+    """``00000000000000000042.log`` and its kin."""
+    return directory / f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
+
+
+def base_offset_of(path: Path) -> int:
+    """The offset that a segment file is named by. Raises LogError for another name."""
+    digits = path.name.partition(".")[0]
+    if len(digits) != _OFFSET_DIGITS or not digits.isdecimal():
+        raise LogError(f"{path} is not named by an offset of {_OFFSET_DIGITS} digits")
+    return int(digits)
+
+
+def parse_partition_dir(name: str) -> TopicPartition | None:
+    """The partition whose directory is called ``name``; None for any other directory."""
+    topic, dash, number = name.rpartition("-")
+    if not dash or not number.isdecimal() or not is_topic_name(topic):
+        return None
+    return TopicPartition(topic, int(number))
+
+
+def is_topic_name(name: str) -> bool:
+    """Letters, digits, ``.``, ``_`` and ``-``, at most 249 of them, not ``.`` or ``..`` (Kafka's ``Topic.java``)."""
+    return (
+        0 < len(name) <= _MAX_TOPIC_NAME
+        and name not in (".", "..")
+        and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
+    )
+
+
+def sync_directory(directory: Path) -> None:
+    """Make creations, renames and deletions in ``directory`` last through a crash."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``: after a crash it holds the old content or the new, whole, and durable on return."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_directory(path.parent)

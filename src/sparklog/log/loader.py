@@ -1,0 +1,82 @@
+"""Opening a partition directory: which segments it has, and how far each can be believed.
+
+After a clean stop the indexes are trusted once they pass their sanity check. Otherwise every segment that holds offsets
+at or beyond the recovery point is scanned, length and CRC of each batch, its indexes rebuilt; the log ends after the
+last good batch, and segments behind a bad one are set aside under ``.deleted``.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import CorruptRecord
+from sparklog.log.files import DELETED_SUFFIX, LOG_SUFFIX, base_offset_of
+from sparklog.log.segment import LogSegment
+from sparklog.log.segments import LogSegments
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a directory held."""
+
+    segments: LogSegments
+    next_offset: int
+    dropped_bytes: int
+
+
+def load_segments(directory: Path, config: TopicConfig, *, recovery_point: int, clean: bool) -> Loaded:
+    """Open every segment of ``directory``; an empty directory gets its first."""
+    for leftover in directory.glob(f"*{DELETED_SUFFIX}"):
+        leftover.unlink()
+    bases = sorted(base_offset_of(path) for path in directory.glob(f"*{LOG_SUFFIX}"))
+    loaded = Loaded(LogSegments(), 0, 0)
+    if not bases:
+        loaded.segments.add(LogSegment(directory, 0, config, active=True, create=True))
+        return loaded
+    torn = False
+    for base, after in zip(bases, [*bases[1:], None], strict=True):
+        segment = LogSegment(directory, base, config, active=after is None or not clean)
+        if torn:
+            loaded.dropped_bytes += segment.size
+            segment.rename_deleted()
+            continue
+        needs_scan = not clean and (after is None or after > recovery_point)
+        size = segment.size
+        if needs_scan or not _can_be_believed(segment):
+            loaded.next_offset = _recover(segment)
+            torn = segment.size < size
+            loaded.dropped_bytes += size - segment.size
+        else:
+            segment.load_latest()
+            loaded.next_offset = segment.next_offset()
+        if after is not None and not torn:
+            segment.seal()
+        loaded.segments.add(segment)
+    return loaded
+
+
+def _can_be_believed(segment: LogSegment) -> bool:
+    try:
+        segment.check_indexes()
+        segment.next_offset()
+    except CorruptRecord as error:
+        _logger.warning("rebuilding the indexes of %s: %s", segment.log.path, error)
+        return False
+    return True
+
+
+def _recover(segment: LogSegment) -> int:
+    next_offset = segment.base_offset
+    size = segment.size
+    for batch in segment.recover():
+        next_offset = batch.next_offset
+    if segment.size < size:
+        _logger.warning(
+            "%s: cut from %d to %d bytes after offset %d", segment.log.path, size, segment.size, next_offset - 1
+        )
+    return next_offset

@@ -1,0 +1,125 @@
+"""What the two indexes of a segment share: a memory-mapped file of fixed-size entries, sorted, append-only.
+
+The file of the active segment is grown (sparsely) to its largest size, so that appending is a store into memory; it is
+cut to its entries when the segment is rolled or the log closed. There is no checksum: an index that does not hold
+together is rebuilt from the log. Source: Kafka 3.9, ``AbstractIndex``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from sparklog.errors import CorruptRecord
+
+
+class MappedIndex:
+    """Entries of ``FORM``, sorted by their first field. Not durable until ``flush``."""
+
+    FORM: Struct
+
+    def __init__(self, path: Path, base_offset: int, max_size: int, *, writable: bool) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        entry = self.FORM.size
+        self._max_entries = max_size // entry
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        size = os.fstat(self._fd).st_size
+        self._odd_bytes = size % entry
+        self.entries = size // entry
+        self._map: mmap.mmap | None = None
+        if writable:
+            self.make_writable()
+        elif size:
+            self._map = mmap.mmap(self._fd, size)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd") and self._fd >= 0:
+            os.close(self._fd)
+
+    def make_writable(self) -> None:
+        """Map the largest size, so that entries can be appended; those there are kept."""
+        if self._map is not None:
+            self._map.close()
+        size = max(self._max_entries, self.entries, 1) * self.FORM.size
+        os.ftruncate(self._fd, size)
+        self._map = mmap.mmap(self._fd, size)
+
+    @property
+    def is_full(self) -> bool:
+        return self.entries >= self._max_entries
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self.entries * self.FORM.size
+
+    def _entry(self, number: int) -> tuple[Any, ...]:
+        assert self._map is not None
+        return self.FORM.unpack_from(self._map, number * self.FORM.size)
+
+    def _append(self, *fields: int) -> None:
+        assert self._map is not None
+        self.FORM.pack_into(self._map, self.entries * self.FORM.size, *fields)
+        self.entries += 1
+
+    def _last_at_most(self, target: int, column: int = 0) -> int:
+        """Number of the last entry whose ``column`` is at most ``target``, -1 if there is none."""
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle)[column] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def _truncate_entries(self, entries: int) -> None:
+        self.entries = min(entries, self.entries)
+
+    def reset(self) -> None:
+        """Forget all entries, ready to be rebuilt."""
+        self._odd_bytes = 0
+        self.entries = 0
+        os.ftruncate(self._fd, 0)
+        self.make_writable()
+
+    def sanity_check(self) -> None:
+        """Raises CorruptRecord if the entries cannot be those of this segment."""
+        if self._odd_bytes:
+            raise CorruptRecord(f"{self.path} ends in the middle of an entry")
+        previous = None
+        for number in (0, self.entries - 1) if self.entries else ():
+            entry = self._entry(number)
+            if min(entry) < 0 or (previous is not None and entry < previous):
+                raise CorruptRecord(f"{self.path}: entry {number} is {entry}")
+            previous = entry
+        if self.entries > 1 and self._entry(self.entries - 1) <= self._entry(0):
+            raise CorruptRecord(f"{self.path} does not increase; a crash left its unused tail")
+
+    def flush(self) -> None:
+        """All entries are on the disk when this returns."""
+        if self._map is not None:
+            self._map.flush()
+
+    def trim(self) -> None:
+        """Cut the file to its entries; the index can still be read."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+        os.ftruncate(self._fd, self.size_in_bytes)
+        if self.entries:
+            self._map = mmap.mmap(self._fd, self.size_in_bytes)
+
+    def close(self) -> None:
+        """Cut the file to its entries and let go of it. Closing twice is closing once."""
+        if self._fd < 0:
+            return
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+        os.ftruncate(self._fd, self.size_in_bytes)
+        os.close(self._fd)
+        self._fd = -1

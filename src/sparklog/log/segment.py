@@ -1,0 +1,233 @@
+"""A segment: a stretch of the log in one ``.log`` file with its two indexes, named by its first offset.
+
+Invariants: every batch in the file has offsets at or beyond the base and beyond those of the batch before it; an index
+entry is written only for a batch that is in the file; the indexes may lag behind the file but never run ahead of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import CorruptRecord
+from sparklog.log.file_records import BatchPosition, FileRecords
+from sparklog.log.files import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from sparklog.log.offset_index import OffsetIndex
+from sparklog.log.time_index import TimeIndex, TimestampOffset
+from sparklog.record.batch import RecordBatch
+from sparklog.record.columnar import ColumnarDecoder
+from sparklog.record.layout import NO_TIMESTAMP
+from sparklog.structs import FileSlice
+
+MAX_RELATIVE_OFFSET = (1 << 31) - 1
+
+
+class LogSegment:
+    """One segment, open. Only the last of a log is appended to."""
+
+    def __init__(
+        self, directory: Path, base_offset: int, config: TopicConfig, *, active: bool, create: bool = False
+    ) -> None:
+        self.base_offset = base_offset
+        self._config = config
+        self.log = FileRecords(segment_path(directory, base_offset, LOG_SUFFIX), create=create)
+        size = config.segment_index_bytes
+        self.offset_index = OffsetIndex(
+            segment_path(directory, base_offset, OFFSET_INDEX_SUFFIX), base_offset, size, writable=active
+        )
+        self.time_index = TimeIndex(
+            segment_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, size, writable=active
+        )
+        self._sealed = not active
+        self._bytes_since_index_entry = 0
+        self._latest: TimestampOffset | None = None
+        self.first_timestamp: int | None = None
+
+    @property
+    def size(self) -> int:
+        return self.log.size
+
+    @property
+    def latest(self) -> TimestampOffset:
+        """The greatest timestamp in the segment and the last offset of the batch that carries it."""
+        if self._latest is None:
+            self._latest = self.time_index.last
+        return self._latest
+
+    def append(self, records: memoryview, batch: RecordBatch) -> int:
+        """Write ``records``, whose last batch is ``batch`` or has its offsets; return the position.
+
+        ``batch`` must carry its final offsets. The index gains an entry for the first append past every
+        ``index.interval.bytes``.
+        """
+        position = self.log.append(records)
+        if batch.max_timestamp > self.latest.timestamp:
+            self._latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+        if self.first_timestamp is None:
+            self.first_timestamp = batch.max_timestamp
+        self._index(batch.last_offset, position, len(records))
+        return position
+
+    def _index(self, last_offset: int, position: int, size: int) -> None:
+        if self._bytes_since_index_entry > self._config.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(*self.latest)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+
+    def should_roll(self, size: int, last_offset: int, now_ms: int) -> bool:
+        """Whether an append of ``size`` bytes up to ``last_offset`` belongs in a new segment."""
+        return (
+            (self.size > 0 and self.size + size > self._config.segment_bytes)
+            or (self.size > 0 and self._age(now_ms) > self._config.segment_ms)
+            or self.offset_index.is_full
+            or self.time_index.is_full
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        )
+
+    def _age(self, now_ms: int) -> int:
+        if self.first_timestamp is None:
+            first = next(self.log.batches(), None)
+            self.first_timestamp = first.max_timestamp if first else now_ms
+        return now_ms - self.first_timestamp if self.first_timestamp >= 0 else 0
+
+    def find(self, offset: int) -> BatchPosition | None:
+        """The first batch whose last offset is at or beyond ``offset``."""
+        start = self.offset_index.lookup(offset).position
+        return next((batch for batch in self.log.batches(start) if batch.last_offset >= offset), None)
+
+    def read(self, offset: int, max_bytes: int, end_position: int, *, min_one_batch: bool) -> FileSlice | None:
+        """Batches from the one that holds ``offset`` up to ``end_position`` of the file, at most ``max_bytes``.
+
+        The slice may begin with offsets before the one asked for, and end in the middle of a batch. With
+        ``min_one_batch`` the first batch is given whole even if it is larger than ``max_bytes``. None if the segment
+        has nothing at or beyond ``offset``.
+        """
+        batch = self.find(offset)
+        if batch is None:
+            return None
+        size = max(max_bytes, batch.size) if min_one_batch else max_bytes
+        return self.log.slice(batch.position, max(min(size, end_position - batch.position), 0))
+
+    def position_after(self, offset: int) -> int:
+        """Where the batch begins that holds ``offset`` or follows it; the end of the file if there is none."""
+        batch = self.find(offset)
+        return self.log.size if batch is None else batch.position
+
+    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        """The first record at or beyond ``start_offset`` that is no earlier than ``timestamp``."""
+        entry = self.time_index.lookup(timestamp)
+        position = self.offset_index.lookup(max(entry.offset, start_offset)).position
+        for found in self.log.batches(position):
+            if found.max_timestamp >= timestamp and found.last_offset >= start_offset:
+                record = self._first_record_from(found, timestamp, start_offset)
+                if record is not None:
+                    return record
+        return None
+
+    def _first_record_from(self, found: BatchPosition, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        decoder = ColumnarDecoder(("offset", "timestamp"))
+        decoder.append(RecordBatch(self.log.read(found.position, found.size)), start_offset)
+        columns = decoder.finish()
+        rows = zip(columns["timestamp"].to_pylist(), columns["offset"].to_pylist(), strict=True)
+        return next((TimestampOffset(at, offset) for at, offset in rows if at >= timestamp), None)
+
+    def next_offset(self) -> int:
+        """One past the last offset in the file, found from the last index entry on."""
+        next_offset = self.base_offset
+        for batch in self.log.batches(self.offset_index.last.position):
+            next_offset = batch.last_offset + 1
+        return next_offset
+
+    def load_latest(self) -> None:
+        """Find the greatest timestamp beyond what the time index says, after an open."""
+        latest = self.time_index.last
+        for batch in self.log.batches(self.offset_index.lookup(latest.offset).position):
+            if batch.max_timestamp > latest.timestamp:
+                latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+        self._latest = latest
+
+    def check_indexes(self) -> None:
+        """Raises CorruptRecord if an index cannot belong to the file."""
+        self.offset_index.sanity_check()
+        self.time_index.sanity_check()
+        if self.offset_index.last.position > self.log.size:
+            raise CorruptRecord(f"{self.offset_index.path} points beyond the end of the log file")
+
+    def recover(self) -> Iterator[RecordBatch]:
+        """Check every batch, length and CRC, and rebuild the indexes; cut the file after the last good one.
+
+        Yields each good batch. After the last, ``size`` is what was kept.
+        """
+        self._sealed = False
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._bytes_since_index_entry = 0
+        self._latest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self.first_timestamp = None
+        position, next_offset = 0, self.base_offset
+        while (batch := self._whole_batch(position)) is not None and batch.base_offset >= next_offset:
+            if batch.max_timestamp > self.latest.timestamp:
+                self._latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            self._index(batch.last_offset, position, batch.size_in_bytes)
+            position += batch.size_in_bytes
+            next_offset = batch.next_offset
+            yield batch
+        self.log.truncate(position)
+        self.time_index.maybe_append(*self.latest, beyond_full=True)
+
+    def _whole_batch(self, position: int) -> RecordBatch | None:
+        try:
+            found = self.log.batch_at(position)
+            if found is None:
+                return None
+            batch = RecordBatch(self.log.read(position, found.size))
+            batch.validate()
+        except CorruptRecord:
+            return None
+        return batch
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every batch that holds ``offset`` or lies beyond it."""
+        position = self.position_after(offset)
+        self.log.truncate(position)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self._bytes_since_index_entry = 0
+        self.load_latest()
+
+    def seal(self) -> None:
+        """No more appends: write the last time entry and cut the indexes to their size."""
+        if not self._sealed:
+            self.time_index.maybe_append(*self.latest, beyond_full=True)
+            self.offset_index.trim()
+            self.time_index.trim()
+            self._sealed = True
+
+    def reopen_for_append(self) -> None:
+        """Make a sealed segment the active one again."""
+        if self._sealed:
+            self.offset_index.make_writable()
+            self.time_index.make_writable()
+            self._sealed = False
+
+    def flush(self) -> None:
+        """All of the segment is on the disk when this returns."""
+        self.log.flush()
+        self.offset_index.flush()
+        self.time_index.flush()
+
+    def close(self) -> None:
+        """Seal, and let go of the indexes; the log file is let go with its last slice."""
+        self.seal()
+        self.offset_index.close()
+        self.time_index.close()
+
+    def rename_deleted(self) -> list[Path]:
+        """Put ``.deleted`` behind the names of the files and return the new names, to be unlinked later."""
+        self.close()
+        renamed = []
+        for path in (self.log.path, self.offset_index.path, self.time_index.path):
+            renamed.append(path.rename(path.with_name(path.name + DELETED_SUFFIX)))
+        return renamed

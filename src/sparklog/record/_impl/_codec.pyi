@@ -1,0 +1,38 @@
+from collections.abc import Sequence
+
+from typing_extensions import Buffer
+
+from sparklog.record._impl.abc import (
+    BatchFields,
+    BinaryColumn,
+    DecodedColumns,
+    EncodedRecords,
+    Record,
+    RecordColumns,
+)
+
+class RecordDecoder:
+    rows: int
+    def __init__(self, columns: frozenset[str], timestamp_scale: int) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+    def append(self, payload: Buffer, fields: BatchFields, start_offset: int, end_offset: int) -> int: ...
+    def finish(self) -> DecodedColumns: ...
+
+class RecordEncoder:
+    def __init__(self, columns: RecordColumns, rows: Buffer | None) -> None: ...
+    def next_section(self, max_bytes: int, room: int) -> EncodedRecords | None: ...
+
+def read_records(
+    payload: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: int | None
+) -> list[Record]: ...
+def write_record(
+    out: bytearray,
+    timestamp_delta: int,
+    offset_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Sequence[tuple[str, Buffer | None]],
+) -> None: ...
+def murmur2(data: Buffer) -> int: ...
+def partition_rows(key: BinaryColumn, partition_count: int, null_partition: int) -> list[memoryview]: ...

@@ -1,0 +1,188 @@
+"""What a record codec can do; ``pure`` and ``native`` do it alike, byte for byte and error for error.
+
+The rules that both keep, for malformed input above all:
+
+- A record's fields must fill its length exactly, and the records must fill their section exactly.
+- A negative key or value length means null, as Java's reader has it; a negative header count or header key length,
+  or one beyond the record's end, is corrupt.
+- Header keys are UTF-8; what is not becomes U+FFFD, as in Java.
+- Offsets and timestamps wrap at 64 bits when a delta is added to its base; microseconds saturate.
+- Where records lie outside the wanted offsets, the inside of their key, value and headers is not checked.
+- CorruptRecord leaves a decoder as it was before the batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+
+class Record(NamedTuple):
+    """One record as Python objects; ``timestamp`` is in milliseconds."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class BinaryBuffers(NamedTuple):
+    """The Arrow buffers of a binary array: ``validity`` bits (None: no nulls), int32 ``offsets``, ``data``."""
+
+    length: int
+    null_count: int
+    validity: Buffer | None
+    offsets: Buffer
+    data: Buffer
+
+
+class HeaderBuffers(NamedTuple):
+    """The Arrow buffers of a list of (key, value) structs; a row without headers is null."""
+
+    length: int
+    null_count: int
+    validity: Buffer | None
+    offsets: Buffer
+    keys: BinaryBuffers
+    values: BinaryBuffers
+
+
+class DecodedColumns(NamedTuple):
+    """What a decoder accumulated; a column that was not asked for is None.
+
+    ``offset`` and ``timestamp`` are int64, ``timestamp_type`` is int32, all without nulls.
+    """
+
+    rows: int
+    key: BinaryBuffers | None
+    value: BinaryBuffers | None
+    headers: HeaderBuffers | None
+    offset: Buffer | None
+    timestamp: Buffer | None
+    timestamp_type: Buffer | None
+
+
+class BatchFields(NamedTuple):
+    """What of a batch's header its records depend on; ``append_time`` is None for create time."""
+
+    record_count: int
+    base_offset: int
+    base_timestamp: int
+    append_time: int | None
+
+
+class RecordDecoder(Protocol):
+    """Accumulates records as Arrow columns.
+
+    ``columns`` are DecodedColumns' names; ``timestamp_scale`` multiplies milliseconds (1 or 1000).
+    """
+
+    rows: int
+
+    def __init__(self, columns: frozenset[str], timestamp_scale: int) -> None: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes accumulated so far."""
+
+    def append(self, payload: Buffer, fields: BatchFields, start_offset: int, end_offset: int) -> int:
+        """Take the records of one decompressed section with ``start_offset <= offset < end_offset``; returns how many.
+
+        LogError when a column would outgrow Arrow's 2 GiB: ``finish`` comes first then.
+        """
+
+    def finish(self) -> DecodedColumns:
+        """Hand over what was accumulated, and start again empty."""
+
+
+class BinaryColumn(NamedTuple):
+    """A binary or string Arrow array's buffers, of which the rows from ``offset`` on count."""
+
+    length: int
+    offset: int
+    validity: Buffer | None
+    offsets: Buffer
+    data: Buffer
+
+
+class HeadersColumn(NamedTuple):
+    """A list-of-structs Arrow array's buffers; the keys' and values' rows are what the list's offsets point to."""
+
+    length: int
+    offset: int
+    validity: Buffer | None
+    offsets: Buffer
+    keys: BinaryColumn
+    values: BinaryColumn
+
+
+class RecordColumns(NamedTuple):
+    """The columns to encode: None is all null, or for ``timestamps`` (int64 ms) all ``now_ms``."""
+
+    length: int
+    key: BinaryColumn | None
+    value: BinaryColumn | None
+    headers: HeadersColumn | None
+    timestamps: Buffer | None
+    now_ms: int
+
+
+class EncodedRecords(NamedTuple):
+    """One records section in ``buffer``, behind the room that was asked for."""
+
+    buffer: bytearray
+    record_count: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+class RecordEncoder(Protocol):
+    """Encodes columns into records sections; ``rows`` are int32 row numbers, None for all rows in order.
+
+    What cannot be encoded (a null header key, a row number out of range, a record of 2 GiB) raises LocalProtocolError.
+    """
+
+    def __init__(self, columns: RecordColumns, rows: Buffer | None) -> None: ...
+
+    def next_section(self, max_bytes: int, room: int) -> EncodedRecords | None:
+        """The next records, as many as fit ``max_bytes`` and at least one, behind ``room`` bytes; None at the end."""
+
+
+class Codec(Protocol):
+    """The operations; a module of this package is one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def RecordDecoder(self) -> type[RecordDecoder]: ...  # noqa: N802
+
+    @property
+    def RecordEncoder(self) -> type[RecordEncoder]: ...  # noqa: N802
+
+    def read_records(
+        self, payload: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: int | None
+    ) -> list[Record]:
+        """Every record of one decompressed section."""
+
+    def write_record(
+        self,
+        out: bytearray,
+        timestamp_delta: int,
+        offset_delta: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]],
+    ) -> None:
+        """Append one record to ``out``."""
+
+    def murmur2(self, data: Buffer) -> int:
+        """Kafka's murmur2, as an unsigned 32-bit integer."""
+
+    def partition_rows(self, key: BinaryColumn, partition_count: int, null_partition: int) -> list[memoryview]:
+        """For each partition the int32 numbers of the rows that Kafka's default partitioner gives it, in order."""

@@ -1,0 +1,16 @@
+"""The codec in Cython; ``_codec`` holds all of it."""
+
+from __future__ import annotations
+
+from sparklog.record._impl._codec import (
+    RecordDecoder,
+    RecordEncoder,
+    murmur2,
+    partition_rows,
+    read_records,
+    write_record,
+)
+
+__all__ = ["RecordDecoder", "RecordEncoder", "murmur2", "name", "partition_rows", "read_records", "write_record"]
+
+name = "native"

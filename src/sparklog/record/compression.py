@@ -1,0 +1,280 @@
+"""The five compressions a record batch may carry, in the framings that Kafka clients write.
+
+===== ======= =============================================================================================
+code  name    framing of the records section
+===== ======= =============================================================================================
+0     none    as it is
+1     gzip    RFC 1952 members
+2     snappy  written as xerial's stream (16-byte header, then length-prefixed raw blocks), as Java's clients
+              do; a bare raw block, as librdkafka writes, is read as well
+3     lz4     the LZ4 frame format, 64 KB independent blocks: Java's reader refuses dependent ones
+4     zstd    one zstd frame
+===== ======= =============================================================================================
+
+``decompress`` finds an upper bound of the output from the compressed side (block headers, declared lengths) and
+allocates no more than the smaller of that and ``max_size``. Whatever is wrong with the input, it raises CorruptRecord.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from enum import IntEnum
+from struct import Struct
+from typing import TYPE_CHECKING
+
+import cramjam
+import zstandard
+
+from sparklog.errors import ConfigError, CorruptRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
+
+class CompressionType(IntEnum):
+    """The compression code in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def from_name(cls, name: str) -> CompressionType:
+        """By Kafka's lower-case name; ConfigError names what is allowed."""
+        try:
+            return cls[name.upper()]
+        except KeyError:
+            allowed = ", ".join(kind.name.lower() for kind in cls)
+            raise ConfigError(f"unknown compression type {name!r}: use one of {allowed}") from None
+
+
+def compress(kind: CompressionType, data: Buffer, level: int | None = None) -> bytes:
+    """``data`` compressed whole; ``level`` applies to gzip (1-9, default 6) and zstd (1-22, default 3) alone."""
+    if kind is CompressionType.NONE:
+        return bytes(data)
+    if kind is CompressionType.GZIP:
+        return zlib.compress(data, 6 if level is None else level, _GZIP_WBITS)
+    if kind is CompressionType.ZSTD:
+        return _compress_zstd(data, 3 if level is None else level)
+    return _compress_snappy(data) if kind is CompressionType.SNAPPY else _compress_lz4(data)
+
+
+def decompress(kind: CompressionType, data: Buffer, max_size: int) -> Buffer:
+    """The bytes that ``compress`` took, as some bytes-like object; CorruptRecord when they exceed ``max_size``."""
+    view = memoryview(data)
+    if kind is CompressionType.NONE:
+        _check_size(kind, len(view), max_size)
+        return view
+    try:
+        return _DECOMPRESSORS[kind](view, max_size)
+    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError) as error:
+        raise CorruptRecord(
+            f"{kind.name.lower()} data of {len(view)} bytes is corrupt or too large: {error}"
+        ) from error
+
+
+def _check_size(kind: CompressionType, size: int, max_size: int) -> None:
+    if size > max_size:
+        raise CorruptRecord(f"{kind.name.lower()} data decompresses to {size} bytes or more; the limit is {max_size}")
+
+
+# gzip
+
+_GZIP_WBITS = 31
+
+
+def _decompress_gzip(view: memoryview, max_size: int) -> Buffer:
+    parts: list[bytes] = []
+    room = max_size
+    rest: Buffer = view
+    while True:
+        member = zlib.decompressobj(_GZIP_WBITS)
+        part = member.decompress(rest, room + 1)
+        room -= len(part)
+        if room < 0:
+            _check_size(CompressionType.GZIP, max_size + 1, max_size)
+        if not member.eof:
+            raise CorruptRecord(f"gzip data is cut short after {len(view)} bytes")
+        parts.append(part)
+        rest = member.unused_data
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# snappy
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_SIZE = 32 * 1024
+_BLOCK_LENGTH = Struct(">I")
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    view = memoryview(data)
+    parts: list[bytes] = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE]))
+        parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(view: memoryview, max_size: int) -> Buffer:
+    blocks = _xerial_blocks(view) if view[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [view]
+    sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
+    _check_size(CompressionType.SNAPPY, sum(sizes), max_size)
+    # A raw block grows at most 64 bytes for 3: a length beyond that is a lie told to make us allocate.
+    if sum(sizes) > 22 * len(view):
+        raise CorruptRecord(f"snappy data of {len(view)} bytes claims to hold {sum(sizes)}")
+    out = bytearray(sum(sizes))
+    room = memoryview(out)
+    position = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        if cramjam.snappy.decompress_raw_into(block, room[position : position + size]) != size:
+            raise CorruptRecord("snappy block is shorter than it declares")
+        position += size
+    return out
+
+
+def _xerial_blocks(view: memoryview) -> list[memoryview]:
+    blocks = []
+    position = len(_XERIAL_HEADER)
+    while position != len(view):
+        if position + 4 > len(view):
+            raise CorruptRecord("snappy stream is cut short in a block length")
+        start = position + 4
+        position = start + _BLOCK_LENGTH.unpack_from(view, position)[0]
+        if position > len(view):
+            raise CorruptRecord("snappy stream is cut short in a block")
+        blocks.append(view[start:position])
+    return blocks
+
+
+# lz4
+
+_LZ4_MAGIC = 0x184D2204
+_LZ4_BLOCK_SIZE = 64 * 1024
+# Magic, then FLG (version 1, independent blocks), BD (64 KB blocks), and the checksum byte of those two.
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_END = b"\x00\x00\x00\x00"
+_LZ4_STORED = 0x8000_0000
+_LZ4_MAX_EXPANSION = 255
+_LE32 = Struct("<I")
+
+
+def _compress_lz4(data: Buffer) -> bytes:
+    view = memoryview(data)
+    parts: list[Buffer] = [_LZ4_HEADER]
+    for start in range(0, len(view), _LZ4_BLOCK_SIZE):
+        raw = view[start : start + _LZ4_BLOCK_SIZE]
+        block = bytes(cramjam.lz4.compress_block(raw, store_size=False))
+        if len(block) < len(raw):
+            parts += (_LE32.pack(len(block)), block)
+        else:
+            parts += (_LE32.pack(len(raw) | _LZ4_STORED), raw)
+    parts.append(_LZ4_END)
+    return b"".join(parts)
+
+
+def _decompress_lz4(view: memoryview, max_size: int) -> Buffer:
+    if _lz4_output_bound(view) <= max_size:
+        return memoryview(cramjam.lz4.decompress(view))
+    out = bytearray(max_size)
+    return memoryview(out)[: cramjam.lz4.decompress_into(view, out)]
+
+
+def _lz4_output_bound(view: memoryview) -> int:
+    """The most bytes that the frames in ``view`` can hold, from their block headers."""
+    bound = position = 0
+    while position < len(view):
+        frame_bound, position = _lz4_frame_bound(view, position)
+        bound += frame_bound
+    return bound
+
+
+def _lz4_frame_bound(view: memoryview, position: int) -> tuple[int, int]:
+    """The most bytes that one frame can hold, and where it ends."""
+    if _read_le32(view, position) != _LZ4_MAGIC or position + 7 > len(view):
+        raise CorruptRecord("lz4 data is not an LZ4 frame")
+    flags, descriptor = view[position + 4], view[position + 5]
+    block_limit = 1 << (8 + 2 * (descriptor >> 4 & 7))
+    position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    block_trailer = 4 if flags & 0x10 else 0
+    bound = 0
+    while (header := _read_le32(view, position)) != 0:
+        size = header & ~_LZ4_STORED
+        bound += min(block_limit, size * _LZ4_MAX_EXPANSION)
+        position += 4 + size + block_trailer
+    return bound, position + 4 + (4 if flags & 0x04 else 0)
+
+
+def _read_le32(view: memoryview, position: int) -> int:
+    if position + 4 > len(view):
+        raise CorruptRecord("compressed data is cut short")
+    return int.from_bytes(view[position : position + 4], "little")
+
+
+# zstd
+
+_ZSTD_MAX_BLOCK = 128 * 1024
+_ZSTD_RLE_BLOCK = 1
+_ZSTD_RESERVED_BLOCK = 3
+
+
+class _ZstdContexts(threading.local):
+    """Contexts are dear to make and serve one thread at a time."""
+
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor()
+        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
+
+
+_zstd = _ZstdContexts()
+
+
+def _compress_zstd(data: Buffer, level: int) -> bytes:
+    compressor = _zstd.compressors.get(level)
+    if compressor is None:
+        compressor = _zstd.compressors[level] = zstandard.ZstdCompressor(level=level)
+    return compressor.compress(memoryview(data))
+
+
+def _decompress_zstd(view: memoryview, max_size: int) -> Buffer:
+    frame = zstandard.get_frame_parameters(view)
+    if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
+        _check_size(CompressionType.ZSTD, frame.content_size, max_size)
+    room = min(_zstd_output_bound(view, frame.window_size), max_size)
+    if room == 0:
+        return b""
+    if frame.content_size not in (zstandard.CONTENTSIZE_UNKNOWN, 0) and frame.content_size > room:
+        raise CorruptRecord(f"zstd frame of {len(view)} bytes claims to hold {frame.content_size}")
+    return _zstd.decompressor.decompress(view, max_output_size=room, allow_extra_data=False)
+
+
+def _zstd_output_bound(view: memoryview, window_size: int) -> int:
+    """The most bytes that the frame in ``view`` can hold, from its block headers."""
+    bound, position, last = 0, zstandard.frame_header_size(view), False
+    block_limit = min(_ZSTD_MAX_BLOCK, max(window_size, 1024))
+    while not last:
+        if position + 3 > len(view):
+            raise CorruptRecord("zstd frame is cut short")
+        header = int.from_bytes(view[position : position + 3], "little")
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        if kind == _ZSTD_RESERVED_BLOCK:
+            raise CorruptRecord("zstd frame has a block of a reserved type")
+        # Stored and run-length blocks state their output size; a compressed one fills a block at most.
+        bound += block_limit if kind == 2 else size
+        position += 3 + (1 if kind == _ZSTD_RLE_BLOCK else size)
+    return bound
+
+
+_DECOMPRESSORS: dict[CompressionType, Callable[[memoryview, int], Buffer]] = {
+    CompressionType.GZIP: _decompress_gzip,
+    CompressionType.SNAPPY: _decompress_snappy,
+    CompressionType.LZ4: _decompress_lz4,
+    CompressionType.ZSTD: _decompress_zstd,
+}

@@ -1,0 +1,68 @@
+"""Buffers of batches one after another, as Produce, Fetch and segment files hold them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparklog.errors import CorruptRecord
+from sparklog.record import _impl, layout
+from sparklog.record._impl.abc import Record
+from sparklog.record.batch import RecordBatch
+from sparklog.record.compression import decompress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
+
+__all__ = ["MAX_DECOMPRESSED", "Record", "iter_batches", "iter_records", "records_section"]
+
+MAX_DECOMPRESSED = 128 * 1024 * 1024
+"""Bytes that one batch may decompress to, unless the caller says otherwise."""
+
+
+def iter_batches(buffer: Buffer, *, partial_tail: bool = True) -> Iterator[RecordBatch]:
+    """The batches of ``buffer``.
+
+    With ``partial_tail`` an incomplete last batch ends the iteration quietly, since a Fetch answer is cut at a byte
+    count; without it, it raises CorruptRecord, as it must in a Produce request.
+    """
+    view = memoryview(buffer)
+    position = 0
+    while position < len(view):
+        if partial_tail and _is_cut_short(view, position):
+            return
+        batch = RecordBatch(view, position)
+        yield batch
+        position += batch.size_in_bytes
+
+
+def iter_records(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -> Iterator[Record]:
+    """The records of one batch as Python objects: for people and tests, never for bulk data."""
+    if batch.record_count == 0:
+        return iter(())
+    append_time = batch.max_timestamp if batch.timestamp_type else None
+    return iter(
+        _impl.codec.read_records(
+            records_section(batch, max_decompressed),
+            batch.record_count,
+            batch.base_offset,
+            batch.base_timestamp,
+            append_time,
+        )
+    )
+
+
+def records_section(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -> Buffer:
+    """The records of ``batch``, decompressed."""
+    return decompress(batch.compression, batch.payload, max_decompressed)
+
+
+def _is_cut_short(view: memoryview, position: int) -> bool:
+    available = len(view) - position
+    if available < layout.LOG_OVERHEAD:
+        return True
+    length = layout.OFFSET_AND_LENGTH.unpack_from(view, position)[1]
+    if length < 0:
+        raise CorruptRecord(f"batch at position {position} has the length {length}")
+    return bool(available < layout.LOG_OVERHEAD + length)

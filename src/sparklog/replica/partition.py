@@ -1,0 +1,83 @@
+"""One partition as this broker holds it: leadership, in-sync replicas, high watermark.
+
+Invariants: the high watermark never goes back while this broker leads; it never passes the end of any in-sync
+replica; a consumer is shown nothing at or beyond it. With this broker alone in the ISR it is the end of the log.
+"""
+
+from __future__ import annotations
+
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.log import Appended, Log, LogPosition
+from sparklog.structs import NO_LEADER, IsolationLevel, TopicPartition
+from sparklog.zk.znodes import PartitionState
+
+
+class Partition:
+    """Changed by LeaderAndIsr requests and by appends, on the broker's one thread."""
+
+    def __init__(self, tp: TopicPartition, broker_id: int, log: Log) -> None:
+        self.tp = tp
+        self.log = log
+        self._broker_id = broker_id
+        self.leader = int(NO_LEADER)
+        self.leader_epoch = -1
+        self.isr: tuple[int, ...] = ()
+        self._high_watermark = log.position_of(log.log_start_offset)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader == self._broker_id
+
+    @property
+    def high_watermark(self) -> LogPosition:
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> LogPosition:
+        """The first offset that a read_committed reader may not see; without open transactions the high watermark."""
+        return self._high_watermark
+
+    def apply(self, state: PartitionState) -> bool:
+        """Take over what the controller decided; False if a newer decision is known already."""
+        if state.leader_epoch < self.leader_epoch:
+            return False
+        if state.leader_epoch > self.leader_epoch and state.leader == self._broker_id:
+            self.log.epochs.assign(state.leader_epoch, self.log.log_end_offset)
+        self.leader, self.leader_epoch, self.isr = state.leader, state.leader_epoch, state.isr
+        self._advance()
+        return True
+
+    def check_leader(self, current_leader_epoch: int = -1) -> None:
+        """Raises ApiError if this broker does not lead, or the asker's epoch is not the current one (-1: not said)."""
+        if not self.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} does not lead {self.tp}")
+        if 0 <= current_leader_epoch < self.leader_epoch:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch of {self.tp} is {self.leader_epoch}")
+        if current_leader_epoch > self.leader_epoch:
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch of {self.tp} is {self.leader_epoch}")
+
+    def append_as_leader(self, records: memoryview, required_acks: int) -> Appended:
+        """Append, and commit at once where no other replica is in sync.
+
+        Raises ApiError: not the leader, too few in-sync replicas for acks=all, a refused batch.
+        """
+        self.check_leader()
+        if required_acks == -1 and len(self.isr) < self.log.config.min_insync_replicas:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} replicas of {self.tp} are in sync, "
+                f"min.insync.replicas={self.log.config.min_insync_replicas}",
+            )
+        appended = self.log.append_as_leader(records, self.leader_epoch)
+        self._advance()
+        return appended
+
+    def _advance(self) -> None:
+        if self.is_leader and self.isr == (self._broker_id,):
+            self._high_watermark = self.log.end
+
+    def bound(self, isolation: IsolationLevel) -> LogPosition:
+        """How far a consumer of this isolation level may see."""
+        if isolation is IsolationLevel.READ_COMMITTED:
+            return self.last_stable_offset
+        return self._high_watermark

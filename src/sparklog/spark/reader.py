@@ -1,0 +1,52 @@
+"""Batch reading: ranges are planned once a DataFrame, on the driver, from the options alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from sparklog.client.metadata import ClusterMetadata
+from sparklog.spark.failures import translated
+from sparklog.spark.offsets import OffsetRange, into_tasks
+from sparklog.spark.options import ReadOptions
+from sparklog.spark.resolver import OffsetResolver
+from sparklog.spark.schema import check_read_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+@dataclass
+class RangesPartition(InputPartition):  # type: ignore[misc]
+    """One task: the ranges that it reads, one after another."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange]) -> list[RangesPartition]:
+    """The ranges as Spark's partitions; none where there is nothing to read."""
+    tasks = into_tasks(ranges, options.min_partitions, options.max_records_per_partition)
+    return [RangesPartition(tuple(task)) for task in tasks]
+
+
+class SparklogReader(DataSourceReader):  # type: ignore[misc]
+    """Reads what the options select. No filter is pushed down: Spark 4.2 shares one plan among a DataFrame's uses."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_read_schema(schema)
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[RangesPartition]:
+        with translated(), ClusterMetadata(self._options.client) as cluster:
+            ranges = OffsetResolver(cluster, self._options).batch_ranges()
+        return plan_tasks(self._options, ranges) or [RangesPartition(())]
+
+    def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
+        from sparklog.spark.columns import read_ranges
+
+        return read_ranges(self._options, self._schema, partition.ranges)

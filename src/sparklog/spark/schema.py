@@ -1,0 +1,82 @@
+"""The columns of the source and of the sink: names and types of Spark's Kafka source."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from sparklog.errors import DataSourceError
+
+_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+READ_COLUMNS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": _HEADERS,
+}
+
+WRITE_COLUMNS: dict[str, tuple[DataType, ...]] = {
+    "key": (BinaryType(), StringType()),
+    "value": (BinaryType(), StringType()),
+    "headers": (_HEADERS,),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+}
+
+
+def source_schema(include_headers: bool) -> StructType:
+    """What the source yields when the user gives no schema."""
+    names = [name for name in READ_COLUMNS if include_headers or name != "headers"]
+    return StructType([StructField(name, READ_COLUMNS[name]) for name in names])
+
+
+def check_read_schema(schema: StructType) -> None:
+    """Raise DataSourceError unless the user's schema is some of the source's columns, each with its own type."""
+    for column in schema.fields:
+        expected = READ_COLUMNS.get(column.name)
+        if expected is None:
+            raise DataSourceError(
+                "SPARKLOG_UNSUPPORTED_SCHEMA", f"no column {column.name!r}: the source has {', '.join(READ_COLUMNS)}"
+            )
+        if not _same_type(column.dataType, expected):
+            raise DataSourceError(
+                "SPARKLOG_UNSUPPORTED_SCHEMA",
+                f"column {column.name!r} is {expected.simpleString()}, not {column.dataType.simpleString()};"
+                " cast it after reading",
+            )
+
+
+def check_write_schema(schema: StructType, topic_option: str | None) -> None:
+    """Raise DataSourceError unless a DataFrame of this schema can be written; columns of other names are left out."""
+    if "value" not in schema.names:
+        raise DataSourceError("SPARKLOG_UNSUPPORTED_SCHEMA", "the DataFrame to write has no column 'value'")
+    if topic_option is None and "topic" not in schema.names:
+        raise DataSourceError(
+            "SPARKLOG_MISSING_TOPIC", "no topic to write to: set the option 'topic' or add a column 'topic'"
+        )
+    for column in schema.fields:
+        allowed = WRITE_COLUMNS.get(column.name)
+        if allowed and not any(_same_type(column.dataType, each) for each in allowed):
+            names = " or ".join(each.simpleString() for each in allowed)
+            raise DataSourceError(
+                "SPARKLOG_UNSUPPORTED_SCHEMA",
+                f"column {column.name!r} to write is {column.dataType.simpleString()}; it must be {names}",
+            )
+
+
+def _same_type(one: DataType, other: DataType) -> bool:
+    return bool(one.simpleString() == other.simpleString())

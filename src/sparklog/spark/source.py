@@ -1,0 +1,59 @@
+"""The data source that ``format("sparklog")`` names.
+
+Spark imports this module in every Python process that plans or runs a query, and one failing import would disable all
+Python data sources: only the standard library and pyspark are imported here, the rest where it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from sparklog.spark.reader import SparklogReader
+    from sparklog.spark.stream_reader import SparklogStreamReader
+    from sparklog.spark.writer import SparklogStreamWriter, SparklogWriter
+
+
+class SparklogDataSource(DataSource):  # type: ignore[misc]
+    """Topics of a sparklog or Kafka cluster, as tables and as streams.
+
+    Options are those of Spark's Kafka source (``sparklog.spark.options``); a schema given by the user selects columns.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "sparklog"
+
+    def schema(self) -> StructType:
+        from sparklog.spark.options import wants_headers
+        from sparklog.spark.schema import source_schema
+
+        return source_schema(wants_headers(self.options))
+
+    def reader(self, schema: StructType) -> SparklogReader:
+        from sparklog.spark.options import ReadOptions
+        from sparklog.spark.reader import SparklogReader
+
+        return SparklogReader(ReadOptions.for_batch(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> SparklogStreamReader:  # noqa: N802
+        from sparklog.spark.options import ReadOptions
+        from sparklog.spark.stream_reader import SparklogStreamReader
+
+        return SparklogStreamReader(ReadOptions.for_stream(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> SparklogWriter:
+        from sparklog.spark.options import WriteOptions
+        from sparklog.spark.writer import SparklogWriter
+
+        return SparklogWriter(WriteOptions.from_spark(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> SparklogStreamWriter:  # noqa: N802, ARG002
+        from sparklog.spark.options import WriteOptions
+        from sparklog.spark.writer import SparklogStreamWriter
+
+        return SparklogStreamWriter(WriteOptions.from_spark(self.options), schema)

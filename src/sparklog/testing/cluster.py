@@ -1,0 +1,35 @@
+"""A cluster for tests: quick ZooKeeper, free ports, and nobody who repairs what a test breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparklog.local.broker import BrokerProcess
+from sparklog.local.cluster import LocalCluster
+
+
+class ClusterHarness(LocalCluster):
+    """``LocalCluster`` on free ports, with sessions as short as a second and unsupervised: killed brokers stay dead."""
+
+    tick_time_ms = 500
+    fsync_zookeeper = False
+    supervised = False
+
+    def __init__(self, data_dir: Path, brokers: int = 1, broker_args: Sequence[str] = ()) -> None:
+        super().__init__(data_dir, brokers, base_port=0, broker_args=broker_args)
+
+    def broker(self, broker_id: int) -> BrokerProcess:
+        return self.brokers[broker_id]
+
+    def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL it; what it had not flushed is gone, as in a crash of the process."""
+        self.broker(broker_id).kill()
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Shut it down cleanly."""
+        self.broker(broker_id).stop()
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start it again where it was."""
+        self.broker(broker_id).start()

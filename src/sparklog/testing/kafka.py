@@ -1,0 +1,164 @@
+"""A real Apache Kafka 3.9 broker, and Kafka's own tools: the peers that judge us."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sparklog.errors import SparklogError
+from sparklog.local.jars import jar_set
+from sparklog.local.java import find_java
+from sparklog.local.ports import free_port, require_free
+from sparklog.local.process import ChildProcess
+
+START_TIMEOUT_S = 90.0
+STOP_GRACE_S = 30.0
+
+_LOG4J = """\
+log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+_API_VERSIONS = struct.Struct(">ihhih").pack(10, 18, 0, 1, -1)
+"""A whole ApiVersions v0 request: size, api key, version, correlation id, no client id."""
+
+
+class KafkaBroker:
+    """Kafka 3.9.1 in ZooKeeper mode, from the ``kafka`` JAR set, with every replication factor at 1.
+
+    ``data_dir`` holds its log directory ``logs``, ``server.properties`` and ``kafka.log``. ``extra_props`` override.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        zookeeper: str,
+        port: int = 0,
+        broker_id: int = 0,
+        extra_props: Mapping[str, object] | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
+        self.data_dir = Path(data_dir).absolute()
+        self.log_dir = self.data_dir / "logs"
+        self.host = host
+        self.port = port or free_port(host)
+        self.broker_id = broker_id
+        self.name = f"Kafka broker {broker_id}"
+        self._zookeeper = zookeeper
+        self._extra_props = dict(extra_props or {})
+        self._child = ChildProcess(self.name, self.data_dir / "kafka.log")
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def start(self) -> None:
+        """Start and wait until it answers a request."""
+        require_free(self.host, self.port, self.name, "choose another")
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        (self.data_dir / "server.properties").write_text(_properties(self._settings()))
+        log4j = self.data_dir / "log4j.properties"
+        log4j.write_text(_LOG4J)
+        options = ["-Xmx1g", f"-Dlog4j.configuration=file:{log4j}"]
+        self._child.spawn(_java(options, "kafka.Kafka", str(self.data_dir / "server.properties")))
+        try:
+            self._child.wait_until(self._answers, START_TIMEOUT_S)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """A controlled shutdown."""
+        self._child.stop(STOP_GRACE_S)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self._child.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((self.host, self.port), timeout=5) as connection:
+                connection.sendall(_API_VERSIONS)
+                return len(connection.recv(8)) == 8
+        except OSError:
+            return False
+
+    def _settings(self) -> dict[str, object]:
+        listener = f"PLAINTEXT://{self.host}:{self.port}"
+        return {
+            "broker.id": self.broker_id,
+            "zookeeper.connect": self._zookeeper,
+            "listeners": listener,
+            "advertised.listeners": listener,
+            "log.dirs": self.log_dir,
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 4,
+            "group.initial.rebalance.delay.ms": 0,
+            **self._extra_props,
+        }
+
+
+def run_kafka_tool(main_class: str, *arguments: str, timeout: float = 120.0, stdin: str = "") -> str:
+    """What one of Kafka's own programs prints on standard output; SparklogError with its complaint if it fails.
+
+    ``main_class`` is the Java class, such as ``org.apache.kafka.tools.TopicCommand``.
+    """
+    try:
+        done = subprocess.run(
+            _java(["-Xmx512m"], main_class, *arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SparklogError(f"{main_class} had not ended after {timeout:g} s") from None
+    if done.returncode != 0:
+        raise SparklogError(f"{main_class} exited with status {done.returncode}:\n{done.stderr}{done.stdout}")
+    return done.stdout
+
+
+def dump_log_segments(files: Iterable[Path], *options: str) -> str:
+    """What Kafka's DumpLogSegments says of segment or index files: every batch, and every record in it."""
+    listed = ",".join(str(file) for file in files)
+    return run_kafka_tool("kafka.tools.DumpLogSegments", "--files", listed, "--print-data-log", *options)
+
+
+def _java(options: Sequence[str], main_class: str, *arguments: str) -> list[str]:
+    class_path = jar_set("kafka")[0].parent / "*"
+    return [
+        str(find_java().executable),
+        *options,
+        "-XX:-UsePerfData",
+        *("-cp", str(class_path)),
+        main_class,
+        *arguments,
+    ]
+
+
+def _properties(settings: Mapping[str, object]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in settings.items())

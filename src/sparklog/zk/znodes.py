@@ -1,0 +1,186 @@
+"""Where each znode lies and what it holds: path, encode, decode.
+
+The tree and the JSON are Kafka 3.x's (``ZkData.scala``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sparklog.errors import CoordinationError
+from sparklog.structs import Endpoint, TopicPartition, uuid_from_text, uuid_to_text
+
+BROKER_IDS = "/brokers/ids"
+BROKER_TOPICS = "/brokers/topics"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+CONFIG_TOPICS = "/config/topics"
+DELETE_TOPICS = "/admin/delete_topics"
+CONSUMERS = "/consumers"
+
+PERSISTENT_PATHS = (
+    CONSUMERS,
+    BROKER_IDS,
+    BROKER_TOPICS,
+    "/config/changes",
+    DELETE_TOPICS,
+    "/brokers/seqid",
+    "/isr_change_notification",
+    "/latest_producer_id_block",
+    "/log_dir_event_notification",
+    CONFIG_TOPICS,
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _parse(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise CoordinationError(f"znode {path} does not hold JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise CoordinationError(f"znode {path} does not hold a JSON object")
+    return value
+
+
+class BrokerInfo(NamedTuple):
+    """A live broker; ``epoch`` is the creation zxid of its znode."""
+
+    id: int
+    endpoint: Endpoint
+    rack: str | None = None
+    epoch: int = -1
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def encode_broker(info: BrokerInfo, now_ms: int) -> bytes:
+    value: dict[str, Any] = {
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "endpoints": [f"PLAINTEXT://{info.endpoint}"],
+        "jmx_port": -1,
+        "features": {},
+        "host": info.endpoint.host,
+        "timestamp": str(now_ms),
+        "port": info.endpoint.port,
+        "version": 5,
+    }
+    if info.rack is not None:
+        value["rack"] = info.rack
+    return _json(value)
+
+
+def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerInfo:
+    value = _parse(broker_path(broker_id), data)
+    return BrokerInfo(broker_id, Endpoint(value["host"], int(value["port"])), value.get("rack"), epoch)
+
+
+@dataclass(frozen=True)
+class TopicAssignment:
+    """The replicas of each partition, preferred leader first, and the topic's id."""
+
+    topic: str
+    partitions: dict[int, tuple[int, ...]]
+    topic_id: UUID | None = None
+
+
+def topic_path(topic: str) -> str:
+    return f"{BROKER_TOPICS}/{topic}"
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    value: dict[str, Any] = {
+        "version": 3,
+        "partitions": {str(number): list(replicas) for number, replicas in assignment.partitions.items()},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    if assignment.topic_id is not None:
+        value["topic_id"] = uuid_to_text(assignment.topic_id)
+    return _json(value)
+
+
+def decode_topic(topic: str, data: bytes) -> TopicAssignment:
+    value = _parse(topic_path(topic), data)
+    partitions = {int(number): tuple(replicas) for number, replicas in value["partitions"].items()}
+    topic_id = uuid_from_text(value["topic_id"]) if "topic_id" in value else None
+    return TopicAssignment(topic, dict(sorted(partitions.items())), topic_id)
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """Who leads a partition and who is in sync; ``version`` is the znode's, for conditional writes."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    version: int = field(default=-1, compare=False)
+
+
+def partition_state_path(tp: TopicPartition) -> str:
+    return f"{topic_path(tp.topic)}/partitions/{tp.partition}/state"
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    return _json(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        }
+    )
+
+
+def decode_partition_state(tp: TopicPartition, data: bytes, version: int) -> PartitionState:
+    value = _parse(partition_state_path(tp), data)
+    return PartitionState(
+        value["leader"], value["leader_epoch"], tuple(value["isr"]), value["controller_epoch"], version
+    )
+
+
+def encode_controller(broker_id: int, now_ms: int) -> bytes:
+    return _json({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+
+def decode_controller(data: bytes) -> int:
+    return int(_parse(CONTROLLER, data)["brokerid"])
+
+
+def topic_config_path(topic: str) -> str:
+    return f"{CONFIG_TOPICS}/{topic}"
+
+
+def encode_config(properties: dict[str, str]) -> bytes:
+    return _json({"version": 1, "config": properties})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    return {str(name): str(value) for name, value in _parse(path, data).get("config", {}).items()}
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _json({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    return str(_parse(CLUSTER_ID, data)["id"])
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"

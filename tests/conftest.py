@@ -1,0 +1,17 @@
+"""What every test has: the fixtures of ``fix_*.py``, and a header that says what ran. pytest-randomly adds the seed."""
+
+import pytest
+
+from sparklog.record import _impl
+
+pytest_plugins = ["fix_cluster", "fix_spark"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # tests/ mirrors src/, so modules of different packages share a name, which only this mode allows without packages.
+    config.option.importmode = "importlib"
+
+
+def pytest_report_header() -> str:
+    name = _impl.codec.__name__.rpartition(".")[2]
+    return f"record codec: {name}" + (f" ({_impl.fallback_reason})" if _impl.fallback_reason else "")

@@ -1,0 +1,49 @@
+"""Fixtures: ZooKeeper, a cluster of ours, a topic name of one's own."""
+
+import itertools
+import os
+import re
+
+import pytest
+
+from sparklog.local.zookeeper import EmbeddedZooKeeper
+from sparklog.testing.cluster import ClusterHarness
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory):
+    """A ZooKeeper of its own, with no broker on it: ``zookeeper.connect_string``."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), tick_time_ms=500, fsync=False) as server:
+        yield server
+
+
+@pytest.fixture
+def chroot(zookeeper, request):
+    """A connect string whose tree is this test's alone."""
+    return f"{zookeeper.connect_string}/{_own_name(request)}"
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """One broker that tests share: do not break it, take a ClusterHarness of your own for that."""
+    with ClusterHarness(tmp_path_factory.mktemp("cluster")) as harness:
+        yield harness
+
+
+@pytest.fixture
+def bootstrap(cluster):
+    """The shared cluster's ``host:port``."""
+    return cluster.bootstrap_servers
+
+
+@pytest.fixture
+def topic(request):
+    """A topic name that no other test has."""
+    return _own_name(request)
+
+
+def _own_name(request):
+    name = re.sub(r"[^a-zA-Z0-9_-]+", "-", request.node.name)[:80]
+    return f"{name}-{os.getpid()}-{next(_numbers)}"

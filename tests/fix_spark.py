@@ -1,0 +1,55 @@
+"""Fixtures: the one Spark session of a run."""
+
+import sys
+
+import pytest
+
+from sparklog.errors import ConfigError
+from sparklog.local.jars import jar_set
+from sparklog.local.java import find_java
+
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+
+@pytest.fixture(scope="session")
+def delta_jars():
+    """The JARs of Delta Lake; the test is skipped where they are not there and cannot be fetched."""
+    return _delta_jars() or pytest.skip("no Delta JARs: run `make jars` once with a network")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """A session on two cores, small and quiet, with Delta Lake where its JARs are to be had."""
+    from pyspark.sql import SparkSession
+
+    jars = _delta_jars()
+    settings = {
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.log.level": "ERROR",
+        **({"spark.jars": ",".join(map(str, jars)), **DELTA} if jars else {}),
+    }
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JAVA_HOME", str(find_java().home))
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        environment.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark-local")))
+        builder = SparkSession.builder.master("local[2]").appName("sparklog tests").config(map=settings)
+        session = builder.getOrCreate()
+        yield session
+        session.stop()
+
+
+def _delta_jars():
+    try:
+        return jar_set("delta")
+    except ConfigError:
+        return []

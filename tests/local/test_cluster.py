@@ -1,0 +1,151 @@
+"""A local cluster, with a stand-in for the broker: ours has its own tests."""
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparklog.errors import ConfigError, ConnectionFailed
+from sparklog.local import broker as broker_module
+from sparklog.local.cluster import LocalCluster
+from sparklog.testing.eventually import eventually, wait_for_death
+
+pytestmark = pytest.mark.integration
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_broker.py")))
+
+
+class FakeCluster(LocalCluster):
+    program = FAKE
+
+
+def names(directory, pattern):
+    return sorted(path.name for path in directory.glob(pattern))
+
+
+def next_event(events, text):
+    """The next event that says ``text``."""
+    while text not in (event := events.get(timeout=30)):
+        pass
+    return event
+
+
+def test_it_starts_says_where_and_stops(tmp_path):
+    cluster = FakeCluster(tmp_path, brokers=2, base_port=0)
+    with cluster:
+        assert names(tmp_path, "*.pid") == ["broker-0.pid", "broker-1.pid", "zookeeper.pid"]
+        pids = [int((tmp_path / name).read_text()) for name in names(tmp_path, "*.pid")]
+        for address in cluster.bootstrap_servers.split(","):
+            host, port = address.split(":")
+            socket.create_connection((host, int(port)), timeout=5).close()
+        assert "listening on" in (tmp_path / "logs" / "broker-1.log").read_text()
+    assert names(tmp_path, "*.pid") == []
+    for pid in pids:
+        wait_for_death(pid, 0)
+
+
+def test_an_existing_directory_goes_on_where_it_was(tmp_path):
+    first = FakeCluster(tmp_path, base_port=0)
+    with first:
+        pass
+    second = FakeCluster(tmp_path, base_port=0)
+    assert second.zookeeper.port == first.zookeeper.port
+    assert second.bootstrap_servers == first.bootstrap_servers
+    with second:
+        starts = (tmp_path / "broker-0" / "starts").read_text().split()
+    assert starts == [first.zookeeper.connect_string] * 2
+
+
+def test_a_remembered_port_that_is_taken_is_given_up(tmp_path):
+    first = FakeCluster(tmp_path, base_port=0)
+    with first:
+        pass
+    with socket.create_server(("127.0.0.1", first.zookeeper.port)):
+        assert FakeCluster(tmp_path).zookeeper.port != first.zookeeper.port
+
+
+def test_a_killed_broker_is_started_again(tmp_path):
+    events = queue.Queue()
+    with FakeCluster(tmp_path, base_port=0, on_event=events.put) as cluster:
+        before = cluster.brokers[0].pid
+        os.kill(int((tmp_path / "broker-0.pid").read_text()), signal.SIGKILL)
+        assert "broker 0 was killed by SIGKILL" in next_event(events, "broker 0")
+        assert next_event(events, "broker 0 is back") == f"broker 0 is back (process {cluster.brokers[0].pid})"
+        assert cluster.brokers[0].pid != before
+        assert int((tmp_path / "broker-0.pid").read_text()) == cluster.brokers[0].pid
+
+
+def test_a_killed_zookeeper_is_started_again(tmp_path):
+    events = queue.Queue()
+    with FakeCluster(tmp_path, base_port=0, on_event=events.put) as cluster:
+        os.kill(int((tmp_path / "zookeeper.pid").read_text()), signal.SIGKILL)
+        next_event(events, "ZooKeeper is back")
+        assert cluster.zookeeper.is_ready()
+
+
+def test_a_directory_in_use_is_refused_and_left_alone(tmp_path):
+    with FakeCluster(tmp_path, base_port=0) as cluster:
+        second = FakeCluster(tmp_path, base_port=0)
+        with pytest.raises(ConfigError, match="is in use by a running cluster"):
+            second.start()
+        second.stop()
+        assert cluster.brokers[0].alive
+        assert (tmp_path / "broker-0.pid").exists()
+
+
+def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        cluster = FakeCluster(tmp_path, base_port=port)
+        with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1, wanted by broker 0, is in use.*--port"):
+            cluster.start()
+    assert not cluster.zookeeper.alive
+    assert names(tmp_path, "*.pid") == []
+
+
+def test_a_broker_that_cannot_start_shows_its_log(tmp_path):
+    cluster = FakeCluster(tmp_path, base_port=0, broker_args=["--fail", "the disk is full"])
+    with pytest.raises(ConnectionFailed, match=r"broker 0 exited with status 3(.|\n)*the disk is full"):
+        cluster.start()
+    assert not cluster.zookeeper.alive
+
+
+def test_a_broker_that_does_not_stop_is_killed(tmp_path, monkeypatch):
+    cluster = FakeCluster(tmp_path, base_port=0, broker_args=["--ignore-sigterm"])
+    monkeypatch.setattr(broker_module.BrokerProcess.reap, "__defaults__", (0.05,))
+    with cluster:
+        pass
+    assert cluster.brokers[0].fate == "was killed by SIGKILL"
+
+
+def test_no_brokers_make_no_cluster(tmp_path):
+    with pytest.raises(ConfigError, match="at least one broker"):
+        FakeCluster(tmp_path, brokers=0)
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from sparklog.local.cluster import LocalCluster
+LocalCluster.program = sys.argv[2:]
+cluster = LocalCluster(Path(sys.argv[1]), base_port=0)
+cluster.start()
+print(cluster.zookeeper.pid, cluster.brokers[0].pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_everything_dies_with_its_parent_and_the_directory_is_free(tmp_path):
+    command = [sys.executable, "-c", PARENT, str(tmp_path), *FAKE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        os.kill(parent.pid, signal.SIGKILL)
+        for pid in pids:
+            wait_for_death(pid)
+    with FakeCluster(tmp_path, base_port=0) as again:
+        eventually(lambda: again.brokers[0].is_ready())

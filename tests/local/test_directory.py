@@ -1,0 +1,40 @@
+"""A cluster's directory."""
+
+import os
+
+import pytest
+
+from sparklog.errors import ConfigError
+from sparklog.local.directory import ClusterDirectory
+
+
+def test_one_holder_at_a_time(tmp_path):
+    first, second = ClusterDirectory(tmp_path), ClusterDirectory(tmp_path)
+    first.lock()
+    with pytest.raises(ConfigError, match=f"in use by a running cluster .process {os.getpid()}."):
+        second.lock()
+    first.unlock()
+    second.lock()
+    second.unlock()
+
+
+def test_ports_are_remembered(tmp_path):
+    assert ClusterDirectory(tmp_path).remembered_ports() == {}
+    ClusterDirectory(tmp_path).remember_ports({"zookeeper": 2181})
+    assert ClusterDirectory(tmp_path).remembered_ports() == {"zookeeper": 2181}
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"zookeeper": "x"}', '{"zookeeper": null}'])
+def test_damaged_ports_are_said(tmp_path, text):
+    (tmp_path / "ports.json").write_text(text)
+    with pytest.raises(ConfigError, match="is damaged"):
+        ClusterDirectory(tmp_path).remembered_ports()
+
+
+def test_pid_files_come_and_go(tmp_path):
+    directory = ClusterDirectory(tmp_path)
+    directory.write_pid("broker 1", 42)
+    assert (tmp_path / "broker-1.pid").read_text() == "42\n"
+    directory.remove_pid("broker 1")
+    directory.remove_pid("broker 1")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,101 @@
+"""Starting again what died, on a clock that the test moves."""
+
+import pytest
+
+from sparklog.errors import ConfigError
+from sparklog.local.supervisor import FIRST_DELAY_S, HEALTHY_AFTER_S, LONGEST_DELAY_S, Supervisor
+from sparklog.testing.clock import ManualClock
+
+
+class FakeService:
+    name = "broker 1"
+    fate = "was killed by SIGKILL"
+
+    def __init__(self):
+        self.alive = True
+        self.ready = True
+        self.pid = 1
+        self.refusals = 0
+
+    def spawn(self):
+        if self.refusals:
+            self.refusals -= 1
+            raise ConfigError("port 9092 is in use")
+        self.alive = True
+        self.pid += 1
+
+    def is_ready(self):
+        return self.ready
+
+
+class Watch:
+    def __init__(self):
+        self.service = FakeService()
+        self.clock = ManualClock()
+        self.events = []
+        self.pids = []
+        self.supervisor = Supervisor(
+            [self.service], self.events.append, lambda service: self.pids.append(service.pid), self.clock
+        )
+
+    def die_and_measure(self):
+        """Seconds until it is started again."""
+        self.service.alive = False
+        waited = 0.0
+        self.supervisor.look()
+        while not self.service.alive:
+            self.clock.advance(0.25)
+            waited += 0.25
+            self.supervisor.look()
+        return waited
+
+
+@pytest.fixture
+def watch():
+    return Watch()
+
+
+def test_the_living_are_left_alone(watch):
+    watch.supervisor.look()
+    assert (watch.events, watch.pids) == ([], [])
+
+
+def test_the_dead_are_started_again_and_both_are_told(watch):
+    assert watch.die_and_measure() == FIRST_DELAY_S
+    watch.supervisor.look()
+    assert watch.pids == [2]
+    assert watch.events == [
+        "broker 1 was killed by SIGKILL; starting it again in 0.5 s",
+        "broker 1 is back (process 2)",
+    ]
+
+
+def test_it_is_back_only_when_it_is_ready(watch):
+    watch.service.ready = False
+    watch.die_and_measure()
+    watch.supervisor.look()
+    assert len(watch.events) == 1
+    watch.service.ready = True
+    watch.supervisor.look()
+    watch.supervisor.look()
+    assert watch.events[1:] == ["broker 1 is back (process 2)"]
+
+
+def test_the_delay_doubles_up_to_a_limit(watch):
+    delays = [watch.die_and_measure() for _ in range(8)]
+    assert delays[:4] == [0.5, 1.0, 2.0, 4.0]
+    assert delays[-1] == LONGEST_DELAY_S
+
+
+def test_a_long_life_is_forgiven(watch):
+    watch.die_and_measure()
+    watch.clock.advance(HEALTHY_AFTER_S + 1)
+    watch.supervisor.look()
+    assert watch.die_and_measure() == FIRST_DELAY_S
+
+
+def test_a_refused_start_is_tried_again(watch):
+    watch.service.refusals = 2
+    watch.die_and_measure()
+    assert watch.pids == [2]
+    assert sum("could not be started: port 9092 is in use" in event for event in watch.events) == 2

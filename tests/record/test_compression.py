@@ -1,0 +1,179 @@
+import random
+import struct
+import subprocess
+import sys
+import zlib
+
+import cramjam
+import pytest
+import zstandard
+
+from sparklog.errors import ConfigError, CorruptRecord
+from sparklog.record.compression import CompressionType, compress, decompress
+
+REAL = [kind for kind in CompressionType if kind is not CompressionType.NONE]
+LIMIT = 1 << 20
+SAMPLES = {
+    "empty": b"",
+    "one byte": b"x",
+    "text": b"the quick brown fox %d " * 9000,
+    "zeros": bytes(700_000),
+    "noise": random.Random(7).randbytes(200_001),
+}
+
+
+@pytest.mark.parametrize("kind", CompressionType)
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_round_trip(kind, sample):
+    data = SAMPLES[sample]
+    packed = compress(kind, memoryview(data))
+    assert bytes(decompress(kind, memoryview(packed), LIMIT)) == data
+    assert bytes(decompress(kind, bytearray(packed), len(data))) == data
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_repetition_shrinks(kind):
+    assert len(compress(kind, SAMPLES["text"])) < len(SAMPLES["text"]) / 10
+
+
+def test_level_matters_to_gzip_and_zstd():
+    data = b" ".join(b"%d is %d squared" % (n * n, n) for n in range(9000))
+    assert len(compress(CompressionType.GZIP, data, 9)) < len(compress(CompressionType.GZIP, data, 1))
+    assert len(compress(CompressionType.ZSTD, data, 19)) < len(compress(CompressionType.ZSTD, data, 1))
+
+
+@pytest.mark.parametrize("kind", CompressionType)
+def test_limit_is_exact(kind):
+    packed = compress(kind, SAMPLES["text"])
+    assert len(memoryview(decompress(kind, packed, len(SAMPLES["text"])))) == len(SAMPLES["text"])
+    with pytest.raises(CorruptRecord):
+        decompress(kind, packed, len(SAMPLES["text"]) - 1)
+
+
+@pytest.mark.parametrize("kind", REAL)
+@pytest.mark.parametrize("garbage", [b"", b"\0", b"garbage", b"\xff" * 40, bytes(40)])
+def test_garbage(kind, garbage):
+    try:
+        assert bytes(decompress(kind, garbage, LIMIT)) == b""
+    except CorruptRecord:
+        return
+    assert kind is CompressionType.SNAPPY, "only a raw snappy block may begin with a length of zero"
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_every_cut_is_noticed(kind):
+    packed = compress(kind, SAMPLES["text"])
+    for size in {*range(min(60, len(packed))), *range(0, len(packed), 97), len(packed) - 1}:
+        # A stream of whole snappy blocks is a stream; the batch's record count notices what is missing.
+        if kind is CompressionType.SNAPPY and size in _block_ends(packed):
+            continue
+        with pytest.raises(CorruptRecord):
+            decompress(kind, packed[:size], LIMIT)
+
+
+def _block_ends(packed):
+    ends, at = {16}, 16
+    while at < len(packed):
+        at += 4 + struct.unpack_from(">I", packed, at)[0]
+        ends.add(at)
+    return ends
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("kind", REAL)
+def test_flipped_bytes_raise_nothing_but_corrupt_record(kind):
+    chance = random.Random(11)
+    packed = compress(kind, SAMPLES["text"][:5000])
+    outcomes = set()
+    for _ in range(3000):
+        mutated = bytearray(packed)
+        for _ in range(chance.randint(1, 3)):
+            mutated[chance.randrange(len(mutated))] = chance.randrange(256)
+        try:
+            assert len(memoryview(decompress(kind, mutated, 6000))) <= 6000
+            outcomes.add("read")
+        except CorruptRecord:
+            outcomes.add("refused")
+    assert "refused" in outcomes
+
+
+def test_java_snappy_framing():
+    packed = compress(CompressionType.SNAPPY, bytes(100_000))
+    assert packed[:16] == b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    assert len(_block_ends(packed)) == 1 + 4, "32 KB blocks"
+
+
+def test_raw_snappy_is_read():
+    packed = bytes(cramjam.snappy.compress_raw(SAMPLES["text"]))
+    assert bytes(decompress(CompressionType.SNAPPY, packed, LIMIT)) == SAMPLES["text"]
+
+
+def test_lz4_frame_is_one_that_java_reads():
+    packed = compress(CompressionType.LZ4, SAMPLES["text"])
+    assert packed[:7].hex() == "04224d18604082", "version 1, independent blocks of 64 KB"
+    assert bytes(cramjam.lz4.decompress(packed)) == SAMPLES["text"]
+
+
+def test_lz4_frames_with_sizes_checksums_and_dependent_blocks_are_read():
+    packed = bytes(cramjam.lz4.compress(SAMPLES["text"]))
+    assert not packed[4] & 0x20, "the library is expected to write dependent blocks"
+    assert bytes(decompress(CompressionType.LZ4, packed + packed, LIMIT)) == SAMPLES["text"] * 2
+
+
+def test_gzip_members_are_read_as_one():
+    packed = zlib.compress(b"one, ", wbits=31) + zlib.compress(b"two", wbits=31)
+    assert bytes(decompress(CompressionType.GZIP, packed, 8)) == b"one, two"
+    with pytest.raises(CorruptRecord):
+        decompress(CompressionType.GZIP, packed, 7)
+
+
+def test_zstd_without_a_content_size_is_read():
+    stream = zstandard.ZstdCompressor(level=1).compressobj()
+    packed = stream.compress(SAMPLES["text"]) + stream.flush()
+    assert zstandard.get_frame_parameters(packed).content_size == zstandard.CONTENTSIZE_UNKNOWN
+    assert bytes(decompress(CompressionType.ZSTD, packed, LIMIT)) == SAMPLES["text"]
+
+
+BOMBS = """
+import resource, struct, sys, zlib
+from sparklog.errors import CorruptRecord
+from sparklog.record.compression import CompressionType, compress, decompress
+
+size = 1 << 30
+blocks = size // 65536
+deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
+gzip = b"".join(deflate.compress(bytes(1 << 20)) for _ in range(128)) + deflate.flush()
+lz4 = compress(CompressionType.LZ4, bytes(65536))
+snappy = compress(CompressionType.SNAPPY, bytes(32768))
+rle = struct.pack("<I", (131072 << 3) | 2)[:3] + b"x"
+last = struct.pack("<I", (1 << 3) | 3)[:3] + b"x"
+bombs = {
+    "gzip": gzip,
+    "lz4": lz4[:7] + lz4[7:-4] * blocks + lz4[-4:],
+    "lz4 lie": lz4[:7] + struct.pack("<I", 50_000_000) + bytes(50_000_000) + lz4[-4:],
+    "snappy": snappy[:16] + snappy[16:] * blocks,
+    "snappy lie": b"\\xff\\xff\\xff\\x7f" + bytes(50),
+    "zstd": b"\\x28\\xb5\\x2f\\xfd\\x00\\x58" + rle * (size // 131072) + last,
+    "zstd lie": b"\\x28\\xb5\\x2f\\xfd\\xa0" + struct.pack("<I", 900_000) + last,
+}
+in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + (64 << 20), in_use + (64 << 20)))
+for name, bomb in bombs.items():
+    kind = CompressionType.from_name(name.split()[0])
+    try:
+        decompress(kind, bomb, 1 << 20)
+    except CorruptRecord as error:
+        print(name)
+"""
+
+
+def test_bombs_are_refused_in_little_memory():
+    answer = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, timeout=60)
+    refused = ["gzip", "lz4", "lz4 lie", "snappy", "snappy lie", "zstd", "zstd lie"]
+    assert answer.stdout.splitlines() == refused, answer.stderr
+
+
+def test_names():
+    assert [CompressionType.from_name(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")] == list(range(5))
+    with pytest.raises(ConfigError, match=r"brotli.*none, gzip, snappy, lz4, zstd"):
+        CompressionType.from_name("brotli")

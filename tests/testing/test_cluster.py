@@ -1,0 +1,41 @@
+"""The harnesses, with a stand-in for the broker."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.cluster import ClusterHarness
+
+pytestmark = pytest.mark.integration
+
+FAKE = (sys.executable, str(Path(__file__).parents[1] / "local" / "fake_broker.py"))
+
+
+class FakeCluster(ClusterHarness):
+    program = FAKE
+
+
+class FakeBroker(BrokerHarness):
+    program = FAKE
+
+
+def test_a_broken_cluster_stays_broken_until_mended(tmp_path):
+    with FakeCluster(tmp_path, brokers=2) as cluster:
+        cluster.kill_broker(0)
+        cluster.stop_broker(1)
+        assert [cluster.broker(0).fate, cluster.broker(1).fate] == ["was killed by SIGKILL", "was killed by SIGTERM"]
+        address = cluster.broker(0).address
+        cluster.start_broker(0)
+        assert cluster.broker(0).alive
+        assert cluster.broker(0).address == address
+        assert not cluster.broker(1).alive
+
+
+def test_a_single_broker_restarts_on_its_port(tmp_path):
+    with FakeBroker(tmp_path, "127.0.0.1:1", arguments=["--data", str(tmp_path / "elsewhere")]) as broker:
+        first = broker.pid
+        broker.restart()
+        assert broker.pid != first
+        assert (tmp_path / "elsewhere" / "starts").read_text() == "127.0.0.1:1\n" * 2

@@ -1,0 +1,26 @@
+"""The house's own files say what the code says."""
+
+import os
+from pathlib import Path
+
+from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config
+from sparklog.local.jars import JAR_SETS
+
+HOUSE = Path(__file__).parents[2]
+
+
+def test_the_example_of_broker_settings_shows_the_defaults():
+    assert parse_broker_config(load_properties(HOUSE / "conf" / "broker.properties")) == BrokerConfig()
+
+
+def test_spark_jobs_use_the_delta_that_tests_use():
+    settings = dict(
+        line.split(maxsplit=1)
+        for line in (HOUSE / "conf" / "spark-defaults.conf").read_text().splitlines()
+        if line and not line.startswith("#")
+    )
+    assert settings["spark.jars.packages"].split(",") == list(JAR_SETS["delta"].roots)
+
+
+def test_the_check_of_a_change_can_be_run():
+    assert os.access(HOUSE / ".ci" / "run", os.X_OK)
