@@ -1,14 +1,19 @@
 """The one thing ``pyproject.toml`` cannot say: the compiled record codec."""
 
+from glob import glob
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+
+CODEC = "src/sparklog/record/_impl"
 
 setup(
     ext_modules=cythonize(
         [
             Extension(
                 "sparklog.record._impl._codec",
-                ["src/sparklog/record/_impl/_codec.pyx"],
+                [f"{CODEC}/_codec.pyx"],
+                depends=sorted(glob(f"{CODEC}/*.pxi")),
                 extra_compile_args=["-O3"],
             )
         ],

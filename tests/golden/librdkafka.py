@@ -8,8 +8,10 @@ import struct
 import sys
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+
+from sparklog.record.records import iter_batches
 
 TOPIC = "golden"
 _PRODUCE, _FETCH = (0, 3), (1, 4)
@@ -37,7 +39,7 @@ class MockCluster:
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
         consumer = Consumer({**settings, "check.crcs": True, "enable.auto.commit": False, "log_level": 0})
         try:
-            consumer.subscribe([TOPIC])
+            consumer.assign([TopicPartition(TOPIC, 0, 0)])
             messages = []
             while len(messages) < count:
                 taken = consumer.consume(count - len(messages), timeout=20)
@@ -59,15 +61,25 @@ class MockCluster:
 
     def fetch(self):
         """All of the partition's batches, as bytes."""
+        found, offset, end = b"", 0, 1
+        while offset < end:
+            end, data = self._fetch(offset)
+            found += data
+            for batch in iter_batches(data):
+                offset = batch.next_offset
+        return found
+
+    def _fetch(self, offset):
+        """The high watermark, and the batches that the broker gives at once: it may be one."""
         body = struct.pack(">iiiib", -1, 1000, 1, 1 << 24, 0)
-        body += struct.pack(">i", 1) + _string(TOPIC) + struct.pack(">iiqi", 1, 0, 0, 1 << 24)
+        body += struct.pack(">i", 1) + _string(TOPIC) + struct.pack(">iiqi", 1, 0, offset, 1 << 24)
         answer = self._exchange(_FETCH, body)
         at = 4 + 4 + 2 + len(TOPIC) + 4 + 4
-        error, _, _, aborted = struct.unpack_from(">hqqi", answer, at)
+        error, high_watermark, _, aborted = struct.unpack_from(">hqqi", answer, at)
         assert error == 0, f"Fetch was answered with error code {error}"
         at += 22 + 16 * max(aborted, 0)
         size = struct.unpack_from(">i", answer, at)[0]
-        return answer[at + 4 : at + 4 + size]
+        return high_watermark, answer[at + 4 : at + 4 + size]
 
     def _exchange(self, api, body):
         """The body of the answer to one request."""

@@ -34,8 +34,14 @@ def test_a_broken_cluster_stays_broken_until_mended(tmp_path):
 
 
 def test_a_single_broker_restarts_on_its_port(tmp_path):
-    with FakeBroker(tmp_path, "127.0.0.1:1", arguments=["--data", str(tmp_path / "elsewhere")]) as broker:
+    settings = {"offsets.topic.num.partitions": 1, "num.partitions": 3}
+    with FakeBroker(tmp_path, "127.0.0.1:1", settings=settings) as broker:
         first = broker.pid
         broker.restart()
         assert broker.pid != first
-        assert (tmp_path / "elsewhere" / "starts").read_text() == "127.0.0.1:1\n" * 2
+        first_start, second_start = (tmp_path / "broker-0" / "starts").read_text().splitlines()
+    assert first_start == second_start
+    zookeeper, *given = first_start.split()
+    assert zookeeper == "127.0.0.1:1"
+    assert {"offsets.topic.num.partitions=1", "num.partitions=3"} < set(given)
+    assert "offsets.topic.num.partitions=4" not in given

@@ -204,7 +204,7 @@ class Broker:
         if hasattr(self, "_server"):
             self._server.close()
         if hasattr(self, "_context"):
-            self._context.groups.close()
+            await self._context.groups.close()
         if hasattr(self, "_logs"):
             self._logs.close()
         self._zk_thread.shutdown()

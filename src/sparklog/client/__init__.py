@@ -1,1 +1,1 @@
-"""What talks to brokers, ours or Kafka's: metadata, fetching, producing, administration. Blocking; moves whole batches."""
+"""What talks to brokers, ours or Kafka's: metadata, fetching, producing, administration. Blocking; whole batches."""

@@ -27,7 +27,9 @@ from sparklog.structs import Endpoint, IsolationLevel
 
 _log = logging.getLogger(__name__)
 _MAX_INT = 2**31 - 1
-_ADDRESS = re.compile(r"(?:[A-Za-z][A-Za-z0-9+._-]*://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\]]+)):(?P<port>\d+)")
+_ADDRESS = re.compile(
+    r"(?:[A-Za-z][A-Za-z0-9+._-]*://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\]]+)):(?P<port>\d+)"
+)
 _warned: set[frozenset[str]] = set()
 
 
@@ -112,7 +114,7 @@ class ClientConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ClientConfig:
-        """From text properties by Kafka's names. Raises ConfigError on a value that cannot be; ignores unknown names."""
+        """From text properties by Kafka's names. ConfigError for an impossible value; others' names are ignored."""
         known = definitions(cls)
         unknown = frozenset(properties) - frozenset(known)
         if unknown and unknown not in _warned:

@@ -140,11 +140,11 @@ class _RangeFetcher:
 
     def _nothing(self, fetched: FetchedPartition) -> list[RecordBatch] | None:
         if fetched.records:
-            raise RemoteProtocolError(f"partition {self._tp} at offset {self._position}: an answer without a whole batch")
+            raise RemoteProtocolError(
+                f"partition {self._tp} at offset {self._position}: an answer without a whole batch"
+            )
         bound = (
-            fetched.last_stable_offset
-            if self._isolation is IsolationLevel.READ_COMMITTED
-            else fetched.high_watermark
+            fetched.last_stable_offset if self._isolation is IsolationLevel.READ_COMMITTED else fetched.high_watermark
         )
         # Compaction can take the last records below the high watermark; then there is nothing up to the end. Only a
         # second empty answer is believed.

@@ -169,7 +169,7 @@ class ClusterMetadata:
 
 
 def _metadata_request(version: int, topics: Collection[str] | None, create: bool) -> Message:
-    every = [] if version == 0 else None
+    every: list[Message] | None = [] if version == 0 else None
     return MetadataRequest(
         version=version,
         topics=every if topics is None else [_Topic(name=topic, topic_id=ZERO_UUID) for topic in topics],
@@ -181,7 +181,8 @@ _Topic = MetadataRequest.MetadataRequestTopic
 
 
 def _read_metadata(answer: Message) -> ClusterInfo:
-    topics, errors = {}, {}
+    topics: dict[str, TopicInfo] = {}
+    errors: dict[str, ErrorCode] = {}
     for topic in answer.topics:
         code = ErrorCode(topic.error_code)
         if code is ErrorCode.NONE:

@@ -94,9 +94,7 @@ def _ask(
         raise failure
 
 
-def _list_offsets_request(
-    version: int, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel
-) -> Message:
+def _list_offsets_request(version: int, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Message:
     topics: dict[str, list[Message]] = {}
     for tp, timestamp in wanted.items():
         asked = _Partition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=timestamp)

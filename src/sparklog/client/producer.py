@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple
 
@@ -15,11 +16,14 @@ from sparklog.protocol.hot import produce
 from sparklog.protocol.messages import Message, decode_response
 from sparklog.structs import Endpoint, TopicPartition
 
+Batch = bytes | bytearray
+_Batches = dict[TopicPartition, Batch]
+
 
 class _Sent(NamedTuple):
     """A produce request whose answer is to come."""
 
-    batches: dict[TopicPartition, bytes]
+    batches: _Batches
 
 
 class _Pipeline:
@@ -27,7 +31,7 @@ class _Pipeline:
 
     def __init__(self, connection: BlockingConnection) -> None:
         self.connection = connection
-        self.filling: dict[TopicPartition, bytes] = {}
+        self.filling: _Batches = {}
         self.filled_bytes = 0
         self.in_flight: deque[_Sent] = deque()
 
@@ -45,7 +49,7 @@ class BatchProducer:
         self._config = cluster.config
         self._acks = cluster.config.required_acks
         self._pipelines: dict[Endpoint, _Pipeline] = {}
-        self._retries: deque[tuple[TopicPartition, bytes]] = deque()
+        self._retries: deque[tuple[TopicPartition, Batch]] = deque()
         self._backoff: Backoff | None = None
         self._last_error: SparklogError | None = None
         self.acknowledged_bytes = 0
@@ -62,7 +66,7 @@ class BatchProducer:
         finally:
             self.close()
 
-    def send(self, tp: TopicPartition, batch: bytes) -> None:
+    def send(self, tp: TopicPartition, batch: Batch) -> None:
         """Queue a batch; blocks while its broker has as many requests in flight as are allowed."""
         self._resend()
         self._enqueue(tp, batch)
@@ -86,7 +90,7 @@ class BatchProducer:
             self._cluster.pool.give_back(pipeline.connection)
         self._pipelines.clear()
 
-    def _enqueue(self, tp: TopicPartition, batch: bytes) -> None:
+    def _enqueue(self, tp: TopicPartition, batch: Batch) -> None:
         try:
             endpoint, _ = self._cluster.leader(tp)
             pipeline = self._pipeline(endpoint)
@@ -160,9 +164,9 @@ class BatchProducer:
             lost = ApiError(ErrorCode.NETWORK_EXCEPTION, f"the broker did not say what became of {next(iter(waiting))}")
             self._retry_later(waiting, lost)
 
-    def _acknowledge(self, batches: object) -> None:
+    def _acknowledge(self, batches: Iterable[Batch]) -> None:
         self._backoff = None
-        self.acknowledged_bytes += sum(map(len, batches))  # type: ignore[call-overload]
+        self.acknowledged_bytes += sum(map(len, batches))
 
     def _hang_up(self, endpoint: Endpoint, error: SparklogError) -> None:
         """The connection is broken: whatever it carried is sent again."""
@@ -173,7 +177,7 @@ class BatchProducer:
             self._retry_later(sent.batches, error)
         self._retry_later(pipeline.filling, error)
 
-    def _retry_later(self, batches: dict[TopicPartition, bytes], error: SparklogError) -> None:
+    def _retry_later(self, batches: _Batches, error: SparklogError) -> None:
         if not is_retriable(error):
             raise error
         self._last_error = error
@@ -192,7 +196,7 @@ class BatchProducer:
             self._enqueue(tp, batch)
 
 
-def _refusal(tp: TopicPartition, code: ErrorCode, message: str | None, batch: bytes) -> ApiError:
+def _refusal(tp: TopicPartition, code: ErrorCode, message: str | None, batch: Batch) -> ApiError:
     text = f"partition {tp} refused a batch of {len(batch)} bytes: {code.name}"
     if message:
         text += f" ({message})"

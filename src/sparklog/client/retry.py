@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from sparklog.clock import Clock
 from sparklog.client.config import ClientConfig
+from sparklog.clock import Clock
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
 
 T = TypeVar("T")

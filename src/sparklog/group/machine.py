@@ -13,7 +13,6 @@ from typing import NamedTuple
 from sparklog.errors import ErrorCode
 from sparklog.group import rebalance
 from sparklog.group.requests import (
-    NO_GENERATION,
     NO_MEMBER_ID,
     JoinAnswer,
     JoinRequest,
@@ -53,7 +52,7 @@ class GroupMachine:
             outcome.answer(waiter, JoinAnswer(error, request.member_id))
         elif request.member_id == NO_MEMBER_ID:
             self._join_new(group, request, waiter, now_ms, outcome)
-        elif request.member_id in group.pending:
+        elif request.member_id not in group.members:
             self._add(group, request, request.member_id, waiter, now_ms, outcome)
         else:
             self._rejoin(group, request, waiter, now_ms, outcome)
@@ -68,7 +67,9 @@ class GroupMachine:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not group.supports(request.protocol_type, request.protocols):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if request.member_id == NO_MEMBER_ID or request.member_id in group.pending:
+        if request.member_id == NO_MEMBER_ID:
+            return ErrorCode.NONE
+        if request.member_id in group.pending and request.instance_id is None:
             return ErrorCode.NONE
         return _member_error(group, MemberIdentity(request.member_id, request.instance_id))
 
@@ -117,7 +118,7 @@ class GroupMachine:
             # Nothing changed: the answer to the member's JoinGroup may have been lost, so it is given again. A leader
             # that rejoins a stable group wants a new assignment, for what only it can see (a topic that grew).
             outcome.answer(waiter, rebalance.generation_answer(group, member.member_id, with_members=leads))
-            rebalance.touch(group, member, now_ms, outcome)
+            outcome.wake(member.touch(now_ms))
         else:
             self._update(group, member, request, waiter, outcome)
             self._prepare(group, now_ms, outcome)
@@ -137,7 +138,7 @@ class GroupMachine:
         rebalance.answer_join(group, old_id, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_id), outcome)
         rebalance.answer_sync(group, old_id, SyncAnswer(ErrorCode.FENCED_INSTANCE_ID), outcome)
         member = group.replace_id(old_id, member_id)
-        rebalance.touch(group, member, now_ms, outcome)
+        outcome.wake(member.touch(now_ms))
         self._update(group, member, request, waiter, outcome)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
             assignments = {each.member_id: each.assignment for each in group.members.values()}
@@ -158,12 +159,13 @@ class GroupMachine:
             group.sync_deadline_ms = None
         if group.state is GroupState.STABLE:
             outcome.answer(waiter, rebalance.assignment_answer(group, member))
-            rebalance.touch(group, member, now_ms, outcome)
+            outcome.wake(member.touch(now_ms))
             return outcome
         superseded = SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
         rebalance.answer_sync(group, member.member_id, superseded, outcome)
         group.syncing[member.member_id] = waiter
-        if group.leader == member.member_id:
+        if group.leader == member.member_id and not group.is_assigned:
+            group.is_assigned = True
             assignments = {each: request.assignments.get(each, b"") for each in group.members}
             outcome.store = Store(group.generation, assignments)
         return outcome
@@ -179,9 +181,7 @@ class GroupMachine:
             if error is ErrorCode.NONE:
                 rebalance.propagate_assignment(group, store.assignments, now_ms, outcome)
             else:
-                rebalance.fail_assignment(
-                    group, error, self._settings.initial_rebalance_delay_ms, now_ms, outcome
-                )
+                rebalance.fail_assignment(group, error, self._settings.initial_rebalance_delay_ms, now_ms, outcome)
         return outcome
 
     def _static_stored(self, group: Group, store: Store, error: ErrorCode, now_ms: int, outcome: Outcome) -> None:
@@ -200,14 +200,14 @@ class GroupMachine:
             answer = rebalance.generation_answer(group, member.member_id, with_members=False)
             answer = answer._replace(leader=_other_than(member.member_id, group.leader))
         rebalance.answer_join(group, member.member_id, answer, outcome)
-        rebalance.touch(group, member, now_ms, outcome)
+        outcome.wake(member.touch(now_ms))
 
     def heartbeat(self, group: Group, identity: MemberIdentity, now_ms: int) -> ErrorCode:
         """The member is alive; it learns whether a rebalance calls."""
         error = _generation_error(group, identity)
         if error is not ErrorCode.NONE:
             return error
-        rebalance.touch(group, group.members[identity.member_id], now_ms, Outcome())
+        group.members[identity.member_id].touch(now_ms)
         if group.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -224,7 +224,7 @@ class GroupMachine:
             return error
         if group.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        rebalance.touch(group, group.members[identity.member_id], now_ms, Outcome())
+        group.members[identity.member_id].touch(now_ms)
         return ErrorCode.NONE
 
     def leave(self, group: Group, members: list[MemberIdentity], now_ms: int) -> tuple[LeaveAnswer, Outcome]:
@@ -252,12 +252,8 @@ class GroupMachine:
         outcome = Outcome()
         for member_id in [each for each, deadline_ms in group.pending.items() if deadline_ms <= now_ms]:
             del group.pending[member_id]
-        lost = [each for each in group.members.values() if each.deadline_ms <= now_ms and not group.is_waiting(each)]
-        if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
-            group.sync_deadline_ms = None
-            lost += [group.members[each] for each in sorted(group.pending_sync) if group.members[each] not in lost]
-        for member in lost:
-            self._remove(group, member.member_id, now_ms, outcome)
+        for member_id in _lost_members(group, now_ms):
+            self._remove(group, member_id, now_ms, outcome)
         rebalance.complete_if_all_joined(group, now_ms, outcome)
         if group.join_deadline_ms is not None and group.join_deadline_ms <= now_ms:
             rebalance.join_deadline_passed(group, self._settings.initial_rebalance_delay_ms, now_ms, outcome)
@@ -278,7 +274,7 @@ class GroupMachine:
         """The group was read from the log: its members get a session timeout to be heard from."""
         outcome = Outcome()
         for member in group.members.values():
-            rebalance.touch(group, member, now_ms, outcome)
+            outcome.wake(member.touch(now_ms))
         return outcome
 
     def _remove(self, group: Group, member_id: str, now_ms: int, outcome: Outcome) -> None:
@@ -297,6 +293,17 @@ def _member_error(group: Group, identity: MemberIdentity) -> ErrorCode:
         if holder is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
     return ErrorCode.NONE if identity.member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _lost_members(group: Group, now_ms: int) -> set[str]:
+    """Those whose session is over, and those that did not fetch their assignment in time."""
+    lost = {
+        each.member_id for each in group.members.values() if each.deadline_ms <= now_ms and not group.is_waiting(each)
+    }
+    if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
+        group.sync_deadline_ms = None
+        lost |= group.pending_sync
+    return lost
 
 
 def _generation_error(group: Group, identity: MemberIdentity) -> ErrorCode:
@@ -321,6 +328,3 @@ def _sync_error(group: Group, request: SyncRequest) -> ErrorCode:
 
 def _other_than(member_id: str, leader: str | None) -> str:
     return NO_MEMBER_ID if leader is None or leader == member_id else leader
-
-
-NO_IDENTITY = MemberIdentity(NO_MEMBER_ID, None, NO_GENERATION)

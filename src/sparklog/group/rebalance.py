@@ -16,12 +16,6 @@ from sparklog.group.requests import NO_MEMBER_ID, JoinAnswer, JoinedMember, Outc
 from sparklog.group.state import Group, GroupState, Member
 
 
-def touch(group: Group, member: Member, now_ms: int, outcome: Outcome) -> None:
-    """The member is alive: its session runs anew."""
-    member.deadline_ms = now_ms + member.session_timeout_ms
-    outcome.wake(member.deadline_ms)
-
-
 def answer_join(group: Group, member_id: str, answer: JoinAnswer, outcome: Outcome) -> None:
     outcome.answer(group.joining.pop(member_id, None), answer)
 
@@ -53,6 +47,7 @@ def prepare(group: Group, initial_delay_ms: int, now_ms: int, outcome: Outcome) 
         return
     if group.state is GroupState.COMPLETING_REBALANCE:
         _fail_sync(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, outcome)
+    group.is_assigned = False
     group.pending_sync.clear()
     group.sync_deadline_ms = None
     timeout_ms = group.rebalance_timeout_ms
@@ -65,11 +60,7 @@ def prepare(group: Group, initial_delay_ms: int, now_ms: int, outcome: Outcome) 
 
 def complete_if_all_joined(group: Group, now_ms: int, outcome: Outcome) -> None:
     """Begin the generation when nobody is missing; the initial delay is waited out all the same."""
-    if (
-        group.state is GroupState.PREPARING_REBALANCE
-        and group.initial_delay_left_ms is None
-        and group.all_joined
-    ):
+    if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay_left_ms is None and group.all_joined:
         complete_join(group, now_ms, outcome)
 
 
@@ -112,7 +103,7 @@ def _begin_generation(group: Group, now_ms: int, outcome: Outcome) -> None:
         member.is_new = False
         answer = generation_answer(group, member.member_id, with_members=member.member_id == group.leader)
         answer_join(group, member.member_id, answer, outcome)
-        touch(group, member, now_ms, outcome)
+        outcome.wake(member.touch(now_ms))
     group.pending_sync = set(group.members)
     group.sync_deadline_ms = now_ms + group.rebalance_timeout_ms
     outcome.wake(group.sync_deadline_ms)
@@ -125,16 +116,14 @@ def propagate_assignment(group: Group, assignments: dict[str, bytes], now_ms: in
         member.assignment = assignments.get(member.member_id, b"")
         if member.member_id in group.syncing:
             answer_sync(group, member.member_id, assignment_answer(group, member), outcome)
-            touch(group, member, now_ms, outcome)
+            outcome.wake(member.touch(now_ms))
 
 
 def assignment_answer(group: Group, member: Member) -> SyncAnswer:
     return SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment)
 
 
-def fail_assignment(
-    group: Group, error: ErrorCode, initial_delay_ms: int, now_ms: int, outcome: Outcome
-) -> None:
+def fail_assignment(group: Group, error: ErrorCode, initial_delay_ms: int, now_ms: int, outcome: Outcome) -> None:
     """The leader's assignment could not be stored: say so, and rebalance."""
     _fail_sync(group, error, now_ms, outcome)
     prepare(group, initial_delay_ms, now_ms, outcome)
@@ -145,7 +134,7 @@ def _fail_sync(group: Group, error: ErrorCode, now_ms: int, outcome: Outcome) ->
         member.assignment = b""
         if member.member_id in group.syncing:
             answer_sync(group, member.member_id, SyncAnswer(error), outcome)
-            touch(group, member, now_ms, outcome)
+            outcome.wake(member.touch(now_ms))
 
 
 def remove_member(group: Group, member_id: str, initial_delay_ms: int, now_ms: int, outcome: Outcome) -> None:

@@ -39,9 +39,7 @@ class GroupState(Enum):
 
 PREDECESSORS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.PREPARING_REBALANCE: frozenset(
-        {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
-    ),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}),
     GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
@@ -84,6 +82,11 @@ class Member:
     deadline_ms: int = 0
     is_new: bool = False
 
+    def touch(self, now_ms: int) -> int:
+        """The member is alive: its session runs anew, until the time returned."""
+        self.deadline_ms = now_ms + self.session_timeout_ms
+        return self.deadline_ms
+
     def metadata(self, protocol: str | None) -> bytes:
         """What the member tells this assignor; empty if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
@@ -95,11 +98,12 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """One group. Times are milliseconds: ``…deadline_ms`` on the clock that never goes back, ``…timestamp_ms`` on the wall.
+    """One group. Times are in milliseconds: a deadline on the clock that never goes back, a timestamp on the wall's.
 
     ``joining`` and ``syncing`` hold who waits for the answer to a JoinGroup and a SyncGroup, by member id. ``pending``
     holds ids that were given out to members which have not come back with them, each with its deadline.
-    ``initial_delay_left_ms`` is set while a rebalance from EMPTY waits for more members to show up.
+    ``initial_delay_left_ms`` is set while a rebalance from EMPTY waits for more members to show up. ``is_assigned``
+    says that the leader's assignment is here and being written; a second one must not overtake it.
     """
 
     group_id: str
@@ -118,6 +122,7 @@ class Group:
     sync_deadline_ms: int | None = None
     initial_delay_left_ms: int | None = None
     new_member_added: bool = False
+    is_assigned: bool = False
     state_timestamp_ms: int = NO_TIMESTAMP
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     _support: Counter[str] = field(default_factory=Counter)
@@ -125,9 +130,7 @@ class Group:
     @property
     def is_unused(self) -> bool:
         """Whether forgetting the group loses nothing, in memory or on disk."""
-        return (
-            self.state is GroupState.EMPTY and not self.generation and not self.pending and not self.offsets
-        )
+        return self.state is GroupState.EMPTY and not self.generation and not self.pending and not self.offsets
 
     @property
     def can_rebalance(self) -> bool:

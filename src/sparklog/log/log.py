@@ -20,8 +20,8 @@ from sparklog.log.leader_epochs import LeaderEpochCache
 from sparklog.log.loader import load_segments
 from sparklog.log.segment import LogSegment
 from sparklog.log.time_index import TimestampOffset
-from sparklog.log.validator import validate_produced
-from sparklog.record.batch import patch_append_time, patch_header
+from sparklog.log.validator import as_topic_compresses, validate_produced
+from sparklog.record.batch import RecordBatch, patch_append_time, patch_header
 from sparklog.structs import FileSlice, TopicPartition
 
 Submit = Callable[[Callable[[], None]], object]
@@ -104,6 +104,7 @@ class Log:
         """
         self._check_open()
         batch = validate_produced(records, self.config)
+        records = as_topic_compresses(batch, self.config)
         first = self.log_end_offset
         last = first + batch.last_offset_delta
         now = self._clock.now_ms()
@@ -116,7 +117,7 @@ class Log:
             if segment.should_roll(len(records), last, now):
                 segment = self.roll()
             self.epochs.assign(leader_epoch, first)
-            segment.append(records, type(batch)(records))
+            segment.append(records, RecordBatch(records))
         except OSError as error:
             raise LogDirFailed(f"cannot append to {self.directory}: {error}") from error
         self.log_end_offset = last + 1

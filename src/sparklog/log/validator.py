@@ -10,7 +10,11 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
+from sparklog.record.compression import CompressionType
 from sparklog.record.layout import MAGIC, MAGIC_V2, NO_PRODUCER_ID
+from sparklog.record.recompression import recompress
+
+_CODECS = {"uncompressed": CompressionType.NONE} | {kind.name.lower(): kind for kind in list(CompressionType)[1:]}
 
 
 def validate_produced(records: memoryview, config: TopicConfig) -> RecordBatch:
@@ -40,6 +44,20 @@ def validate_produced(records: memoryview, config: TopicConfig) -> RecordBatch:
     if "compact" in config.cleanup_policy:
         _check_keys(batch)
     return batch
+
+
+def as_topic_compresses(batch: RecordBatch, config: TopicConfig) -> memoryview:
+    """The batch's bytes, compressed anew where the topic's ``compression.type`` is another than the producer's.
+
+    Raises ApiError(CORRUPT_MESSAGE) if its records cannot be decompressed.
+    """
+    kind = _CODECS.get(config.compression_type)
+    if kind is None or batch.compression is kind:
+        return batch.buffer
+    try:
+        return memoryview(recompress(batch, kind))
+    except CorruptRecord as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
 def _check_header(batch: RecordBatch) -> None:

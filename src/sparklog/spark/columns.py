@@ -28,9 +28,7 @@ def read_ranges(options: ReadOptions, schema: StructType, ranges: Iterable[Offse
 
 
 class _RangeReader:
-    def __init__(
-        self, cluster: ClusterMetadata, options: ReadOptions, schema: StructType, wanted: OffsetRange
-    ) -> None:
+    def __init__(self, cluster: ClusterMetadata, options: ReadOptions, schema: StructType, wanted: OffsetRange) -> None:
         self._cluster = cluster
         self._options = options
         self._range = wanted
@@ -55,9 +53,7 @@ class _RangeReader:
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         end = self._range.end
-        source = fetch_range(
-            self._cluster, self._range.tp, self._position, end, topic_id=self._range.topic_id
-        )
+        source = fetch_range(self._cluster, self._range.tp, self._position, end, topic_id=self._range.topic_id)
         for batch in source:
             self._decoder.append(batch, self._position, end)
             self._position = max(self._position, batch.next_offset)

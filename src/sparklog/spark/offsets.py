@@ -6,6 +6,7 @@ The JSON is that of Spark's Kafka source, ``{"topic": {"0": 12}}``, keys in orde
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -81,7 +82,7 @@ def _raise_to(ranges: list[OffsetRange], pieces: list[int], least: int) -> None:
 
 def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
     bounds = [whole.start + whole.size * index // pieces for index in range(pieces + 1)]
-    return [whole._replace(start=low, end=high) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [whole._replace(start=low, end=high) for low, high in pairwise(bounds)]
 
 
 def _pack(ranges: list[OffsetRange], limit: int) -> list[list[OffsetRange]]:

@@ -6,50 +6,25 @@ refusal is a DataSourceError that names the option.
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Any
 
 from sparklog.client.config import ClientConfig
 from sparklog.errors import ConfigError, DataSourceError
+from sparklog.spark.given import GivenOptions, invalid, parsed, unsupported
 from sparklog.structs import TopicPartition
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
 
 _SELECTIONS = ("assign", "subscribe", "subscribePattern")
-_NAMES = (
-    *_SELECTIONS,
-    "startingOffsets",
-    "startingOffsetsByTimestamp",
-    "startingTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
-    "failOnDataLoss",
-    "includeHeaders",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "kafkaConsumer.pollTimeoutMs",
-    "groupIdPrefix",
-    "topic",
-    "checkpointLocation",
-    "path",
-)
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _TRIGGER_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _REFUSED_READING = {
@@ -142,7 +117,7 @@ class ReadOptions:
     @classmethod
     def for_batch(cls, options: Mapping[str, str]) -> ReadOptions:
         """Of ``spark.read``: from the earliest to the latest offset by default, and never from the latest."""
-        given = _Given(options)
+        given = GivenOptions(options)
         starting = _limit(given, "starting", Edge.EARLIEST)
         ending = _limit(given, "ending", Edge.LATEST)
         _refuse_edge("startingOffsets", starting, Edge.LATEST)
@@ -155,18 +130,18 @@ class ReadOptions:
     @classmethod
     def for_stream(cls, options: Mapping[str, str]) -> ReadOptions:
         """Of ``spark.readStream``: from the latest offset by default, and without an end."""
-        given = _Given(options)
+        given = GivenOptions(options)
         for name in filter(given.has, _ENDINGS):
-            raise _unsupported(name, "a streaming query has no end")
+            raise unsupported(name, "a streaming query has no end")
         return cls._from(given, _limit(given, "starting", Edge.LATEST), Edge.LATEST)
 
     @classmethod
-    def _from(cls, given: _Given, starting: Limit, ending: Limit) -> ReadOptions:
+    def _from(cls, given: GivenOptions, starting: Limit, ending: Limit) -> ReadOptions:
         given.warn_of_unknown()
         minimum = given.integer("minOffsetsPerTrigger", least=1)
         maximum = given.integer("maxOffsetsPerTrigger", least=1)
         if minimum is not None and maximum is not None and minimum > maximum:
-            raise _invalid("minOffsetsPerTrigger", str(minimum), f"it exceeds maxOffsetsPerTrigger, {maximum}")
+            raise invalid("minOffsetsPerTrigger", str(minimum), f"it exceeds maxOffsetsPerTrigger, {maximum}")
         return cls(
             client=_client(given, _REFUSED_READING),
             selection=_selection(given),
@@ -194,86 +169,25 @@ class WriteOptions:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> WriteOptions:
-        given = _Given(options)
+        given = GivenOptions(options)
         topic = (given.get("topic") or "").strip()
         return cls(_client(given, _REFUSED_WRITING), topic or None)
 
 
 def wants_headers(options: Mapping[str, str]) -> bool:
     """Whether the schema has the column ``headers``."""
-    return _Given(options).boolean("includeHeaders", default=False)
-
-
-class _Given:
-    """The options as given, looked up without regard to case."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = {key.lower(): value for key, value in options.items()}
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self._options
-
-    def get(self, name: str) -> str | None:
-        return self._options.get(name.lower())
-
-    def kafka(self) -> dict[str, str]:
-        return {key[len("kafka.") :]: value for key, value in self._options.items() if key.startswith("kafka.")}
-
-    def integer(self, name: str, *, least: int, default: int | None = None) -> int | None:
-        text = self.get(name)
-        if text is None:
-            return default
-        value = _parsed(name, text, int, "a whole number")
-        if value < least:
-            raise _invalid(name, text, f"it must be at least {least}")
-        return value
-
-    def boolean(self, name: str, *, default: bool) -> bool:
-        return self.word(name, *(("true", "false") if default else ("false", "true"))) == "true"
-
-    def word(self, name: str, default: str, *others: str) -> str:
-        text = self.get(name)
-        word = default if text is None else text.strip().lower()
-        if word not in (default, *others):
-            raise _invalid(name, text or "", f"it must be {' or '.join((default, *others))}")
-        return word
-
-    def duration_ms(self, name: str, default: int) -> int:
-        text = self.get(name)
-        if text is None:
-            return default
-        match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-        if match is None or match[2] not in _UNITS_MS:
-            raise _invalid(name, text, "write it like 500ms, 30s, 15m or 1h")
-        return int(match[1]) * _UNITS_MS[match[2]]
-
-    def warn_of_unknown(self) -> None:
-        known = {name.lower(): name for name in _NAMES}
-        for key in sorted(self._options.keys() - known.keys()):
-            near = difflib.get_close_matches(key, known, n=1)
-            if not key.startswith("kafka.") and near:
-                _log.warning("option '%s' is not known; did you mean '%s'?", key, known[near[0]])
+    return GivenOptions(options).boolean("includeHeaders", default=False)
 
 
 _JAVA_NAMED_GROUP = re.compile(r"\(\?<(?![=!])")
 """Patterns are Java's in the Kafka source; what the two dialects write differently is the opening of a named group."""
 
-_UNITS_MS = {
-    "": 1,
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
 
-
-def _client(given: _Given, refused: Mapping[str, str]) -> ClientConfig:
+def _client(given: GivenOptions, refused: Mapping[str, str]) -> ClientConfig:
     properties = given.kafka()
     for name, advice in refused.items():
         if name in properties:
-            raise _unsupported(f"kafka.{name}", advice)
+            raise unsupported(f"kafka.{name}", advice)
     if not properties.get("bootstrap.servers", "").strip():
         raise DataSourceError(
             "SPARKLOG_MISSING_OPTION", "option 'kafka.bootstrap.servers' is required: host:port,host:port"
@@ -287,7 +201,7 @@ def _client(given: _Given, refused: Mapping[str, str]) -> ClientConfig:
         raise DataSourceError("SPARKLOG_INVALID_OPTION", f"option kafka.{error}") from error
 
 
-def _selection(given: _Given) -> Selection:
+def _selection(given: GivenOptions) -> Selection:
     named = [name for name in _SELECTIONS if given.has(name)]
     if len(named) != 1:
         said = f"{' and '.join(named)} are given" if named else "none is given"
@@ -302,21 +216,21 @@ def _selection(given: _Given) -> Selection:
     if name == "subscribe":
         topics = tuple(dict.fromkeys(filter(None, (topic.strip() for topic in text.split(",")))))
         if not topics:
-            raise _invalid(name, text, "it names no topic")
+            raise invalid(name, text, "it names no topic")
         return Subscribe(topics)
     if not text:
-        raise _invalid(name, text, "the pattern is empty")
+        raise invalid(name, text, "the pattern is empty")
     try:
         return SubscribePattern(re.compile(_JAVA_NAMED_GROUP.sub("(?P<", text)))
     except re.error as error:
-        raise _invalid(name, text, f"it is not a regular expression: {error}") from error
+        raise invalid(name, text, f"it is not a regular expression: {error}") from error
 
 
-def _limit(given: _Given, side: str, default: Edge) -> Limit:
+def _limit(given: GivenOptions, side: str, default: Edge) -> Limit:
     """Where to start or end: the first of the three options that is given, in the connector's precedence."""
     whole, by_partition, offsets = (f"{side}{rest}" for rest in ("Timestamp", "OffsetsByTimestamp", "Offsets"))
     if (text := given.get(whole)) is not None:
-        return GlobalTimestamp(_parsed(whole, text, int, "a timestamp in milliseconds"))
+        return GlobalTimestamp(parsed(whole, text, int, "a timestamp in milliseconds"))
     if (text := given.get(by_partition)) is not None:
         return SpecificTimestamps(_by_partition(by_partition, text, '{"topicA": {"0": 1700000000000}}'))
     text = given.get(offsets)
@@ -327,18 +241,20 @@ def _limit(given: _Given, side: str, default: Edge) -> Limit:
     specific = _by_partition(offsets, text, 'earliest, latest or {"topicA": {"0": 23, "1": -1}}')
     for tp, offset in specific.items():
         if offset < EARLIEST_OFFSET:
-            raise _invalid(offsets, text, f"partition {tp} has {offset}; only -2 (earliest) and -1 (latest) are negative")
+            raise invalid(
+                offsets, text, f"partition {tp} has {offset}; only -2 (earliest) and -1 (latest) are negative"
+            )
     return SpecificOffsets(specific)
 
 
 def _refuse_edge(name: str, limit: Limit, edge: Edge) -> None:
     word = edge.name.lower()
     if limit is edge:
-        raise _invalid(name, word, f"a batch query may have any {name} but {word}")
+        raise invalid(name, word, f"a batch query may have any {name} but {word}")
     if isinstance(limit, SpecificOffsets):
         for tp, offset in limit.offsets.items():
             if offset == edge.value:
-                raise _invalid(name, str(offset), f"partition {tp} may not be {word} in a batch query")
+                raise invalid(name, str(offset), f"partition {tp} may not be {word} in a batch query")
 
 
 def _check_same_partitions(starting: Limit, ending: Limit) -> None:
@@ -350,10 +266,10 @@ def _check_same_partitions(starting: Limit, ending: Limit) -> None:
         return
     if first.keys() != last.keys():
         only = ", ".join(str(tp) for tp in sorted(first.keys() ^ last.keys()))
-        raise _invalid(f"ending{unit}", only, f"the partitions differ from those of starting{unit}")
+        raise invalid(f"ending{unit}", only, f"the partitions differ from those of starting{unit}")
     for tp, start in first.items():
         if 0 <= last[tp] < start:
-            raise _invalid(f"ending{unit}", str(last[tp]), f"partition {tp} starts at {start}, after that")
+            raise invalid(f"ending{unit}", str(last[tp]), f"partition {tp} starts at {start}, after that")
 
 
 def _partitions(text: str) -> tuple[TopicPartition, ...]:
@@ -362,9 +278,9 @@ def _partitions(text: str) -> tuple[TopicPartition, ...]:
     try:
         found = {TopicPartition(topic, _whole(each)) for topic, each_list in parsed.items() for each in each_list}
     except (TypeError, ValueError):
-        raise _invalid("assign", text, f"write it like {example}") from None
+        raise invalid("assign", text, f"write it like {example}") from None
     if not found:
-        raise _invalid("assign", text, "it names no partition")
+        raise invalid("assign", text, "it names no partition")
     return tuple(sorted(found))
 
 
@@ -377,7 +293,7 @@ def _by_partition(name: str, text: str, example: str) -> dict[TopicPartition, in
             for partition, value in partitions.items()
         }
     except (TypeError, ValueError, AttributeError):
-        raise _invalid(name, text, f"write it like {example}") from None
+        raise invalid(name, text, f"write it like {example}") from None
 
 
 def _whole(value: object) -> int:
@@ -386,26 +302,11 @@ def _whole(value: object) -> int:
     return value
 
 
-def _json_object(name: str, text: str, example: str) -> dict[str, object | dict[str, object]] | dict[str, list[object]]:
+def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
     except json.JSONDecodeError:
         parsed = None
     if not isinstance(parsed, dict):
-        raise _invalid(name, text, f"write it like {example}")
+        raise invalid(name, text, f"write it like {example}")
     return parsed
-
-
-def _parsed(name: str, text: str, parse: Callable[[str], T], what: str) -> T:
-    try:
-        return parse(text.strip())
-    except ValueError:
-        raise _invalid(name, text, f"it must be {what}") from None
-
-
-def _invalid(name: str, value: str, reason: str) -> DataSourceError:
-    return DataSourceError("SPARKLOG_INVALID_OPTION", f"option '{name}' cannot be {value!r}: {reason}")
-
-
-def _unsupported(name: str, advice: str) -> DataSourceError:
-    return DataSourceError("SPARKLOG_UNSUPPORTED_OPTION", f"option '{name}' is not supported: {advice}")

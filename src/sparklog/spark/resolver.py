@@ -125,9 +125,7 @@ class OffsetResolver:
 
 
 def _with_ids(topics: Iterable[TopicInfo]) -> TopicIds:
-    return {
-        TopicPartition(topic.name, each.partition): topic.topic_id for topic in topics for each in topic.partitions
-    }
+    return {TopicPartition(topic.name, each.partition): topic.topic_id for topic in topics for each in topic.partitions}
 
 
 def _check_covers(option: str, given: Mapping[TopicPartition, int], existing: Mapping[TopicPartition, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,14 +59,10 @@ class TopicWriter:
     def _write_by_key(self, topic: str, rows: pa.RecordBatch) -> None:
         key = rows.column("key") if "key" in rows.schema.names else None
         for share in self._partitioner(topic).shares(key, rows.num_rows):
-            self._send(
-                TopicPartition(topic, share.partition), rows.slice(share.offset, share.length), share.rows
-            )
+            self._send(TopicPartition(topic, share.partition), rows.slice(share.offset, share.length), share.rows)
 
     def _send(self, tp: TopicPartition, rows: pa.RecordBatch, chosen: memoryview | None) -> None:
-        key, value, headers = (
-            rows.column(name) if name in rows.schema.names else None for name in _RECORD_COLUMNS
-        )
+        key, value, headers = (rows.column(name) if name in rows.schema.names else None for name in _RECORD_COLUMNS)
         now = self._cluster.clock.now_ms()
         for batch in self._encoder.encode(key, value, headers, None, now_ms=now, rows=chosen):
             self._producer.send(tp, batch.data)
@@ -87,7 +84,7 @@ class TopicWriter:
         return TopicPartition(topic, partition)
 
 
-def _groups(rows: pa.RecordBatch, column: str) -> Iterator[tuple[str | int | None, pa.RecordBatch]]:
+def _groups(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
     """The rows under each value of ``column``; the batch itself, uncopied, where there is but one value."""
     encoded = pc.dictionary_encode(rows.column(column), null_encoding="encode")
     values = encoded.dictionary.to_pylist()

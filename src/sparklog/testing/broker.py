@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
@@ -10,18 +10,37 @@ from typing import ClassVar, Self
 from sparklog.local.broker import PROGRAM, BrokerProcess, BrokerSpec
 from sparklog.local.ports import free_port
 
+QUICK_SETTINGS = {
+    "zookeeper.session.timeout.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+}
+"""What every test wants of a broker: notice a death soon, wait for nobody, make few files."""
+
+
+def settings_arguments(settings: Mapping[str, object] | None) -> tuple[str, ...]:
+    """``settings`` over ``QUICK_SETTINGS``, as the ``broker`` command takes them."""
+    merged = {**QUICK_SETTINGS, **(settings or {})}
+    return tuple(word for name, value in merged.items() for word in ("--set", f"{name}={value}"))
+
 
 class BrokerHarness(BrokerProcess):
     """A broker on ``zookeeper`` (``host:port``), its log directory and its output under ``data_dir``.
 
-    ``arguments`` go to the ``broker`` command as they are. The port, if 0, is picked once and kept over restarts.
+    ``settings``: by their names in a ``server.properties`` file, over ``QUICK_SETTINGS``. The port, if 0, is picked
+    once and kept over restarts.
     """
 
     program: ClassVar[Sequence[str]] = PROGRAM
     """What it is run with, before ``broker --id N ...``."""
 
     def __init__(
-        self, data_dir: Path, zookeeper: str, broker_id: int = 0, port: int = 0, arguments: Sequence[str] = ()
+        self,
+        data_dir: Path,
+        zookeeper: str,
+        broker_id: int = 0,
+        port: int = 0,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         name = f"broker-{broker_id}"
         spec = BrokerSpec(
@@ -29,7 +48,7 @@ class BrokerHarness(BrokerProcess):
             zookeeper=zookeeper,
             data_dir=data_dir / name,
             port=port or free_port(),
-            arguments=tuple(arguments),
+            arguments=settings_arguments(settings),
             program=self.program,
         )
         super().__init__(spec, data_dir / f"{name}.log")

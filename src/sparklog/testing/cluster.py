@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from sparklog.local.broker import BrokerProcess
 from sparklog.local.cluster import LocalCluster
+from sparklog.testing.broker import settings_arguments
 
 
 class ClusterHarness(LocalCluster):
-    """``LocalCluster`` on free ports, with sessions as short as a second and unsupervised: killed brokers stay dead."""
+    """``LocalCluster`` on free ports, with short sessions and unsupervised: killed brokers stay dead.
+
+    ``settings`` are every broker's, as for ``BrokerHarness``.
+    """
 
     tick_time_ms = 500
     fsync_zookeeper = False
     supervised = False
 
-    def __init__(self, data_dir: Path, brokers: int = 1, broker_args: Sequence[str] = ()) -> None:
-        super().__init__(data_dir, brokers, base_port=0, broker_args=broker_args)
+    def __init__(self, data_dir: Path, brokers: int = 1, settings: Mapping[str, object] | None = None) -> None:
+        super().__init__(data_dir, brokers, base_port=0, broker_args=settings_arguments(settings))
 
     def broker(self, broker_id: int) -> BrokerProcess:
         return self.brokers[broker_id]

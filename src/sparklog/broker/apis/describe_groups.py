@@ -1,0 +1,49 @@
+"""DescribeGroups: state, members and assignments of groups. A group that nobody knows is Dead, and that is no error."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ErrorCode
+from sparklog.group.state import Group, GroupState
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DescribeGroupsResponse, Message
+
+API = ApiKey.DESCRIBE_GROUPS
+VERSIONS = range(0, 6)
+
+_Described = DescribeGroupsResponse.DescribedGroup
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    return DescribeGroupsResponse(groups=[_describe(broker, each) for each in request.message.groups])
+
+
+def _describe(broker: BrokerContext, group_id: str) -> Message:
+    error, group = broker.groups.describe_group(group_id)
+    if group is None:
+        state = GroupState.DEAD.value if error is ErrorCode.NONE else ""
+        return _Described(error_code=int(error), group_id=group_id, group_state=state, members=[])
+    stable = group.state is GroupState.STABLE
+    return _Described(
+        error_code=int(error),
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=group.protocol or "" if stable else "",
+        members=_members(group, with_data=stable),
+    )
+
+
+def _members(group: Group, *, with_data: bool) -> list[Message]:
+    """Subscription and assignment mean something only while the group is stable."""
+    return [
+        _Described.DescribedGroupMember(
+            member_id=each.member_id,
+            group_instance_id=each.instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+            member_metadata=each.metadata(group.protocol) if with_data else b"",
+            member_assignment=each.assignment if with_data else b"",
+        )
+        for each in group.members.values()
+    ]

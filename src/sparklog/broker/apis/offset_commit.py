@@ -1,0 +1,55 @@
+"""OffsetCommit: how far a group has read. Answered once the offsets are replicated."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ErrorCode
+from sparklog.group.requests import CommitRequest, MemberIdentity
+from sparklog.group.state import NO_TIMESTAMP, CommittedOffset
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message, OffsetCommitResponse
+from sparklog.structs import TopicPartition
+
+API = ApiKey.OFFSET_COMMIT
+VERSIONS = range(2, 10)
+
+
+async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message = request.message
+    offsets = _known_offsets(broker, message)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    if offsets:
+        identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch)
+        errors = await broker.groups.commit_offsets(message.group_id, CommitRequest(identity, offsets))
+    response_topic = OffsetCommitResponse.OffsetCommitResponseTopic
+    topics = []
+    for topic in message.topics:
+        partitions = []
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition_index)
+            error = errors.get(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partitions.append(
+                response_topic.OffsetCommitResponsePartition(partition_index=tp.partition, error_code=int(error))
+            )
+        topics.append(response_topic(name=topic.name, partitions=partitions))
+    return OffsetCommitResponse(topics=topics)
+
+
+def _known_offsets(broker: BrokerContext, message: Message) -> dict[TopicPartition, CommittedOffset]:
+    """The offsets of partitions that exist."""
+    now_ms = broker.clock.now_ms()
+    retention_ms = message.retention_time_ms
+    expire_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
+    offsets = {}
+    for topic in message.topics:
+        known = broker.metadata.topic(topic.name)
+        for each in topic.partitions if known else ():
+            if known and each.partition_index in known.partitions:
+                offsets[TopicPartition(topic.name, each.partition_index)] = CommittedOffset(
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata or "",
+                    now_ms,
+                    expire_ms,
+                )
+    return offsets

@@ -1,0 +1,65 @@
+"""OffsetFetch: how far a group has read, in some partitions or in all. From version 8 on, for several groups at once."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ErrorCode
+from sparklog.group.state import CommittedOffset
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message, OffsetFetchResponse
+from sparklog.structs import TopicPartition
+
+API = ApiKey.OFFSET_FETCH
+VERSIONS = range(1, 10)
+
+_FIRST_VERSION_OF_TOP_LEVEL_ERROR = 2
+_FIRST_BATCHED_VERSION = 8
+_NOT_COMMITTED = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
+
+_Group = OffsetFetchResponse.OffsetFetchResponseGroup
+_GroupTopic = _Group.OffsetFetchResponseTopics
+_Topic = OffsetFetchResponse.OffsetFetchResponseTopic
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message = request.message
+    if request.version >= _FIRST_BATCHED_VERSION:
+        groups = []
+        for each in message.groups:
+            error, offsets = broker.groups.fetch_offsets(each.group_id, _partitions(each.topics))
+            topics = _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, ErrorCode.NONE)
+            groups.append(_Group(group_id=each.group_id, topics=topics, error_code=int(error)))
+        return OffsetFetchResponse(groups=groups)
+    partitions = _partitions(message.topics)
+    error, offsets = broker.groups.fetch_offsets(message.group_id, partitions)
+    if error is not ErrorCode.NONE and request.version < _FIRST_VERSION_OF_TOP_LEVEL_ERROR:
+        offsets = dict.fromkeys(partitions or ())
+    topics = _topics(_Topic, _Topic.OffsetFetchResponsePartition, offsets, error)
+    return OffsetFetchResponse(error_code=int(error), topics=topics)
+
+
+def _partitions(topics: list[Message] | None) -> list[TopicPartition] | None:
+    if topics is None:
+        return None
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
+
+
+def _topics(
+    topic_type: Message,
+    partition_type: Message,
+    offsets: dict[TopicPartition, CommittedOffset | None],
+    error: ErrorCode,
+) -> list[Message]:
+    by_topic: dict[str, list[Message]] = {}
+    for tp, found in offsets.items():
+        committed = found or _NOT_COMMITTED
+        by_topic.setdefault(tp.topic, []).append(
+            partition_type(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+                error_code=int(error),
+            )
+        )
+    return [topic_type(name=name, partitions=partitions) for name, partitions in by_topic.items()]

@@ -1,0 +1,32 @@
+"""SyncGroup: the leader brings the assignment, and every member fetches its share."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.group.requests import SyncRequest
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message, SyncGroupResponse
+
+API = ApiKey.SYNC_GROUP
+VERSIONS = range(0, 6)
+
+
+async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message = request.message
+    answer = await broker.groups.sync(
+        message.group_id,
+        SyncRequest(
+            member_id=message.member_id,
+            instance_id=message.group_instance_id,
+            generation=message.generation_id,
+            protocol_type=message.protocol_type,
+            protocol=message.protocol_name,
+            assignments={each.member_id: bytes(each.assignment) for each in message.assignments},
+        ),
+    )
+    return SyncGroupResponse(
+        error_code=int(answer.error),
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol,
+        assignment=answer.assignment,
+    )

@@ -1,0 +1,174 @@
+"""Reading partitions as they grow: what the command line drives. One fetch a broker at a time, batches in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from sparklog.client.fetcher import scan
+from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets, list_offsets
+from sparklog.client.retry import Backoff
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.net.connection import BlockingConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch
+from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.record.batch import RecordBatch
+from sparklog.record.columnar import COLUMNS, ColumnarDecoder
+from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
+
+Positions = dict[TopicPartition, int]
+Batches = dict[TopicPartition, list[RecordBatch]]
+Header = tuple[str, bytes | None]
+
+
+class ConsumedRecord(NamedTuple):
+    """One record as a person sees it; ``timestamp`` is milliseconds, ``timestamp_type`` 0 create, 1 log append."""
+
+    tp: TopicPartition
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+class Consumer:
+    """Records of some partitions from some positions on, each partition's in order.
+
+    ``positions`` may be offsets, EARLIEST or LATEST. No group, no commits: who reads keeps the offsets.
+    """
+
+    def __init__(self, cluster: ClusterMetadata, positions: Mapping[TopicPartition, int]) -> None:
+        self._cluster = cluster
+        self._config = cluster.config
+        self.positions = resolve(cluster, positions)
+        self._nothing_at: Positions = {}
+
+    def poll(self, max_wait_ms: int | None = None) -> Batches:
+        """The next batches; brokers without any hold the question for ``fetch.max.wait.ms``, or as said.
+
+        The first batch may begin before the position that was asked for. Retries moved leaders and lost connections.
+        """
+        return self._poll(self.positions, max_wait_ms)
+
+    def records(self, *, until: Mapping[TopicPartition, int] | None = None) -> Iterator[ConsumedRecord]:
+        """One record after another: for ever, or up to these offsets."""
+        ends = None if until is None else dict(until)
+        while True:
+            wanted = self.positions if ends is None else {tp: at for tp, at in self.positions.items() if at < ends[tp]}
+            if not wanted:
+                return
+            before = dict(wanted)
+            for tp, batches in self._poll(wanted, None).items():
+                yield from _rows(tp, batches, before[tp], None if ends is None else ends[tp])
+
+    def _poll(self, wanted: Mapping[TopicPartition, int], max_wait_ms: int | None) -> Batches:
+        backoff = self._cluster.backoff()
+        while True:
+            try:
+                return self._poll_once(wanted, self._config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms)
+            except SparklogError as error:
+                self._recover(error, backoff, wanted)
+
+    def _recover(self, error: SparklogError, backoff: Backoff, wanted: Iterable[TopicPartition]) -> None:
+        backoff.wait(error)
+        for topic in {tp.topic for tp in wanted}:
+            self._cluster.invalidate(topic)
+
+    def _poll_once(self, wanted: Mapping[TopicPartition, int], wait_ms: int) -> Batches:
+        asked: list[BlockingConnection] = []
+        answers: list[FetchedPartition] = []
+        try:
+            for endpoint, partitions in self._cluster.by_leader(wanted).items():
+                asked.append(self._ask(endpoint, {tp: wanted[tp] for tp in partitions}, wait_ms))
+            for connection in asked:
+                answers += self._answer(connection)
+        except BaseException:
+            for connection in asked:
+                connection.close()
+            raise
+        for connection in asked:
+            self._cluster.pool.give_back(connection)
+        return self._take(answers, wanted)
+
+    def _ask(self, endpoint: Endpoint, wanted: Mapping[TopicPartition, int], wait_ms: int) -> BlockingConnection:
+        topics = {tp.topic: self._cluster.topic(tp.topic).topic_id for tp in wanted}
+        connection = self._cluster.pool.take(endpoint)
+        by_name = fetch.TOPIC_ID_VERSION - 1 if ZERO_UUID in topics.values() else None
+        version = connection.versions.best(ApiKey.FETCH, by_name)
+        most = self._config.max_partition_fetch_bytes
+        partitions = [FetchPartition(tp.topic, topics[tp.topic], tp.partition, at, most) for tp, at in wanted.items()]
+        request = FetchRequest(
+            wait_ms, 1, self._config.fetch_max_bytes, partitions, isolation=self._config.isolation_level
+        )
+        connection.send(ApiKey.FETCH, version, fetch.encode_request(request, version))
+        return connection
+
+    def _answer(self, connection: BlockingConnection) -> list[FetchedPartition]:
+        _, version, body = connection.receive()
+        error, partitions = fetch.decode_response(body, version)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error, f"fetch from broker {connection.endpoint}: {error.name}")
+        return partitions
+
+    def _take(self, answers: list[FetchedPartition], wanted: Mapping[TopicPartition, int]) -> Batches:
+        names = {self._cluster.topic(tp.topic).topic_id: tp.topic for tp in wanted}
+        taken: Batches = {}
+        failure = None
+        if not any(answer.records or answer.error for answer in answers):
+            self._pass_over_gaps(answers, names)
+            return taken
+        for answer in answers:
+            tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
+            if answer.error is not ErrorCode.NONE:
+                failure = ApiError(answer.error, f"partition {tp} at offset {wanted[tp]}: {answer.error.name}")
+                continue
+            found = scan(answer, wanted[tp], self._config.isolation_level, check_crcs=self._config.check_crcs)
+            self.positions[tp] = found.next_offset
+            if found.batches:
+                taken[tp] = found.batches
+        if failure is not None and not taken:
+            raise failure
+        return taken
+
+    def _pass_over_gaps(self, answers: list[FetchedPartition], names: dict[UUID, str]) -> None:
+        """Compaction can take the last records below the high watermark: nothing twice up to there is believed."""
+        read_committed = self._config.isolation_level is IsolationLevel.READ_COMMITTED
+        for answer in answers:
+            tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
+            bound = answer.last_stable_offset if read_committed else answer.high_watermark
+            position = self.positions[tp]
+            if bound > position and self._nothing_at.get(tp) == position:
+                self.positions[tp] = bound
+            self._nothing_at[tp] = position
+
+
+def resolve(cluster: ClusterMetadata, positions: Mapping[TopicPartition, int]) -> Positions:
+    """``positions`` with EARLIEST and LATEST looked up."""
+    first = earliest_offsets(cluster, [tp for tp, at in positions.items() if at == EARLIEST])
+    last = latest_offsets(cluster, [tp for tp, at in positions.items() if at == LATEST])
+    return {**positions, **first, **last}
+
+
+def positions_at(cluster: ClusterMetadata, partitions: Iterable[TopicPartition], timestamp: int) -> Positions:
+    """The first offset at or after a timestamp (ms) in each partition; its end where there is none."""
+    found = list_offsets(cluster, dict.fromkeys(partitions, timestamp))
+    return resolve(cluster, {tp: LATEST if each is None else each.offset for tp, each in found.items()})
+
+
+def _rows(tp: TopicPartition, batches: list[RecordBatch], start: int, end: int | None) -> Iterator[ConsumedRecord]:
+    decoder = ColumnarDecoder(COLUMNS)
+    for batch in batches:
+        if end is None:
+            decoder.append(batch, start)
+        else:
+            decoder.append(batch, start, end)
+    columns = {name: column.to_pylist() for name, column in decoder.finish().items()}
+    for key, value, headers, offset, timestamp, kind in zip(*(columns[name] for name in COLUMNS), strict=True):
+        pairs = tuple((each["key"], each["value"]) for each in headers or ())
+        yield ConsumedRecord(tp, offset, timestamp, kind, key, value, pairs)

@@ -1,0 +1,82 @@
+"""A partition of ``__consumer_offsets``, read back into groups.
+
+The last record of a key counts. So the records are kept as bytes by key, and only what is left at the end is parsed:
+a log that compaction has not reached yet may hold a thousand commits of the same offset. Offsets committed in a
+transaction count from its commit marker on, in the marker's place; those of an aborted or an open one do not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sparklog.errors import CorruptRecord
+from sparklog.group.offsets import GroupKey, OffsetKey, read_group, read_key, read_offset
+from sparklog.group.state import Group
+from sparklog.record.batch import RecordBatch
+from sparklog.record.control import ControlType, read_marker
+from sparklog.record.records import iter_batches, iter_records
+
+_LOG = logging.getLogger(__name__)
+
+
+class GroupLoader:
+    """Takes the log in order through ``add``; ``finish`` gives the groups that it describes."""
+
+    def __init__(self) -> None:
+        self._latest: dict[bytes, bytes] = {}
+        self._open_transactions: dict[int, dict[bytes, bytes | None]] = {}
+
+    def add(self, batches: memoryview) -> None:
+        """Whole batches, the next of the log."""
+        for batch in iter_batches(batches):
+            if batch.is_control:
+                self._end_transaction(batch)
+            else:
+                self._add_records(batch)
+
+    def _add_records(self, batch: RecordBatch) -> None:
+        records = {each.key: each.value for each in iter_records(batch) if each.key is not None}
+        if batch.is_transactional:
+            self._open_transactions.setdefault(batch.producer_id, {}).update(records)
+        else:
+            self._apply(records)
+
+    def _end_transaction(self, batch: RecordBatch) -> None:
+        records = self._open_transactions.pop(batch.producer_id, {})
+        if read_marker(batch).type is ControlType.COMMIT:
+            self._apply(records)
+
+    def _apply(self, records: dict[bytes, bytes | None]) -> None:
+        for key, value in records.items():
+            if value is None:
+                self._latest.pop(key, None)
+            else:
+                self._latest[key] = value
+
+    def finish(self) -> dict[str, Group]:
+        """The groups by id. A record that cannot be read is logged and left out: one must not cost all groups."""
+        groups: dict[str, Group] = {}
+        offsets: list[tuple[OffsetKey, bytes]] = []
+        for key, value in self._latest.items():
+            with _skipping_corrupt():
+                described = read_key(key)
+                if isinstance(described, GroupKey):
+                    groups[described.group_id] = read_group(described.group_id, value)
+                elif described is not None:
+                    offsets.append((described, value))
+        for group_id_and_tp, value in offsets:
+            with _skipping_corrupt():
+                group_id, tp = group_id_and_tp
+                committed = read_offset(value)
+                groups.setdefault(group_id, Group(group_id)).offsets[tp] = committed
+        return groups
+
+
+@contextmanager
+def _skipping_corrupt() -> Iterator[None]:
+    try:
+        yield
+    except CorruptRecord as error:
+        _LOG.error("skipping a record of __consumer_offsets: %s", error)

@@ -1,0 +1,118 @@
+"""Records sections to and from Python objects, one record at a time."""
+
+def read_records(payload, count, base_offset, base_timestamp, append_time):
+    cdef Py_buffer view
+    cdef batch_t batch
+    _fill_batch(&batch, (count, base_offset, base_timestamp, append_time))
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        _check_count(batch.count, view.len)
+        return _read_objects(<const uint8_t*>view.buf, view.len, &batch)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef list _read_objects(const uint8_t* p, Py_ssize_t size, batch_t* batch):
+    cdef const uint8_t* end = p + size
+    cdef record_t record
+    cdef field_t key, value
+    cdef int32_t headers
+    cdef Py_ssize_t i
+    cdef list records = []
+    memset(&record, 0, sizeof(record_t))
+    memset(&key, 0, sizeof(field_t))
+    memset(&value, 0, sizeof(field_t))
+    headers = 0
+    for i in range(batch.count):
+        _check(_read_prefix(&p, end, batch, &record))
+        _check(_read_field(&p, record.end, &key))
+        _check(_read_field(&p, record.end, &value))
+        _check(_read_header_count(&p, record.end, &headers))
+        pairs = _header_objects(&p, record.end, headers) if headers else ()
+        if p != record.end:
+            _raise_decode(RECORD_NOT_FILLED)
+        records.append(Record(record.offset, record.timestamp, _field_object(&key), _field_object(&value), pairs))
+    if batch.count and p != end:
+        _raise_decode(TRAILING_BYTES)
+    return records
+
+
+cdef tuple _header_objects(const uint8_t** p, const uint8_t* end, int32_t count):
+    cdef field_t key, value
+    cdef list pairs = []
+    cdef int32_t i
+    memset(&key, 0, sizeof(field_t))
+    memset(&value, 0, sizeof(field_t))
+    for i in range(count):
+        _check(_read_header(p, end, &key, &value))
+        text = PyUnicode_DecodeUTF8(<const char*>key.data, key.length, "replace")
+        pairs.append((text, _field_object(&value)))
+    return tuple(pairs)
+
+
+cdef inline object _field_object(field_t* field):
+    if field.length < 0:
+        return None
+    return PyBytes_FromStringAndSize(<const char*>field.data, field.length)
+
+
+cdef inline int _check(int status) except -1:
+    if status:
+        _raise_decode(status)
+    return 0
+
+
+def write_record(bytearray out, int64_t timestamp_delta, int32_t offset_delta, key, value, headers):
+    cdef Py_buffer key_view, value_view
+    cdef bytes packed = _pack_headers(headers) if headers else b"\0"
+    cdef Py_ssize_t before = PyByteArray_GET_SIZE(out)
+    cdef Py_ssize_t key_size = _open_view(key, &key_view)
+    cdef Py_ssize_t value_size = -1
+    cdef Py_ssize_t body
+    cdef uint8_t* p
+    try:
+        value_size = _open_view(value, &value_view)
+        body = 1 + _varint_size(timestamp_delta) + _varint_size(offset_delta)
+        body += _field_size(key_size) + _field_size(value_size) + len(packed)
+        PyByteArray_Resize(out, before + _varint_size(body) + body)
+        p = <uint8_t*>PyByteArray_AS_STRING(out) + before
+        p = _write_varint(p, body)
+        p[0] = 0
+        p = _write_varint(p + 1, timestamp_delta)
+        p = _write_varint(p, offset_delta)
+        p = _write_field(p, <const uint8_t*>key_view.buf, key_size)
+        p = _write_field(p, <const uint8_t*>value_view.buf, value_size)
+        memcpy(p, <const char*>packed, len(packed))
+    finally:
+        if key_size >= 0:
+            PyBuffer_Release(&key_view)
+        if value_size >= 0:
+            PyBuffer_Release(&value_view)
+
+
+cdef Py_ssize_t _open_view(source, Py_buffer* view) except -2:
+    """The size of ``source``, -1 for None, in which case there is no view to release."""
+    view.buf = NULL
+    if source is None:
+        return -1
+    PyObject_GetBuffer(source, view, PyBUF_SIMPLE)
+    return view.len
+
+
+cdef bytes _pack_headers(headers):
+    cdef list parts = [_packed_varint(len(headers))]
+    for key, value in headers:
+        text = key.encode()
+        parts.append(_packed_varint(len(text)))
+        parts.append(text)
+        if value is None:
+            parts.append(b"\1")
+        else:
+            parts.append(_packed_varint(memoryview(value).nbytes))
+            parts.append(value)
+    return b"".join(parts)
+
+
+cdef bytes _packed_varint(int64_t value):
+    cdef uint8_t[10] room
+    return PyBytes_FromStringAndSize(<const char*>room, _write_varint(room, value) - room)
