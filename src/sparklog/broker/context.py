@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sparklog.broker.fence import ControllerFence
@@ -23,6 +24,7 @@ from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
 
+_logger = logging.getLogger(__name__)
 _GROUP_KEY = 0
 
 
@@ -54,6 +56,20 @@ class BrokerContext:
     fence: ControllerFence
     offered: dict[ApiKey, range]
     """What ApiVersions tells."""
+
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def in_background(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """Let ``work`` run beside the requests; if it fails, the log says so."""
+        task = self.loop.create_task(work, name=what)
+        self._tasks.add(task)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _logger.error("%s failed", task.get_name(), exc_info=error)
 
     async def topic_config(self, topic: str) -> TopicConfig:
         """The topic's settings over the broker's defaults."""

@@ -181,9 +181,9 @@ class Group:
 
     def replace_id(self, old_id: str, new_id: str) -> Member:
         """Give a static member's place, assignment and leadership to its new id."""
-        member = self.members.pop(old_id)
+        member = self.members[old_id]
         member.member_id = new_id
-        self.members[new_id] = member
+        self.members = {each.member_id: each for each in self.members.values()}
         if member.instance_id is not None:
             self.instances[member.instance_id] = new_id
         if old_id in self.pending_sync:

@@ -43,6 +43,6 @@ def _move_coordinator(broker: BrokerContext, tp: TopicPartition, led: bool) -> N
         return
     leads = broker.replicas.leads(tp)
     if leads and not led:
-        broker.groups.load(tp.partition)
+        broker.in_background(broker.groups.load(tp.partition), f"loading the groups of {tp}")
     elif led and not leads:
         broker.groups.unload(tp.partition)

@@ -1,4 +1,4 @@
-"""OffsetFetch: how far a group has read, in some partitions or in all. From version 8 on, for several groups at once."""
+"""OffsetFetch: how far a group has read, in some partitions or in all; several groups at once from version 8 on."""
 
 from __future__ import annotations
 

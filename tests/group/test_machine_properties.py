@@ -1,0 +1,167 @@
+"""Random lives of a group. Whatever happens: whoever waits is answered, once, and a generation has one leader."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from sparklog.errors import ErrorCode
+from sparklog.group.machine import GroupMachine, GroupSettings
+from sparklog.group.requests import JoinAnswer, JoinRequest, MemberIdentity, Outcome, Store, SyncRequest
+from sparklog.group.state import Group, GroupState, Protocol
+
+PROTOCOLS = st.lists(st.sampled_from(["range", "sticky", "new"]), min_size=1, max_size=3).map(
+    lambda names: tuple(Protocol(each, each.encode()) for each in names)
+)
+ERRORS = st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+MAX_STEPS = 200
+
+
+class GroupLife(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        ids = itertools.count()
+        self.machine = GroupMachine(GroupSettings(1, 1_000_000, 50), lambda: str(next(ids)))
+        self.group = Group("g")
+        self.now_ms = 0
+        self.wake_ms: int | None = None
+        self.waiters = itertools.count()
+        self.waiting: dict[int, str] = {}
+        self.leaders: dict[int, str] = {}
+        self.ids = [""]
+        self.stores: list[Store] = []
+
+    def take(self, outcome: Outcome) -> None:
+        for waiter, answer in outcome.answers:
+            assert waiter in self.waiting, "answered twice, or never asked"
+            del self.waiting[waiter]
+            if isinstance(answer, JoinAnswer):
+                self.note(answer)
+        if outcome.store is not None:
+            self.stores.append(outcome.store)
+        if outcome.wake_ms is not None:
+            self.wake_ms = outcome.wake_ms if self.wake_ms is None else min(self.wake_ms, outcome.wake_ms)
+
+    def note(self, answer: JoinAnswer) -> None:
+        if answer.member_id:
+            self.ids.append(answer.member_id)
+        if answer.error is ErrorCode.NONE and answer.leader == answer.member_id and not answer.skip_assignment:
+            assert self.leaders.setdefault(answer.generation, answer.member_id) == answer.member_id
+
+    def wait(self, what: str) -> int:
+        waiter = next(self.waiters)
+        self.waiting[waiter] = what
+        return waiter
+
+    def pick(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from([*self.group.members, *self.group.pending, *self.ids[-4:]]))
+
+    @rule(
+        data=st.data(),
+        instance_id=st.sampled_from([None, None, "i", "j"]),
+        protocols=PROTOCOLS,
+        flags=st.tuples(st.booleans(), st.booleans()),
+        session_ms=st.integers(1, 400),
+    )
+    def join(self, data: Any, instance_id: str | None, protocols: Any, flags: Any, session_ms: int) -> None:
+        member_id = data.draw(st.one_of(st.just(""), st.just(self.pick(data))))
+        known = self.group.members.get(member_id)
+        request = JoinRequest(
+            member_id,
+            known.instance_id if known else instance_id,
+            "c",
+            "/h",
+            session_ms,
+            data.draw(st.integers(1, 300)),
+            "consumer",
+            protocols,
+            *flags,
+        )
+        self.take(self.machine.join(self.group, request, self.wait("join"), self.now_ms))
+
+    @rule(data=st.data(), generations_back=st.sampled_from([0, 0, 0, 1]))
+    def sync(self, data: Any, generations_back: int) -> None:
+        member_id = self.pick(data)
+        known = self.group.members.get(member_id)
+        request = SyncRequest(
+            member_id,
+            known.instance_id if known else None,
+            self.group.generation - generations_back,
+            None,
+            None,
+            {each: b"x" for each in self.group.members},
+        )
+        self.take(self.machine.sync(self.group, request, self.wait("sync"), self.now_ms))
+
+    @rule(data=st.data())
+    def heartbeat(self, data: Any) -> None:
+        self.machine.heartbeat(self.group, MemberIdentity(self.pick(data), None, self.group.generation), self.now_ms)
+
+    @rule(data=st.data(), instance_id=st.sampled_from([None, "i"]))
+    def leave(self, data: Any, instance_id: str | None) -> None:
+        identity = MemberIdentity("", instance_id) if instance_id else MemberIdentity(self.pick(data), None)
+        _, outcome = self.machine.leave(self.group, [identity], self.now_ms)
+        self.take(outcome)
+
+    @rule(error=ERRORS)
+    def store_ends(self, error: ErrorCode) -> None:
+        if self.stores:
+            self.take(self.machine.stored(self.group, self.stores.pop(0), error, self.now_ms))
+
+    @rule(duration_ms=st.integers(0, 500))
+    def time_passes(self, duration_ms: int) -> None:
+        end_ms = self.now_ms + duration_ms
+        for _ in range(MAX_STEPS):
+            if self.wake_ms is None or self.wake_ms > end_ms:
+                break
+            self.wake()
+        self.now_ms = end_ms
+
+    def wake(self) -> None:
+        """As the runtime: only at the time that was asked for."""
+        assert self.wake_ms is not None
+        self.now_ms, self.wake_ms = max(self.now_ms, self.wake_ms), None
+        self.take(self.machine.expire(self.group, self.now_ms))
+
+    @invariant()
+    def who_waits_can_be_found(self) -> None:
+        held = [*self.group.joining.values(), *self.group.syncing.values()]
+        assert sorted(held) == sorted(self.waiting)
+        assert {*self.group.joining, *self.group.syncing} <= {*self.group.members}
+
+    @invariant()
+    def the_books_are_consistent(self) -> None:
+        group = self.group
+        assert all(member_id == each.member_id for member_id, each in group.members.items())
+        static = {each.instance_id: each.member_id for each in group.members.values() if each.instance_id}
+        assert group.instances == static
+        assert (group.leader in group.members) == bool(group.members)
+        assert bool(group.members) or group.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
+        assert group.pending_sync <= {*group.members}
+        assert (group.join_deadline_ms is not None) == (group.state is GroupState.PREPARING_REBALANCE)
+        for name in ("range", "sticky", "new"):
+            expected = sum(any(p.name == name for p in each.protocols) for each in group.members.values())
+            assert group._support[name] == expected
+
+    @invariant()
+    def whatever_is_due_was_asked_for(self) -> None:
+        next_ms = self.group.next_deadline_ms()
+        assert next_ms is None or (self.wake_ms is not None and self.wake_ms <= next_ms)
+
+    def teardown(self) -> None:
+        """Everybody falls silent: those that wait are answered all the same, and the group ends up empty."""
+        for _ in range(MAX_STEPS):
+            while self.stores:
+                self.take(self.machine.stored(self.group, self.stores.pop(0), ErrorCode.NONE, self.now_ms))
+            if self.wake_ms is None:
+                break
+            self.wake()
+        assert not self.waiting
+        assert self.group.state is GroupState.EMPTY
+
+
+TestGroupLife = GroupLife.TestCase
+TestGroupLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
