@@ -430,6 +430,7 @@ def test_a_static_member_with_another_protocol_causes_a_rebalance() -> None:
     play, _, _ = static_group(both)
     play.join(instance_id="follow", protocols=both[::-1])
     assert play.group.state is GroupState.STABLE, "the eldest member's choice wins a tie"
+    play.store_done()
     play.join(instance_id="lead", protocols=both[::-1])
     assert play.group.state is GroupState.PREPARING_REBALANCE
 

@@ -164,4 +164,4 @@ class GroupLife(RuleBasedStateMachine):
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroupLife.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

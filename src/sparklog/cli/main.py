@@ -1,32 +1,97 @@
-"""``sparklog``: the group of commands."""
+"""``sparklog``: the group of commands, and what becomes of their errors.
+
+A command's module is imported when the command is run, so that ``--help`` and ``broker`` start at once.
+"""
 
 from __future__ import annotations
 
+import importlib
+import logging
+import os
 import sys
+from typing import NoReturn
 
 import click
 
 from sparklog import __version__
-from sparklog.cli.broker import broker
 from sparklog.errors import SparklogError
 
+_log = logging.getLogger(__name__)
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+COMMANDS = {
+    "up": "Start a cluster on this machine: ZooKeeper and some brokers.",
+    "topic": "Create, list, describe and delete topics.",
+    "produce": "Write the lines of a file, or of standard input, to a topic.",
+    "consume": "Print the records of a topic.",
+    "demo": "The guided tour: a year of flights through a log and Spark.",
+    "broker": "Run one broker until SIGTERM or Ctrl-C.",
+}
+"""Command to summary, in the order of the help; the command NAME is ``sparklog.cli.NAME.NAME``."""
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""What a shell reports of a program that SIGINT or SIGPIPE ended."""
+
+
+class LazyGroup(click.Group):
+    """Knows the summaries of its commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"sparklog.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="sparklog")
 def cli() -> None:
-    """A streaming log for people who live in PySpark: Kafka's format, Python brokers, format("sparklog")."""
+    """A streaming log for people who live in PySpark: Kafka's format, Python brokers, format("sparklog").
+
+    Start with "sparklog up" in one terminal; it says what to type in another. "sparklog COMMAND --help" has examples.
+    """
 
 
-cli.add_command(broker)
-
-
-def main() -> None:
-    """Run a command; what goes wrong on purpose is one line on standard error and exit code 1 (2: misuse)."""
+def main() -> NoReturn:
+    """Run a command, then exit: 0 done, 1 failed (one line on standard error says why), 2 misuse."""
     try:
-        cli()
-    except SparklogError as error:
-        click.echo(f"sparklog: {error}", err=True)
-        sys.exit(1)
+        status = cli(standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as exit_request:
+        status = exit_request.exit_code
+    except click.ClickException as misuse:
+        misuse.show()
+        status = misuse.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        status = INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; what is still buffered must not fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = BROKEN_PIPE
+    except (SparklogError, OSError) as error:
+        status = _failed(str(error))
+    except Exception as error:
+        status = _failed(_unexpected(error))
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _failed(text: str) -> int:
+    click.echo(f"sparklog: {text}", err=True)
+    return 1
+
+
+def _unexpected(error: Exception) -> str:
+    """A bug of ours: its traceback goes to the log of a command that keeps one (the broker), or is had by asking."""
+    if logging.getLogger().hasHandlers() or os.environ.get("SPARKLOG_DEBUG"):
+        _log.critical("unexpected error", exc_info=error)
+    return f"unexpected {type(error).__name__}: {error} (SPARKLOG_DEBUG=1 shows where; please report it)"
 
 
 if __name__ == "__main__":

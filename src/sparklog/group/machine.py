@@ -207,7 +207,7 @@ class GroupMachine:
         error = _generation_error(group, identity)
         if error is not ErrorCode.NONE:
             return error
-        group.members[identity.member_id].touch(now_ms)
+        group.members[identity.member_id].heard_from(now_ms)
         if group.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -224,7 +224,7 @@ class GroupMachine:
             return error
         if group.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        group.members[identity.member_id].touch(now_ms)
+        group.members[identity.member_id].heard_from(now_ms)
         return ErrorCode.NONE
 
     def leave(self, group: Group, members: list[MemberIdentity], now_ms: int) -> tuple[LeaveAnswer, Outcome]:

@@ -87,6 +87,11 @@ class Member:
         self.deadline_ms = now_ms + self.session_timeout_ms
         return self.deadline_ms
 
+    def heard_from(self, now_ms: int) -> None:
+        """As ``touch``, for what the member may do at any time; never brings the deadline of a new one nearer."""
+        if not self.is_new:
+            self.touch(now_ms)
+
     def metadata(self, protocol: str | None) -> bytes:
         """What the member tells this assignor; empty if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")

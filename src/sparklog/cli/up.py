@@ -1,0 +1,77 @@
+"""``sparklog up``: a cluster on this machine, in the foreground."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sparklog.cli.connection import DEFAULT_BOOTSTRAP
+from sparklog.cli.interruption import interruptible
+
+if TYPE_CHECKING:
+    from sparklog.local.cluster import LocalCluster
+
+_NEXT = """\
+Next, in another terminal:
+
+  sparklog topic create greetings --partitions 2{option}
+  echo hello | sparklog produce greetings{option}
+  sparklog consume greetings{option}
+
+with any Kafka client, such as kcat:
+
+  echo hello | kcat -b {bootstrap} -t greetings -P
+  kcat -b {bootstrap} -t greetings -C -e
+
+or in PySpark:
+
+  spark.read.format("sparklog").option("kafka.bootstrap.servers", "{bootstrap}") \\
+       .option("subscribe", "greetings").load().show()
+
+Ctrl-C stops the cluster; "sparklog up" with the same directory goes on from there."""
+
+
+@click.command()
+@click.option("--brokers", type=click.IntRange(1, 99), default=1, show_default=True, help="How many brokers.")
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path), default=Path("sparklog-data"), show_default=True,
+    help="Where the cluster lives; one that is there already goes on.",
+)  # fmt: skip
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=9092, show_default=True,
+    help="The first broker's port, the next ones' follow; 0 picks free ones.",
+)  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to tell clients.")
+def up(brokers: int, data: Path, port: int, host: str) -> None:
+    """Start a cluster on this machine: ZooKeeper and some brokers.
+
+    It runs until Ctrl-C or SIGTERM. A broker that dies is started again, and a line says so. Process ids are in
+    DIR/zookeeper.pid and DIR/broker-N.pid, logs in DIR/logs.
+
+    \b
+    Examples:
+      sparklog up
+      sparklog up --brokers 3 --data /var/tmp/cluster --port 19092
+    """
+    from sparklog.local.cluster import LocalCluster
+
+    cluster = LocalCluster(data, brokers, port, host=host, on_event=click.echo)
+    try:
+        with interruptible(), cluster:
+            _describe(cluster)
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        click.echo("stopped")
+
+
+def _describe(cluster: LocalCluster) -> None:
+    click.echo(f"{'ZooKeeper':<10} {cluster.zookeeper.connect_string:<21} process {cluster.zookeeper.pid}")
+    for broker in cluster.brokers:
+        click.echo(f"{broker.name:<10} {broker.address:<21} process {broker.pid}")
+    click.echo(f"data in {cluster.directory.root}\n")
+    bootstrap = cluster.bootstrap_servers
+    given = DEFAULT_BOOTSTRAP in bootstrap.split(",")
+    click.echo(_NEXT.format(bootstrap=bootstrap, option="" if given else f" --bootstrap {bootstrap}"))

@@ -1,0 +1,57 @@
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from sparklog.errors import DataSourceError
+from sparklog.spark.schema import READ_COLUMNS, check_read_schema, check_write_schema, source_schema
+
+
+def _schema(**columns):
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def test_the_schema_is_that_of_sparks_kafka_source():
+    assert source_schema(include_headers=True).simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    assert source_schema(include_headers=False).names == [name for name in READ_COLUMNS if name != "headers"]
+
+
+def test_a_projection_is_some_of_the_columns_in_any_order():
+    check_read_schema(_schema(offset=LongType(), value=BinaryType()))
+
+
+@pytest.mark.parametrize("schema", [_schema(Value=BinaryType()), _schema(value=StringType()), _schema(x=LongType())])
+def test_other_columns_or_types_are_refused_by_name(schema):
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_UNSUPPORTED_SCHEMA.*{schema.names[0]}"):
+        check_read_schema(schema)
+
+
+@pytest.mark.parametrize("kind", [BinaryType(), StringType()])
+def test_a_write_takes_binary_and_string(kind):
+    check_write_schema(_schema(key=kind, value=kind, topic=StringType(), partition=IntegerType()), None)
+
+
+def test_a_write_leaves_out_what_it_does_not_know():
+    check_write_schema(_schema(value=BinaryType(), offset=LongType(), other=IntegerType()), "t")
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (_schema(key=BinaryType()), "no column 'value'"),
+        (_schema(value=IntegerType()), "'value'.*int"),
+        (_schema(value=BinaryType(), key=LongType()), "'key'.*bigint"),
+        (_schema(value=BinaryType(), partition=LongType()), "'partition'.*bigint"),
+        (_schema(value=BinaryType(), topic=BinaryType()), "'topic'.*binary"),
+        (_schema(value=BinaryType(), headers=StringType()), "'headers'.*string"),
+    ],
+)
+def test_what_cannot_be_written(schema, message):
+    with pytest.raises(DataSourceError, match=message):
+        check_write_schema(schema, "t")
+
+
+def test_a_write_needs_a_topic():
+    with pytest.raises(DataSourceError, match="SPARKLOG_MISSING_TOPIC"):
+        check_write_schema(_schema(value=BinaryType()), None)
