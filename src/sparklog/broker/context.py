@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.topics import OFFSETS_TOPIC, TopicMaker
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
@@ -54,6 +55,7 @@ class BrokerContext:
     zk: ZkClient
     run_zk: Callable[..., Awaitable[Any]]
     fence: ControllerFence
+    producer_ids: ProducerIds
     offered: dict[ApiKey, range]
     """What ApiVersions tells."""
 
@@ -79,7 +81,7 @@ class BrokerContext:
     async def find_coordinator(self, key_type: int, key: str) -> tuple[ErrorCode, int, str, int]:
         """The broker that coordinates a group: error, node id, host, port. Transactions have no coordinator yet."""
         if key_type != _GROUP_KEY:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+            return ErrorCode.INVALID_REQUEST, -1, "", -1
         if self.metadata.topic(OFFSETS_TOPIC) is None:
             error = await self.topics.ensure(OFFSETS_TOPIC)
             if error is not ErrorCode.NONE:

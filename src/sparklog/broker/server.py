@@ -19,6 +19,7 @@ from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.offsets_store import LogOffsetsStore
+from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.registry import OFFERED
 from sparklog.broker.topics import TopicMaker
 from sparklog.clock import Clock, SystemClock
@@ -155,6 +156,7 @@ class Broker:
             zk=self._zk,
             run_zk=self.run_zk,
             fence=self._fence,
+            producer_ids=ProducerIds(config.broker_id, self._zk, self.run_zk),
             offered=OFFERED,
         )
         self._dispatch = Dispatcher(self._context)

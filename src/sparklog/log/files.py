@@ -11,6 +11,7 @@ from sparklog.structs import TopicPartition
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 DELETED_DIR_SUFFIX = "-delete"
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
@@ -59,12 +60,17 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``: after a crash it holds the old content or the new, whole, and durable on return."""
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace ``path`` by ``data``: after a crash it holds the old content or the new, whole, and durable on return.
+
+    With ``durable=False`` only the replacement is atomic; a power cut may leave anything.
+    """
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(temporary, path)
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)

@@ -18,10 +18,12 @@ from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
 from sparklog.log.leader_epochs import LeaderEpochCache
 from sparklog.log.loader import load_segments
+from sparklog.log.producer_state import ProducerStateManager
 from sparklog.log.segment import LogSegment
 from sparklog.log.time_index import TimestampOffset
 from sparklog.log.validator import as_topic_compresses, validate_produced
 from sparklog.record.batch import RecordBatch, patch_append_time, patch_header
+from sparklog.record.layout import NO_TIMESTAMP
 from sparklog.structs import FileSlice, TopicPartition
 
 Submit = Callable[[Callable[[], None]], object]
@@ -72,7 +74,19 @@ class Log:
         self.log_start_offset = self._segments.first.base_offset
         self.epochs.truncate_from_end(self.log_end_offset)
         self.recovered_bytes_dropped = loaded.dropped_bytes
+        self._producers = ProducerStateManager(directory)
+        self._load_producers(replay=not clean or self._producers.has_snapshots())
         self._closed = False
+
+    def _load_producers(self, *, replay: bool) -> None:
+        """Bring the producers' state to the end of the log; a log closed before there were snapshots knows none."""
+        self._producers.load(self.log_start_offset, self.log_end_offset)
+        start = self._producers.end_offset if replay else self.log_end_offset
+        for segment in self._segments.from_offset(start) if start < self.log_end_offset else ():
+            for found in segment.batches_from(start):
+                batch = RecordBatch(segment.log.read(found.position, found.size))
+                self._producers.update(batch, self._clock.now_ms())
+        self._producers.end_offset = self.log_end_offset
 
     @property
     def topic_id(self) -> UUID | None:
@@ -100,32 +114,43 @@ class Log:
     def append_as_leader(self, records: memoryview, leader_epoch: int) -> Appended:
         """Give the batch in ``records`` the next offsets and write it; the buffer's header is changed in place.
 
+        A batch that an idempotent producer sends again is not written; the offsets of the first time are the answer.
         Raises ApiError if the batch is refused, LogDirFailed if the disk is; the log is as before then.
         """
         self._check_open()
         batch = validate_produced(records, self.config)
+        repeated = self._producers.check(batch)
+        if repeated is not None:
+            return Appended(repeated.first_offset, repeated.last_offset, self._append_time(repeated.timestamp))
         records = as_topic_compresses(batch, self.config)
         first = self.log_end_offset
         last = first + batch.last_offset_delta
         now = self._clock.now_ms()
         patch_header(records, 0, first, leader_epoch)
-        stamped = self.config.message_timestamp_type == "LogAppendTime"
+        stamped = self._append_time(now) == now
         if stamped:
             patch_append_time(records, 0, now)
         segment = self._segments.active
         try:
-            if segment.should_roll(len(records), last, now):
+            if segment.should_roll(len(records), last, now if stamped else batch.max_timestamp):
                 segment = self.roll()
             self.epochs.assign(leader_epoch, first)
-            segment.append(records, RecordBatch(records))
+            appended = RecordBatch(records)
+            segment.append(records, appended)
         except OSError as error:
             raise LogDirFailed(f"cannot append to {self.directory}: {error}") from error
         self.log_end_offset = last + 1
-        return Appended(first, last, now if stamped else -1)
+        self._producers.update(appended, now)
+        return Appended(first, last, self._append_time(now))
+
+    def _append_time(self, timestamp: int) -> int:
+        """``timestamp`` where this broker's clock stamps the records, -1 where they keep their producer's time."""
+        return timestamp if self.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
 
     def roll(self) -> LogSegment:
         """Begin a new segment at the end offset; the old one is flushed in the background."""
         old = self._segments.active
+        self._producers.take_snapshot(self._clock.now_ms(), durable=False)
         new = LogSegment(self.directory, self.log_end_offset, self.config, active=True, create=True)
         old.seal()
         self._segments.add(new)
@@ -214,6 +239,7 @@ class Log:
         self.log_end_offset = survivor.next_offset()
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
+        self._load_producers(replay=True)
 
     def flush(self) -> None:
         """Everything appended so far is on the disk when this returns."""
@@ -229,6 +255,7 @@ class Log:
         self.flush()
         for segment in self._segments:
             segment.close()
+        self._producers.take_snapshot(self._clock.now_ms(), durable=True)
         self._closed = True
 
     def _check_open(self) -> None:

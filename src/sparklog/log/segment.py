@@ -76,26 +76,36 @@ class LogSegment:
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += size
 
-    def should_roll(self, size: int, last_offset: int, now_ms: int) -> bool:
-        """Whether an append of ``size`` bytes up to ``last_offset`` belongs in a new segment."""
+    def should_roll(self, size: int, last_offset: int, max_timestamp: int) -> bool:
+        """Whether an append of ``size`` bytes up to ``last_offset`` and ``max_timestamp`` belongs in a new segment.
+
+        A segment's age is told by its records' own time, as in Kafka's ``timeWaitedForRoll``: by the clock, each
+        append of old records would roll.
+        """
         return (
             (self.size > 0 and self.size + size > self._config.segment_bytes)
-            or (self.size > 0 and self._age(now_ms) > self._config.segment_ms)
+            or (self.size > 0 and self._span(max_timestamp) > self._config.segment_ms)
             or self.offset_index.is_full
             or self.time_index.is_full
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         )
 
-    def _age(self, now_ms: int) -> int:
+    def _span(self, max_timestamp: int) -> int:
+        """Milliseconds from the first batch to ``max_timestamp``; 0 if the first bears no time."""
         if self.first_timestamp is None:
             first = next(self.log.batches(), None)
-            self.first_timestamp = first.max_timestamp if first else now_ms
-        return now_ms - self.first_timestamp if self.first_timestamp >= 0 else 0
+            self.first_timestamp = first.max_timestamp if first else max_timestamp
+        return max_timestamp - self.first_timestamp if self.first_timestamp >= 0 else 0
 
     def find(self, offset: int) -> BatchPosition | None:
         """The first batch whose last offset is at or beyond ``offset``."""
         start = self.offset_index.lookup(offset).position
         return next((batch for batch in self.log.batches(start) if batch.last_offset >= offset), None)
+
+    def batches_from(self, offset: int) -> Iterator[BatchPosition]:
+        """The batches that hold ``offset`` or lie beyond it."""
+        first = self.find(offset)
+        return self.log.batches(first.position) if first is not None else iter(())
 
     def read(self, offset: int, max_bytes: int, end_position: int, *, min_one_batch: bool) -> FileSlice | None:
         """Batches from the one that holds ``offset`` up to ``end_position`` of the file, at most ``max_bytes``.

@@ -66,6 +66,8 @@ def _check_header(batch: RecordBatch) -> None:
         complaint = f"{batch.record_count} records but a last offset delta of {batch.last_offset_delta}"
     elif batch.is_control:
         complaint = "clients may not write control batches"
+    elif batch.is_transactional:
+        complaint = "transactions are not served yet"
     elif batch.producer_id != NO_PRODUCER_ID and batch.base_sequence < 0:
         complaint = f"producer id {batch.producer_id} without a sequence"
     if complaint:

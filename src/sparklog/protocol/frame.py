@@ -68,7 +68,8 @@ class FrameReader:
             position = start + size
             yield memoryview(self._scratch[start:position])
         self._kept = end - position
-        self._scratch[: self._kept] = self._scratch[position:end]
+        if position:
+            self._scratch[: self._kept] = self._scratch[position:end]
 
     def _begin_body(self, size: int, start: int, end: int) -> None:
         self._body = memoryview(bytearray(size))

@@ -9,6 +9,8 @@ Only this module and its siblings in this package import the library.
 
 from __future__ import annotations
 
+import io
+import re
 import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -69,6 +71,8 @@ FindCoordinatorRequest = _metadata.FindCoordinatorRequest
 FindCoordinatorResponse = _metadata.FindCoordinatorResponse
 HeartbeatRequest = _consumer.HeartbeatRequest
 HeartbeatResponse = _consumer.HeartbeatResponse
+InitProducerIdRequest = _producer.InitProducerIdRequest
+InitProducerIdResponse = _producer.InitProducerIdResponse
 JoinGroupRequest = _consumer.JoinGroupRequest
 JoinGroupResponse = _consumer.JoinGroupResponse
 LeaveGroupRequest = _consumer.LeaveGroupRequest
@@ -106,6 +110,7 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.FETCH: Schema(FetchRequest, FetchResponse),
     ApiKey.FIND_COORDINATOR: Schema(FindCoordinatorRequest, FindCoordinatorResponse),
     ApiKey.HEARTBEAT: Schema(HeartbeatRequest, HeartbeatResponse),
+    ApiKey.INIT_PRODUCER_ID: Schema(InitProducerIdRequest, InitProducerIdResponse),
     ApiKey.JOIN_GROUP: Schema(JoinGroupRequest, JoinGroupResponse),
     ApiKey.LEADER_AND_ISR: Schema(LeaderAndIsrRequest, LeaderAndIsrResponse),
     ApiKey.LEAVE_GROUP: Schema(LeaveGroupRequest, LeaveGroupResponse),
@@ -147,11 +152,22 @@ def decode_response(api: ApiKey, version: int, body: memoryview) -> Message:
     return _decode(SCHEMAS[api].response, version, body)
 
 
+_ENDLESS_VARINT = re.compile(rb"[\x80-\xff]{5}")
+"""Where a varint may be longer than five bytes; the library's fast decoder would follow it however long it is."""
+
+
 def _decode(schema: Message, version: int, body: memoryview) -> Message:
+    flexible = schema.flexible_version_q(version)
+    form = {"version": version, "compact": flexible, "tagged": flexible, "data_class": schema}
     try:
-        return schema.decode(body, version=version)
-    except (ValueError, IndexError, struct.error, UnicodeDecodeError, TypeError, OverflowError, MemoryError) as error:
+        if flexible and _ENDLESS_VARINT.search(body):
+            return schema._struct.decode(io.BytesIO(body), **form)  # the slow decoder, which checks each length
+        message, end = schema._struct.compiled_decode_from(**form)(body, 0)
+    except (ValueError, IndexError, struct.error, TypeError, OverflowError, MemoryError, AssertionError) as error:
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
+    if end > len(body):
+        raise RemoteProtocolError(f"malformed {schema.name} version {version}: it ends in the middle of a field")
+    return message
 
 
 def encode(message: Message, version: int) -> bytes:

@@ -151,6 +151,18 @@ class ZkClient:
                 found[int(name)] = znodes.decode_broker(int(name), node[0], node[1].czxid)
         return found
 
+    def take_producer_ids(self, broker_id: int, count: int) -> range:
+        """The next ``count`` producer ids, never given to anyone before or after."""
+        while True:
+            data, stat = self._client.get(znodes.PRODUCER_ID_BLOCK)
+            start = znodes.decode_producer_id_block(data).stop
+            block = range(start, start + count)
+            with suppress(BadVersionError):
+                self._client.set(
+                    znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(broker_id, block), version=stat.version
+                )
+                return block
+
     # controller
 
     def controller(self, on_change: OnChange | None = None) -> int | None:

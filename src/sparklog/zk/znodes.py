@@ -20,6 +20,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 CONFIG_TOPICS = "/config/topics"
 DELETE_TOPICS = "/admin/delete_topics"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONSUMERS = "/consumers"
 
 PERSISTENT_PATHS = (
@@ -30,7 +31,7 @@ PERSISTENT_PATHS = (
     DELETE_TOPICS,
     "/brokers/seqid",
     "/isr_change_notification",
-    "/latest_producer_id_block",
+    PRODUCER_ID_BLOCK,
     "/log_dir_event_notification",
     CONFIG_TOPICS,
     "/config/clients",
@@ -180,6 +181,18 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 def decode_cluster_id(data: bytes) -> str:
     return str(_parse(CLUSTER_ID, data)["id"])
+
+
+def encode_producer_id_block(broker_id: int, block: range) -> bytes:
+    return _json({"version": 1, "broker": broker_id, "block_start": str(block.start), "block_end": str(block.stop - 1)})
+
+
+def decode_producer_id_block(data: bytes) -> range:
+    """The block that was taken last; an empty one at 0 if none ever was."""
+    if not data:
+        return range(0)
+    value = _parse(PRODUCER_ID_BLOCK, data)
+    return range(int(value["block_start"]), int(value["block_end"]) + 1)
 
 
 def delete_topic_path(topic: str) -> str:
