@@ -348,6 +348,21 @@ def test_a_new_member_that_waits_too_long_is_taken_to_be_gone() -> None:
     assert leader in play.group.members
 
 
+def test_the_time_to_sync_is_asked_for_when_a_generation_begins_early() -> None:
+    play = Play()
+    members = [play.join(session_timeout_ms=1_800_000) for _ in range(2)]
+    play.pass_ms(0)
+    leaving, staying = (play.answers[each].member_id for each in members)
+    play.group.members[staying].rebalance_timeout_ms = 7_000
+    play.join()
+    play.join(staying, protocols=RANGE, session_timeout_ms=1_800_000)
+    for member in play.group.members.values():
+        member.rebalance_timeout_ms = 7_000
+    _, outcome = play.machine.leave(play.group, [MemberIdentity(leaving, None)], play.now_ms)
+    assert play.group.state is GroupState.COMPLETING_REBALANCE
+    assert outcome.wake_ms == play.now_ms + 7_000
+
+
 def test_a_member_that_does_not_sync_in_time_is_dropped() -> None:
     play = Play()
     waiters = [play.join(session_timeout_ms=1_800_000) for _ in range(2)]
@@ -447,6 +462,15 @@ def test_a_static_member_replaced_while_it_waits_is_fenced() -> None:
     assert play.answers[third].generation == 2
 
 
+def test_a_rebalance_that_overtakes_a_returning_static_member_answers_it() -> None:
+    play, leader, _ = static_group()
+    returning, newcomer = play.join(instance_id="follow"), play.join()
+    play.store_done()
+    assert returning not in play.answers
+    play.join(leader, instance_id="lead")
+    assert {play.answers[each].generation for each in (returning, newcomer)} == {2}
+
+
 def test_a_pending_id_cannot_be_claimed_by_a_static_member() -> None:
     play, leader, _ = static_group()
     pending = play.answers[play.join(needs_member_id=True)].member_id
@@ -462,6 +486,16 @@ def test_a_static_member_that_is_away_is_waited_for_until_its_session_ends() -> 
     play.pass_ms(REBALANCE_MS)
     assert play.group.generation == 2
     assert follower in play.group.members
+
+
+def test_absent_static_members_do_not_keep_the_broker_busy() -> None:
+    play, leader, follower = static_group()
+    for member in play.group.members.values():
+        member.rebalance_timeout_ms = 0
+    play.leave(MemberIdentity(follower, "follow"))
+    play.take(play.machine.expire(play.group, play.now_ms))
+    assert play.group.join_deadline_ms == play.now_ms + 1000
+    assert leader in play.group.members
 
 
 @pytest.mark.parametrize(
@@ -487,8 +521,7 @@ def test_who_may_commit_while_there_is_no_generation() -> None:
     assert play.machine.commit_error(play.group, anonymous, play.now_ms) is ErrorCode.NONE
     assert play.machine.commit_error(play.group, MemberIdentity("m", None, -1), play.now_ms) is ErrorCode.NONE
     assert (
-        play.machine.commit_error(play.group, MemberIdentity("m", None, 1), play.now_ms)
-        is ErrorCode.UNKNOWN_MEMBER_ID
+        play.machine.commit_error(play.group, MemberIdentity("m", None, 1), play.now_ms) is ErrorCode.UNKNOWN_MEMBER_ID
     )
     play.join()
     play.pass_ms(0)

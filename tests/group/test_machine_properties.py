@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sparklog.errors import ErrorCode
@@ -17,7 +18,7 @@ PROTOCOLS = st.lists(st.sampled_from(["range", "sticky", "new"]), min_size=1, ma
     lambda names: tuple(Protocol(each, each.encode()) for each in names)
 )
 ERRORS = st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-MAX_STEPS = 200
+MAX_STEPS = 2000
 
 
 class GroupLife(RuleBasedStateMachine):
@@ -92,7 +93,7 @@ class GroupLife(RuleBasedStateMachine):
             self.group.generation - generations_back,
             None,
             None,
-            {each: b"x" for each in self.group.members},
+            dict.fromkeys(self.group.members, b"x"),
         )
         self.take(self.machine.sync(self.group, request, self.wait("sync"), self.now_ms))
 
@@ -164,4 +165,4 @@ class GroupLife(RuleBasedStateMachine):
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestGroupLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

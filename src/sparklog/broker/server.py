@@ -52,7 +52,7 @@ class Broker:
         self._disk_thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._session_lost = False
         self._stopping = False
-        self._checkpoint_timer: asyncio.TimerHandle | None = None
+        self._chores: list[asyncio.Task[None]] = []
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         """Set when the broker cannot go on."""
         self.endpoint: Endpoint
@@ -92,7 +92,7 @@ class Broker:
             raise CoordinationError(
                 f"no controller took notice of broker {config.broker_id}; see the other brokers' logs"
             )
-        self._schedule_checkpoint()
+        self._start_chores()
 
     def _bind(self, config: BrokerConfig) -> SocketServer:
         server = SocketServer(
@@ -186,19 +186,28 @@ class Broker:
         if error is not None and not self.failure.done():
             self.failure.set_result(error)
 
-    def _schedule_checkpoint(self) -> None:
-        interval = self._config.log_flush_offset_checkpoint_interval_ms / 1000
-        self._checkpoint_timer = self._loop.call_later(interval, self._checkpoint)
+    async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
+        """Do ``work`` again and again; a failure is logged and does not end it."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                work()
+            except Exception:
+                _logger.exception("%s failed", work)
 
-    def _checkpoint(self) -> None:
-        self._disk_thread.submit(self._logs.checkpoint)
-        self._schedule_checkpoint()
+    def _start_chores(self) -> None:
+        config = self._config
+        chores: tuple[tuple[int, Callable[[], object]], ...] = (
+            (config.log_flush_offset_checkpoint_interval_ms, lambda: self._disk_thread.submit(self._logs.checkpoint)),
+            (config.log_retention_check_interval_ms, self._context.replicas.apply_retention),
+        )
+        self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
 
     async def stop(self) -> None:
         """Leave the cluster and close everything that was opened; safe after a failed start."""
         self._stopping = True
-        if self._checkpoint_timer is not None:
-            self._checkpoint_timer.cancel()
+        for chore in self._chores:
+            chore.cancel()
         if hasattr(self, "_controller"):
             await self._controller.close()
         if hasattr(self, "_zk"):

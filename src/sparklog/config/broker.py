@@ -70,6 +70,9 @@ class BrokerConfig:
         "Between two writes of the recovery points.",
         at_least(1),
     )
+    log_retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms", T.LONG, 300_000, "Between two looks for segments to delete.", at_least(1)
+    )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
 
 
@@ -98,6 +101,8 @@ def load_properties(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
         if not line or line[0] in "#!":

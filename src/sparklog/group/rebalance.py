@@ -15,6 +15,9 @@ from sparklog.errors import ErrorCode
 from sparklog.group.requests import NO_MEMBER_ID, JoinAnswer, JoinedMember, Outcome, Store, SyncAnswer
 from sparklog.group.state import Group, GroupState, Member
 
+_SHORTEST_RETRY_MS = 1000
+"""A rebalance that nobody joined is tried again no sooner than this, whatever rebalance timeout the members ask for."""
+
 
 def answer_join(group: Group, member_id: str, answer: JoinAnswer, outcome: Outcome) -> None:
     outcome.answer(group.joining.pop(member_id, None), answer)
@@ -84,7 +87,7 @@ def complete_join(group: Group, now_ms: int, outcome: Outcome) -> None:
         if member.member_id not in group.joining and member.instance_id is None:
             group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
-        _set_join_deadline(group, now_ms + group.rebalance_timeout_ms, outcome)
+        _set_join_deadline(group, now_ms + max(group.rebalance_timeout_ms, _SHORTEST_RETRY_MS), outcome)
         return
     group.join_deadline_ms = None
     group.generation += 1

@@ -36,9 +36,10 @@ class FileRecords:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self.path = path
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        self._fd = os.open(path, flags, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
         self.size = os.fstat(self._fd).st_size
+        if create and self.size:  # an empty one is what a roll left that the disk cut short
+            raise FileExistsError(f"{path} has {self.size} bytes already")
 
     def __del__(self) -> None:
         if hasattr(self, "_fd"):

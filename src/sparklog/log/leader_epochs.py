@@ -39,10 +39,8 @@ class LeaderEpochCache:
         """``start_offset`` is the first offset of ``epoch``; nothing changes if the epoch is known already."""
         if epoch < 0 or (self._entries and epoch <= self._entries[-1].epoch):
             return
-        while self._entries and self._entries[-1].start_offset >= start_offset:
-            self._entries.pop()
-        self._entries.append(EpochEntry(epoch, start_offset))
-        self._write()
+        kept = [entry for entry in self._entries if entry.start_offset < start_offset]
+        self._replace([*kept, EpochEntry(epoch, start_offset)])
 
     def end_offset(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
         """The largest epoch at or below ``epoch`` and where it ended; None if the cache begins later."""
@@ -61,8 +59,8 @@ class LeaderEpochCache:
         """Forget epochs that began at or beyond ``offset``."""
         kept = [entry for entry in self._entries if entry.start_offset < offset]
         if kept != self._entries:
-            self._entries = kept
-            self._write()
+            self._replace(kept)
 
-    def _write(self) -> None:
-        write_checkpoint(self._path, self._entries)
+    def _replace(self, entries: list[EpochEntry]) -> None:
+        write_checkpoint(self._path, entries)
+        self._entries = entries

@@ -13,7 +13,14 @@ from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
-from sparklog.log.files import DELETED_SUFFIX, LOG_SUFFIX, base_offset_of
+from sparklog.log.files import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    base_offset_of,
+    segment_path,
+)
 from sparklog.log.segment import LogSegment
 from sparklog.log.segments import LogSegments
 
@@ -40,6 +47,7 @@ def load_segments(directory: Path, config: TopicConfig, *, recovery_point: int, 
         return loaded
     torn = False
     for base, after in zip(bases, [*bases[1:], None], strict=True):
+        indexed = _has_indexes(directory, base)
         segment = LogSegment(directory, base, config, active=after is None or not clean)
         if torn:
             loaded.dropped_bytes += segment.size
@@ -47,7 +55,7 @@ def load_segments(directory: Path, config: TopicConfig, *, recovery_point: int, 
             continue
         needs_scan = not clean and (after is None or after > recovery_point)
         size = segment.size
-        if needs_scan or not _can_be_believed(segment):
+        if needs_scan or not indexed or not _can_be_believed(segment):
             loaded.next_offset = _recover(segment)
             torn = segment.size < size
             loaded.dropped_bytes += size - segment.size
@@ -58,6 +66,10 @@ def load_segments(directory: Path, config: TopicConfig, *, recovery_point: int, 
             segment.seal()
         loaded.segments.add(segment)
     return loaded
+
+
+def _has_indexes(directory: Path, base: int) -> bool:
+    return all(segment_path(directory, base, suffix).exists() for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
 
 
 def _can_be_believed(segment: LogSegment) -> bool:

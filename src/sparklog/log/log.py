@@ -19,6 +19,7 @@ from sparklog.log.checkpoints import read_topic_id, write_topic_id
 from sparklog.log.leader_epochs import LeaderEpochCache
 from sparklog.log.loader import load_segments
 from sparklog.log.producer_state import ProducerStateManager
+from sparklog.log.retention import SegmentView, deletable, policies_of
 from sparklog.log.segment import LogSegment
 from sparklog.log.time_index import TimestampOffset
 from sparklog.log.validator import as_topic_compresses, validate_produced
@@ -59,6 +60,7 @@ class Log:
         submit: Submit,
         *,
         recovery_point: int = 0,
+        log_start_offset: int = 0,
         clean: bool = True,
     ) -> None:
         self.directory = directory
@@ -71,7 +73,7 @@ class Log:
         self._segments = loaded.segments
         self.log_end_offset = loaded.next_offset
         self.recovery_point = min(recovery_point, self.log_end_offset) if not clean else self.log_end_offset
-        self.log_start_offset = self._segments.first.base_offset
+        self.log_start_offset = min(max(log_start_offset, self._segments.first.base_offset), self.log_end_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.recovered_bytes_dropped = loaded.dropped_bytes
         self._producers = ProducerStateManager(directory)
@@ -222,6 +224,37 @@ class Log:
         """The record with the greatest timestamp; None if the log is empty."""
         best = max(self._segments, key=lambda segment: segment.latest.timestamp).latest
         return self.offset_for_timestamp(best.timestamp) if best.timestamp >= 0 else None
+
+    def advance_start(self, offset: int) -> None:
+        """Records before ``offset`` are part of the log no longer; ``delete_old_segments`` frees their segments."""
+        self.log_start_offset = min(max(self.log_start_offset, offset), self.log_end_offset)
+
+    def delete_old_segments(self, high_watermark: int) -> list[Path]:
+        """Give up the segments that the topic's retention no longer wants and return their files, renamed ``.deleted``.
+
+        The caller unlinks the files once nobody can still be reading them.
+        """
+        self._check_open()
+        now = self._clock.now_ms()
+        policies = policies_of(self.config, self.log_start_offset)
+        count = deletable(self._segment_views(), policies, high_watermark, now)
+        if count == len(self._segments):
+            if not self._segments.active.size:
+                count -= 1
+            else:
+                self.roll()
+        doomed = list(self._segments)[:count]
+        self._segments.remove(*doomed)
+        self.log_start_offset = max(self.log_start_offset, self._segments.first.base_offset)
+        return [path for segment in doomed for path in segment.rename_deleted()]
+
+    def _segment_views(self) -> list[SegmentView]:
+        segments = list(self._segments)
+        ends = [*(segment.base_offset for segment in segments[1:]), self.log_end_offset]
+        return [
+            SegmentView(segment.base_offset, end, segment.size, segment.latest_or_mtime())
+            for segment, end in zip(segments, ends, strict=True)
+        ]
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that holds ``offset`` or lies beyond it."""

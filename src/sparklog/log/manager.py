@@ -13,6 +13,7 @@ import os
 import shutil
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from sparklog.clock import Clock
@@ -75,6 +76,13 @@ class LogDir:
         os.close(self._lock)
 
 
+class Checkpointed(NamedTuple):
+    """What the checkpoints of a log directory say of one partition."""
+
+    recovery_point: int
+    log_start_offset: int
+
+
 class LogManager:
     """All logs of one broker. ``executor`` runs flushes and deletions."""
 
@@ -84,6 +92,7 @@ class LogManager:
         self._executor = executor
         self.logs: dict[TopicPartition, Log] = {}
         self._dirs: list[LogDir] = []
+        self._doomed: list[tuple[int, Path]] = []
         try:
             for path in dirs:
                 self._dirs.append(LogDir(path))
@@ -103,17 +112,28 @@ class LogManager:
             marker = log_dir.path / CLEAN_SHUTDOWN_MARKER
             clean = marker.exists()
             recovery_points = read_offsets(log_dir.path / RECOVERY_POINTS)
+            starts = read_offsets(log_dir.path / LOG_START_OFFSETS)
             for leftover in log_dir.path.glob(f"*{DELETED_DIR_SUFFIX}"):
                 shutil.rmtree(leftover)
             for tp, path in log_dir.partitions().items():
                 config = configs.get(tp.topic, self._default_config)
-                self.logs[tp] = self._open(path, tp, config, recovery_points.get(tp, 0), clean=clean)
+                points = Checkpointed(recovery_points.get(tp, 0), starts.get(tp, 0))
+                self.logs[tp] = self._open(path, tp, config, points, clean=clean)
             if clean:
                 marker.unlink()
                 sync_directory(log_dir.path)
 
-    def _open(self, path: Path, tp: TopicPartition, config: TopicConfig, recovery_point: int, *, clean: bool) -> Log:
-        return Log(path, tp, config, self._clock, self._executor.submit, recovery_point=recovery_point, clean=clean)
+    def _open(self, path: Path, tp: TopicPartition, config: TopicConfig, points: Checkpointed, *, clean: bool) -> Log:
+        return Log(
+            path,
+            tp,
+            config,
+            self._clock,
+            self._executor.submit,
+            recovery_point=points.recovery_point,
+            log_start_offset=points.log_start_offset,
+            clean=clean,
+        )
 
     def get_or_create(self, tp: TopicPartition, config: TopicConfig | None, topic_id: UUID | None) -> Log:
         """The partition's log, made in the emptiest directory if there is none."""
@@ -126,7 +146,7 @@ class LogManager:
                 sync_directory(home.path)
             except OSError as error:
                 raise LogDirFailed(f"cannot create {path}: {error.strerror}") from error
-            log = self.logs[tp] = self._open(path, tp, config or self._default_config, 0, clean=True)
+            log = self.logs[tp] = self._open(path, tp, config or self._default_config, Checkpointed(0, 0), clean=True)
         if topic_id is not None and log.topic_id != topic_id:
             log.assign_topic_id(topic_id)
         return log
@@ -141,6 +161,22 @@ class LogManager:
         log.directory.rename(doomed)
         sync_directory(doomed.parent)
         self._executor.submit(shutil.rmtree, doomed)
+
+    def delete_old_segments(self, tp: TopicPartition, high_watermark: int) -> None:
+        """Apply the topic's retention; the files are unlinked by ``unlink_due`` after ``file.delete.delay.ms``."""
+        log = self.logs[tp]
+        due = self._clock.now_ms() + log.config.file_delete_delay_ms
+        doomed = log.delete_old_segments(high_watermark)
+        if doomed:
+            _logger.info("%s now begins at offset %d", tp, log.log_start_offset)
+        self._doomed.extend((due, path) for path in doomed)
+
+    def unlink_due(self) -> None:
+        """Remove the files whose time has come; those of a partition that was deleted meanwhile are gone already."""
+        now = self._clock.now_ms()
+        for _, path in (each for each in self._doomed if each[0] <= now):
+            path.unlink(missing_ok=True)
+        self._doomed = [each for each in self._doomed if each[0] > now]
 
     def checkpoint(self) -> None:
         """Write the recovery points and log start offsets."""

@@ -1,7 +1,7 @@
 """What the two indexes of a segment share: a memory-mapped file of fixed-size entries, sorted, append-only.
 
-The file of the active segment is grown (sparsely) to its largest size, so that appending is a store into memory; it is
-cut to its entries when the segment is rolled or the log closed. There is no checksum: an index that does not hold
+The file of the active segment is grown (sparsely) to its largest size, so that it is mapped once; it is cut to its
+entries when the segment is rolled or the log closed. There is no checksum: an index that does not hold
 together is rebuilt from the log. Source: Kafka 3.9, ``AbstractIndex``.
 """
 
@@ -61,8 +61,8 @@ class MappedIndex:
         return self.FORM.unpack_from(self._map, number * self.FORM.size)
 
     def _append(self, *fields: int) -> None:
-        assert self._map is not None
-        self.FORM.pack_into(self._map, self.entries * self.FORM.size, *fields)
+        # Not a store into the mapping: on a full disk that is a SIGBUS, this an OSError.
+        os.pwrite(self._fd, self.FORM.pack(*fields), self.entries * self.FORM.size)
         self.entries += 1
 
     def _last_at_most(self, target: int, column: int = 0) -> int:

@@ -6,6 +6,7 @@ entry is written only for a batch that is in the file; the indexes may lag behin
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,22 +56,34 @@ class LogSegment:
             self._latest = self.time_index.last
         return self._latest
 
+    def latest_or_mtime(self) -> int:
+        """The greatest timestamp in the segment; where no record has one, when the file was last changed. ms."""
+        if self.latest.timestamp >= 0:
+            return self.latest.timestamp
+        return int(os.fstat(self.log.fileno()).st_mtime * 1000)
+
     def append(self, records: memoryview, batch: RecordBatch) -> int:
         """Write ``records``, whose last batch is ``batch`` or has its offsets; return the position.
 
         ``batch`` must carry its final offsets. The index gains an entry for the first append past every
-        ``index.interval.bytes``.
+        ``index.interval.bytes``. If the disk refuses, nothing has changed.
         """
-        position = self.log.append(records)
-        if batch.max_timestamp > self.latest.timestamp:
+        latest, position = self.latest, self.log.append(records)
+        if batch.max_timestamp > latest.timestamp:
             self._latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+        try:
+            self._index(batch.last_offset, position, len(records))
+        except OSError:
+            self._latest = latest
+            self.log.truncate(position)
+            self.offset_index.truncate_to(batch.base_offset)
+            raise
         if self.first_timestamp is None:
             self.first_timestamp = batch.max_timestamp
-        self._index(batch.last_offset, position, len(records))
         return position
 
     def _index(self, last_offset: int, position: int, size: int) -> None:
-        if self._bytes_since_index_entry > self._config.index_interval_bytes:
+        if self._bytes_since_index_entry > self._config.index_interval_bytes and not self.offset_index.is_full:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(*self.latest)
             self._bytes_since_index_entry = 0
@@ -82,9 +95,9 @@ class LogSegment:
         A segment's age is told by its records' own time, as in Kafka's ``timeWaitedForRoll``: by the clock, each
         append of old records would roll.
         """
-        return (
-            (self.size > 0 and self.size + size > self._config.segment_bytes)
-            or (self.size > 0 and self._span(max_timestamp) > self._config.segment_ms)
+        return self.size > 0 and (
+            self.size + size > self._config.segment_bytes
+            or self._span(max_timestamp) > self._config.segment_ms
             or self.offset_index.is_full
             or self.time_index.is_full
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET

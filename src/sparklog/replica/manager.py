@@ -109,6 +109,15 @@ class ReplicaManager:
             return 1 << 30
         return bound.position - since.position
 
+    def apply_retention(self) -> None:
+        """Delete the segments that their topics' retention no longer wants, and the files deleted long enough ago."""
+        for tp, partition in self._partitions.items():
+            try:
+                self._logs.delete_old_segments(tp, partition.high_watermark.offset)
+            except (LogError, OSError) as error:
+                _logger.error("cannot apply the retention of %s: %s", tp, error)
+        self._logs.unlink_due()
+
     @property
     def leader_count(self) -> int:
         return sum(partition.is_leader for partition in self._partitions.values())

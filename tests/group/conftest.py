@@ -1,0 +1,73 @@
+"""A loop whose time is a ManualClock's, and a log in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.testing.clock import ManualClock
+
+
+class JumpingSelector(selectors.DefaultSelector):
+    """Never waits: passes the time that it was told to wait for."""
+
+    clock: ManualClock
+
+    def select(self, timeout: float | None = None) -> Any:
+        events = super().select(0)
+        if not events:
+            assert timeout is not None, "everybody waits, and no timer will ever wake anyone"
+            self.clock.advance(timeout)
+        return events
+
+
+class MemoryStore:
+    """A log in memory. ``gate``, when set, holds every append until its future is done."""
+
+    partition_count = 4
+
+    def __init__(self) -> None:
+        self.logs: dict[int, list[bytes]] = {each: [] for each in range(self.partition_count)}
+        self.led = set(range(self.partition_count))
+        self.error: ErrorCode | None = None
+        self.gate: Callable[[], asyncio.Future[None]] | None = None
+
+    def is_leader(self, partition: int) -> bool:
+        return partition in self.led
+
+    async def append(self, partition: int, batch: bytes) -> None:
+        if self.error is not None:
+            raise ApiError(self.error)
+        self.logs[partition].append(batch)
+        if self.gate is not None:
+            await self.gate()
+
+    def read(self, partition: int) -> Iterator[memoryview]:
+        for batch in self.logs[partition]:
+            yield memoryview(batch)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def loop(clock: ManualClock) -> Iterator[asyncio.AbstractEventLoop]:
+    """When nothing can run, its clock jumps to the next timer."""
+    selector = JumpingSelector()
+    selector.clock = clock
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = clock.monotonic  # type: ignore[method-assign]
+    yield loop
+    loop.close()

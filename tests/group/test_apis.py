@@ -1,0 +1,391 @@
+"""The handlers of the group APIs, in every version that they claim: encoded, decoded, handled, encoded, decoded."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparklog.broker.apis import (
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
+from sparklog.broker.context import ApiRequest
+from sparklog.config.broker import BrokerConfig
+from sparklog.errors import ErrorCode
+from sparklog.group.runtime import GroupCoordinator
+from sparklog.protocol import messages
+from sparklog.protocol.messages import (
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+
+HANDLERS = [
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+]
+
+
+class Client:
+    """Calls handlers as the broker does, through the wire's bytes."""
+
+    def __init__(self, loop: Any, clock: Any, store: Any) -> None:
+        self.store = store
+        ids = itertools.count(1)
+        config = BrokerConfig(group_initial_rebalance_delay_ms=0)
+        topic = SimpleNamespace(partitions={0: None, 1: None})
+        self.broker: Any = SimpleNamespace(
+            clock=clock,
+            groups=GroupCoordinator(config, store, clock, loop, lambda: str(next(ids))),
+            metadata=SimpleNamespace(topic={"t": topic}.get),
+            find_coordinator=self.find_coordinator,
+        )
+
+    async def find_coordinator(self, key_type: int, key: str) -> tuple[ErrorCode, int, str, int]:
+        if key_type == 0:
+            return ErrorCode.NONE, 7, f"host-of-{key}", 9092
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+
+    async def load(self) -> None:
+        for partition in range(self.store.partition_count):
+            await self.broker.groups.load(partition)
+
+    async def call(self, module: ModuleType, version: int, message: Any) -> Any:
+        body = memoryview(messages.encode(message, version))
+        decoded = messages.decode_request(module.API, version, body)
+        answer = module.handle(self.broker, ApiRequest(module.API, version, "app", "10.0.0.1", decoded))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return messages.decode_response(module.API, version, memoryview(messages.encode(answer, version)))
+
+    async def join(self, version: int = 9, member_id: str = "", instance_id: str | None = None) -> Any:
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"sub")
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+        answer = await self.call(join_group, version, request)
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            return await self.join(version, answer.member_id, instance_id)
+        return answer
+
+    async def sync(self, joined: Any, version: int = 5) -> Any:
+        assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"share")
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[assignment],
+        )
+        return await self.call(sync_group, version, request)
+
+    async def member(self) -> Any:
+        joined = await self.join()
+        await self.sync(joined)
+        return joined
+
+    async def commit(self, offset: int, version: int = 9, topic: str = "t", **fields: Any) -> list[int]:
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+        partitions = [
+            topic_type.OffsetCommitRequestPartition(
+                partition_index=each, committed_offset=offset + each, committed_leader_epoch=4, committed_metadata=None
+            )
+            for each in (0, 2)
+        ]
+        request = OffsetCommitRequest(group_id="g", topics=[topic_type(name=topic, partitions=partitions)], **fields)
+        answer = await self.call(offset_commit, version, request)
+        assert [each.name for each in answer.topics] == [topic]
+        assert [each.partition_index for each in answer.topics[0].partitions] == [0, 2]
+        return [each.error_code for each in answer.topics[0].partitions]
+
+
+@pytest.fixture
+def client(loop: asyncio.AbstractEventLoop, clock: Any, store: Any) -> Any:
+    client = Client(loop, clock, store)
+    loop.run_until_complete(client.load())
+    yield client
+    loop.run_until_complete(client.broker.groups.close())
+
+
+def versions(module: ModuleType, first: int = 0) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("version", [each for each in module.VERSIONS if each >= first])
+
+
+@pytest.mark.parametrize("module", HANDLERS)
+def test_the_schema_has_every_version_claimed(module: ModuleType) -> None:
+    assert module.VERSIONS.step == 1
+    assert module.VERSIONS[-1] <= messages.highest_version(module.API)
+
+
+@versions(join_group)
+def test_join(loop: Any, client: Client, version: int) -> None:
+    answer = loop.run_until_complete(client.join(version))
+    assert (answer.error_code, answer.generation_id, answer.protocol_name) == (0, 1, "range")
+    assert answer.leader == answer.member_id == "app-1"
+    assert [(each.member_id, each.metadata) for each in answer.members] == [("app-1", b"sub")]
+    if version >= 7:
+        assert answer.protocol_type == "consumer"
+    member = client.broker.groups.describe_group("g")[1].members["app-1"]
+    assert member.rebalance_timeout_ms == (60_000 if version else 10_000)
+    assert member.client_host == "/10.0.0.1"
+
+
+@versions(join_group)
+def test_a_join_that_is_refused(loop: Any, client: Client, version: int) -> None:
+    request = JoinGroupRequest(group_id="g", session_timeout_ms=1, protocol_type="consumer", protocols=[])
+    answer = loop.run_until_complete(client.call(join_group, version, request))
+    assert (answer.error_code, answer.generation_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, -1)
+    assert answer.protocol_name == ("" if version < 7 else None)
+
+
+@versions(join_group, first=5)
+def test_a_static_member_is_known_by_its_instance_id(loop: Any, client: Client, version: int) -> None:
+    answer = loop.run_until_complete(client.join(version, instance_id="i"))
+    assert answer.member_id == "i-1"
+    assert answer.members[0].group_instance_id == "i"
+
+
+@versions(sync_group)
+def test_sync(loop: Any, client: Client, version: int) -> None:
+    async def body() -> Any:
+        return await client.sync(await client.join(), version)
+
+    answer = loop.run_until_complete(body())
+    assert (answer.error_code, answer.assignment) == (0, b"share")
+    if version >= 5:
+        assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+
+
+@versions(heartbeat)
+@pytest.mark.parametrize(("generation", "error"), [(1, ErrorCode.NONE), (2, ErrorCode.ILLEGAL_GENERATION)])
+def test_heartbeat(loop: Any, client: Client, version: int, generation: int, error: ErrorCode) -> None:
+    async def body() -> Any:
+        joined = await client.member()
+        request = HeartbeatRequest(group_id="g", generation_id=generation, member_id=joined.member_id)
+        return await client.call(heartbeat, version, request)
+
+    assert loop.run_until_complete(body()).error_code == error
+
+
+@versions(leave_group)
+def test_leave(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        joined = await client.member()
+        identity = LeaveGroupRequest.MemberIdentity
+        members = [identity(member_id="stranger"), identity(member_id=joined.member_id)]
+        request = LeaveGroupRequest(group_id="g", member_id=joined.member_id, members=members)
+        answer = await client.call(leave_group, version, request)
+        again = await client.call(leave_group, version, request)
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        if version < 3:
+            assert (answer.error_code, again.error_code) == (0, unknown)
+        else:
+            assert (answer.error_code, again.error_code) == (0, 0)
+            assert [each.error_code for each in answer.members] == [unknown, 0]
+            assert [each.error_code for each in again.members] == [unknown, unknown]
+
+    loop.run_until_complete(body())
+
+
+@versions(leave_group)
+def test_leaving_a_group_that_lives_elsewhere(loop: Any, client: Client, version: int) -> None:
+    client.store.led.clear()
+    members = [LeaveGroupRequest.MemberIdentity(member_id="m")]
+    request = LeaveGroupRequest(group_id="g", member_id="m", members=members)
+    answer = loop.run_until_complete(client.call(leave_group, version, request))
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+@versions(offset_commit)
+def test_commit(loop: Any, client: Client, clock: Any, version: int) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert loop.run_until_complete(client.commit(100, version, retention_time_ms=1000)) == [0, unknown]
+    assert loop.run_until_complete(client.commit(100, version, topic="nowhere")) == [unknown, unknown]
+    _, found = client.broker.groups.fetch_offsets("g", None)
+    ((tp, committed),) = found.items()
+    expires = version < 5
+    assert (tp.topic, tp.partition, committed.offset) == ("t", 0, 100)
+    assert committed.leader_epoch == (4 if version >= 6 else -1)
+    assert committed.expire_timestamp_ms == (clock.now_ms() + 1000 if expires else -1)
+
+
+@versions(offset_commit)
+def test_a_commit_of_a_member(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        joined = await client.member()
+        identity = {"member_id": joined.member_id, "generation_id_or_member_epoch": 1}
+        assert (await client.commit(1, version, **identity))[0] == ErrorCode.NONE
+        identity["generation_id_or_member_epoch"] = 2
+        assert (await client.commit(1, version, **identity))[0] == ErrorCode.ILLEGAL_GENERATION
+
+    loop.run_until_complete(body())
+
+
+def fetch_request(version: int, partitions: list[int] | None) -> Any:
+    if version >= 8:
+        group = OffsetFetchRequest.OffsetFetchRequestGroup
+        topics = partitions and [group.OffsetFetchRequestTopics(name="t", partition_indexes=partitions)]
+        return OffsetFetchRequest(groups=[group(group_id="g", topics=topics), group(group_id="none", topics=topics)])
+    topics = partitions and [OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=partitions)]
+    return OffsetFetchRequest(group_id="g", topics=topics)
+
+
+def fetched(version: int, answer: Any) -> dict[tuple[str, int], tuple[int, int, str, int]]:
+    found = answer.groups[0] if version >= 8 else answer
+    return {
+        (topic.name, each.partition_index): (
+            each.committed_offset,
+            each.committed_leader_epoch if version >= 5 else 4,
+            each.metadata,
+            each.error_code,
+        )
+        for topic in found.topics
+        for each in topic.partitions
+    }
+
+
+@versions(offset_fetch)
+def test_fetch(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        await client.commit(100)
+        answer = await client.call(offset_fetch, version, fetch_request(version, [0, 1]))
+        nothing = (-1, -1 if version >= 5 else 4, "", 0)
+        assert fetched(version, answer) == {("t", 0): (100, 4, "", 0), ("t", 1): nothing}
+        if version >= 8:
+            assert [each.group_id for each in answer.groups] == ["g", "none"]
+            assert answer.groups[1].topics[0].partitions[0].committed_offset == -1
+
+    loop.run_until_complete(body())
+
+
+@versions(offset_fetch, first=2)
+def test_fetch_all(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        await client.commit(100)
+        answer = await client.call(offset_fetch, version, fetch_request(version, None))
+        assert fetched(version, answer) == {("t", 0): (100, 4, "", 0)}
+
+    loop.run_until_complete(body())
+
+
+@versions(offset_fetch)
+def test_a_fetch_from_the_wrong_broker(loop: Any, client: Client, version: int) -> None:
+    client.store.led.clear()
+    answer = loop.run_until_complete(client.call(offset_fetch, version, fetch_request(version, [0])))
+    if version >= 8:
+        assert [each.error_code for each in answer.groups] == [ErrorCode.NOT_COORDINATOR] * 2
+    elif version >= 2:
+        assert (answer.error_code, answer.topics) == (ErrorCode.NOT_COORDINATOR, [])
+    else:
+        assert fetched(version, answer)["t", 0][3] == ErrorCode.NOT_COORDINATOR
+
+
+@versions(list_groups)
+def test_list(loop: Any, client: Client, version: int) -> None:
+    async def listed(**filters: Any) -> list[Any]:
+        answer = await client.call(list_groups, version, ListGroupsRequest(**filters))
+        assert answer.error_code == 0
+        return list(answer.groups)
+
+    async def body() -> None:
+        assert await listed() == []
+        await client.member()
+        (group,) = await listed()
+        assert (group.group_id, group.protocol_type) == ("g", "consumer")
+        if version >= 4:
+            assert group.group_state == "Stable"
+            assert len(await listed(states_filter=["stable", "Empty"])) == 1
+            assert await listed(states_filter=["Empty"]) == []
+        if version >= 5:
+            assert group.group_type == "classic"
+            assert len(await listed(types_filter=["Classic"])) == 1
+            assert await listed(types_filter=["consumer"]) == []
+
+    loop.run_until_complete(body())
+
+
+@versions(describe_groups)
+def test_describe(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        joined = await client.join(instance_id="i")
+        request = DescribeGroupsRequest(groups=["g", "none"])
+        group, unknown = (await client.call(describe_groups, version, request)).groups
+        assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")
+        assert group.members[0].member_metadata == b""
+        assert (unknown.error_code, unknown.group_state, unknown.members) == (0, "Dead", [])
+        request_sync = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"share")
+        await client.call(
+            sync_group,
+            5,
+            SyncGroupRequest(
+                group_id="g",
+                generation_id=1,
+                member_id=joined.member_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=[request_sync],
+            ),
+        )
+        group = (await client.call(describe_groups, version, request)).groups[0]
+        assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
+        (member,) = group.members
+        assert (member.member_id, member.client_id, member.client_host) == ("i-1", "app", "/10.0.0.1")
+        assert (member.member_metadata, member.member_assignment) == (b"sub", b"share")
+        if version >= 4:
+            assert member.group_instance_id == "i"
+        client.store.led.clear()
+        group = (await client.call(describe_groups, version, request)).groups[0]
+        assert (group.error_code, group.group_state) == (ErrorCode.NOT_COORDINATOR, "")
+
+    loop.run_until_complete(body())
+
+
+@versions(find_coordinator)
+def test_find_coordinator(loop: Any, client: Client, version: int) -> None:
+    def ask(key_type: int) -> Any:
+        request = FindCoordinatorRequest(key="a", key_type=key_type, coordinator_keys=["a", "b"])
+        answer = loop.run_until_complete(client.call(find_coordinator, version, request))
+        if version >= 4:
+            assert [each.key for each in answer.coordinators] == ["a", "b"]
+            return answer.coordinators[0]
+        return answer
+
+    found = ask(0)
+    assert (found.error_code, found.node_id, found.host, found.port) == (0, 7, "host-of-a", 9092)
+    if version >= 1:
+        found = ask(1)
+        assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+        assert found.error_message == "COORDINATOR_NOT_AVAILABLE"
+        assert ask(2).error_code == ErrorCode.INVALID_REQUEST

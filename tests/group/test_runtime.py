@@ -1,0 +1,415 @@
+"""The coordinator on a loop that jumps from timer to timer, over a log in memory (both from ``conftest``)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from sparklog.config.broker import BrokerConfig
+from sparklog.errors import ErrorCode, LogError
+from sparklog.group.offsets import partition_for
+from sparklog.group.requests import CommitRequest, JoinAnswer, JoinRequest, MemberIdentity, SyncRequest
+from sparklog.group.runtime import GroupCoordinator
+from sparklog.group.state import CommittedOffset, GroupState, Protocol
+from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
+
+COUNT = 4
+GROUP = "readers"
+HOME = partition_for(GROUP, COUNT)
+TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+Play = Callable[..., None]
+ANONYMOUS = MemberIdentity("", None, -1)
+
+
+class Scene:
+    """A coordinator and what a test does with it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: ManualClock, store: Any, delay_ms: int) -> None:
+        self.loop, self.clock, self.store = loop, clock, store
+        config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, offset_metadata_max_bytes=10)
+        ids = itertools.count(1)
+        self.groups = GroupCoordinator(config, store, clock, loop, lambda: str(next(ids)))
+
+    async def load(self) -> None:
+        for partition in range(COUNT):
+            await self.groups.load(partition)
+
+    async def restarted(self) -> Scene:
+        """Another coordinator over the same log."""
+        scene = Scene(self.loop, self.clock, self.store, 0)
+        await scene.load()
+        return scene
+
+    async def join(self, member_id: str = "", group_id: str = GROUP, **fields: Any) -> JoinAnswer:
+        request = JoinRequest(
+            member_id, fields.get("instance_id"), "c", "/h", 10_000, 60_000, "consumer", (Protocol("range", b"sub"),)
+        )
+        return await self.groups.join(group_id, request._replace(**fields))
+
+    async def sync(self, answer: JoinAnswer, **assignments: bytes) -> Any:
+        given = {each.replace("_", "-"): data for each, data in assignments.items()}
+        request = SyncRequest(answer.member_id, None, answer.generation, None, None, given)
+        return await self.groups.sync(GROUP, request)
+
+    async def commit(self, offset: int, who: MemberIdentity = ANONYMOUS, tp: TopicPartition = TP) -> ErrorCode:
+        request = CommitRequest(who, {tp: CommittedOffset(offset, 3, "md", self.clock.now_ms())})
+        return (await self.groups.commit_offsets(GROUP, request))[tp]
+
+    def offset(self, tp: TopicPartition = TP) -> int | None:
+        error, found = self.groups.fetch_offsets(GROUP, [tp])
+        assert error is ErrorCode.NONE
+        committed = found[tp]
+        return committed.offset if committed else None
+
+    @property
+    def state(self) -> GroupState | None:
+        _, group = self.groups.describe_group(GROUP)
+        return group.state if group else None
+
+
+@pytest.fixture
+def play(loop: Any, clock: ManualClock, store: Any) -> Callable[..., None]:
+    """Runs a coroutine function of a Scene."""
+
+    def play(body: Callable[[Scene], Coroutine[Any, Any, None]], *, delay_ms: int = 0, loaded: bool = True) -> None:
+        async def run() -> None:
+            scene = Scene(loop, clock, store, delay_ms)
+            if loaded:
+                await scene.load()
+            await body(scene)
+            await scene.groups.close()
+
+        loop.run_until_complete(run())
+
+    return play
+
+
+def test_two_members_form_a_group(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        started = scene.clock.monotonic()
+        first, second = await asyncio.gather(scene.join(), scene.join())
+        assert scene.clock.monotonic() - started == pytest.approx(6, abs=0.01), "delayed once, and once more"
+        assert (first.generation, second.generation, first.leader) == (1, 1, first.member_id)
+        follower = asyncio.ensure_future(scene.sync(second))
+        leader = await scene.sync(first, c_1=b"a", c_2=b"b")
+        assert (leader.assignment, (await follower).assignment) == (b"a", b"b")
+        assert scene.state is GroupState.STABLE
+        identity = MemberIdentity(first.member_id, None, 1)
+        assert scene.groups.heartbeat(GROUP, identity) is ErrorCode.NONE
+
+    play(body, delay_ms=3000)
+
+
+async def one_member(scene: Scene) -> MemberIdentity:
+    answer = await scene.join()
+    await scene.sync(answer, c_1=b"all")
+    return MemberIdentity(answer.member_id, None, answer.generation)
+
+
+def test_a_member_that_falls_silent_is_removed_and_the_group_stored_empty(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        member = await one_member(scene)
+        await asyncio.sleep(9.9)
+        assert scene.groups.heartbeat(GROUP, member) is ErrorCode.NONE
+        await asyncio.sleep(9.9)
+        assert scene.state is GroupState.STABLE
+        await asyncio.sleep(0.2)
+        assert scene.state is GroupState.EMPTY
+        assert scene.groups.heartbeat(GROUP, member) is ErrorCode.UNKNOWN_MEMBER_ID
+        again = await scene.restarted()
+        _, group = again.groups.describe_group(GROUP)
+        assert group is not None
+        assert (group.generation, group.state, group.members) == (2, GroupState.EMPTY, {})
+        assert group.state_timestamp_ms == pytest.approx(scene.clock.now_ms() - 100, abs=5)
+
+    play(body)
+
+
+def test_offsets_and_members_survive_a_restart(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        member = await one_member(scene)
+        assert await scene.commit(42, member) is ErrorCode.NONE
+        assert await scene.commit(43, member) is ErrorCode.NONE
+        again = await scene.restarted()
+        assert again.offset() == 43
+        _, found = again.groups.fetch_offsets(GROUP, None)
+        assert found == {TP: CommittedOffset(43, 3, "md", scene.clock.now_ms())}
+        assert again.groups.heartbeat(GROUP, member) is ErrorCode.NONE
+        assert await again.commit(44, member) is ErrorCode.NONE
+        await asyncio.sleep(10.1)
+        assert again.state is GroupState.EMPTY, "a loaded member has a session like any other"
+
+    play(body)
+
+
+def test_an_offset_is_visible_only_once_it_is_replicated(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        gates: list[asyncio.Future[None]] = []
+
+        def gate() -> asyncio.Future[None]:
+            gates.append(scene.loop.create_future())
+            return gates[-1]
+
+        scene.store.gate = gate
+        first = asyncio.ensure_future(scene.commit(1))
+        second = asyncio.ensure_future(scene.commit(2))
+        await asyncio.sleep(0.1)
+        assert len(gates) == 2
+        assert scene.offset() is None
+        gates[1].set_result(None)
+        assert await second is ErrorCode.NONE
+        gates[0].set_result(None)
+        assert await first is ErrorCode.NONE
+        assert scene.offset() == 2, "the later commit wins, whichever was replicated first"
+
+    play(body)
+
+
+def test_a_commit_whose_client_hangs_up_counts_when_it_is_replicated(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        gate = scene.loop.create_future()
+        scene.store.gate = lambda: gate
+        commit = asyncio.ensure_future(scene.commit(7))
+        await asyncio.sleep(0.1)
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+        gate.set_result(None)
+        await asyncio.sleep(0.1)
+        assert scene.offset() == 7
+
+    play(body)
+
+
+def test_a_commit_that_fails_changes_nothing(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        assert await scene.commit(1) is ErrorCode.NONE
+        for error, shown in [
+            (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+            (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+            (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
+        ]:
+            scene.store.error = error
+            assert await scene.commit(2) is shown
+        assert scene.offset() == 1
+
+    play(body)
+
+
+def test_metadata_that_is_too_long_costs_only_its_own_offset(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        offsets = {TP: CommittedOffset(1, -1, "x" * 11, 0), OTHER: CommittedOffset(2, -1, "x" * 10, 0)}
+        errors = await scene.groups.commit_offsets(GROUP, CommitRequest(ANONYMOUS, offsets))
+        assert errors == {TP: ErrorCode.OFFSET_METADATA_TOO_LARGE, OTHER: ErrorCode.NONE}
+        assert (scene.offset(TP), scene.offset(OTHER)) == (None, 2)
+        offsets.pop(OTHER)
+        await scene.groups.commit_offsets(GROUP, CommitRequest(ANONYMOUS, offsets))
+        assert len(scene.store.logs[HOME]) == 1, "nothing was left to write"
+
+    play(body)
+
+
+def test_who_may_not_commit(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        assert await scene.commit(1, MemberIdentity("m", None, 3)) is ErrorCode.ILLEGAL_GENERATION
+        await one_member(scene)
+        assert await scene.commit(1) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert scene.offset() is None
+
+    play(body)
+
+
+def test_while_a_partition_loads_its_groups_say_so(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        assert (await scene.join()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await scene.load()
+        await one_member(scene)
+        again = Scene(scene.loop, scene.clock, scene.store, 0)
+        loading = asyncio.ensure_future(again.groups.load(HOME))
+        await asyncio.sleep(0)
+        assert not loading.done()
+        assert await again.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert again.groups.fetch_offsets(GROUP, None) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
+        assert again.groups.list_groups() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+        assert again.groups.heartbeat(GROUP, MemberIdentity("c-1", None, 1)) is ErrorCode.NONE
+        assert (await again.sync(JoinAnswer(ErrorCode.NONE, "c-1", 1))).error is ErrorCode.REBALANCE_IN_PROGRESS
+        await loading
+        assert again.state is GroupState.STABLE
+        await again.groups.close()
+
+    play(body, loaded=False)
+
+
+def test_a_load_is_given_up_when_leadership_goes_again(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await one_member(scene)
+        loading = asyncio.ensure_future(scene.groups.load(HOME))
+        await asyncio.sleep(0)
+        scene.groups.unload(HOME)
+        await loading
+        assert (await scene.join()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.sleep(11)
+        assert len(scene.store.logs[HOME]) == 1, "no session of the group that was not loaded may expire"
+
+    play(body)
+
+
+def test_a_load_that_fails_can_be_tried_again(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        def broken(partition: int) -> Iterator[memoryview]:
+            raise LogError("disk")
+            yield
+
+        read, scene.store.read = scene.store.read, broken  # type: ignore[method-assign]
+        with pytest.raises(LogError):
+            await scene.groups.load(HOME)
+        assert await scene.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        scene.store.read = read  # type: ignore[method-assign]
+        await scene.groups.load(HOME)
+        assert await scene.commit(1) is ErrorCode.NONE
+
+    play(body)
+
+
+def test_whoever_waits_when_leadership_goes_is_sent_away(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        joining = asyncio.ensure_future(scene.join())
+        await asyncio.sleep(1)
+        scene.store.led.discard(HOME)
+        scene.groups.unload(HOME)
+        assert (await joining).error is ErrorCode.NOT_COORDINATOR
+        assert (await scene.join()).error is ErrorCode.NOT_COORDINATOR
+        assert await scene.commit(1) is ErrorCode.NOT_COORDINATOR
+        assert scene.groups.describe_group(GROUP) == (ErrorCode.NOT_COORDINATOR, None)
+        answer = scene.groups.leave(GROUP, [ANONYMOUS])
+        assert answer == (ErrorCode.NOT_COORDINATOR, ())
+
+    play(body, delay_ms=3000)
+
+
+def test_an_assignment_under_way_when_leadership_goes_is_dropped(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        answer = await scene.join()
+        gate = scene.loop.create_future()
+        scene.store.gate = lambda: gate
+        syncing = asyncio.ensure_future(scene.sync(answer, c_1=b"all"))
+        await asyncio.sleep(1)
+        scene.groups.unload(HOME)
+        assert (await syncing).error is ErrorCode.NOT_COORDINATOR
+        gate.set_result(None)
+        await asyncio.sleep(1)
+        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+
+    play(body)
+
+
+def test_an_assignment_that_cannot_be_stored(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        answer = await scene.join()
+        scene.store.error = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (await scene.sync(answer)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        scene.store.error = None
+        again = await scene.join(answer.member_id)
+        assert again.generation == 2
+        assert (await scene.sync(again, c_1=b"all")).assignment == b"all"
+
+    play(body)
+
+
+def test_a_join_whose_client_hangs_up_does_not_hurt_the_others(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        gone, stays = asyncio.ensure_future(scene.join()), asyncio.ensure_future(scene.join())
+        await asyncio.sleep(1)
+        gone.cancel()
+        assert (await stays).generation == 1
+
+    play(body, delay_ms=3000)
+
+
+def test_a_static_member_returns_after_a_restart_without_a_rebalance(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        answer = await scene.join(instance_id="i")
+        request = SyncRequest(answer.member_id, "i", 1, None, None, {answer.member_id: b"all"})
+        await scene.groups.sync(GROUP, request)
+        back = await scene.join(instance_id="i", can_skip_assignment=True)
+        assert (back.generation, back.skip_assignment) == (1, True)
+        again = await scene.restarted()
+        _, group = again.groups.describe_group(GROUP)
+        assert group is not None
+        assert group.instances == {"i": back.member_id}
+        assert group.members[back.member_id].assignment == b"all"
+
+    play(body)
+
+
+def test_groups_that_came_to_nothing_are_forgotten(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        assert (await scene.join("stranger")).error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        pending = await scene.join(needs_member_id=True)
+        assert pending.error is ErrorCode.MEMBER_ID_REQUIRED
+        assert [each.group_id for each in scene.groups.list_groups()[1]] == [GROUP]
+        await asyncio.sleep(11)
+        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+
+    play(body)
+
+
+def test_a_timer_is_brought_nearer_when_something_is_due_earlier(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.sync(await scene.join(session_timeout_ms=1_800_000), c_1=b"all")
+        await scene.join(needs_member_id=True)
+        _, group = scene.groups.describe_group(GROUP)
+        assert group is not None
+        assert len(group.pending) == 1
+        await asyncio.sleep(11)
+        assert group.pending == {}
+
+    play(body)
+
+
+def test_a_commit_and_a_join_at_once_meet_in_one_group(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        commit = asyncio.ensure_future(scene.commit(5))
+        await asyncio.sleep(0)
+        answer = await scene.join()
+        await commit
+        assert (await scene.sync(answer, c_1=b"all")).error is ErrorCode.NONE
+        assert (scene.offset(), scene.state) == (5, GroupState.STABLE)
+
+    play(body)
+
+
+@pytest.mark.parametrize(
+    ("group_id", "fields", "error"),
+    [
+        ("", {}, ErrorCode.INVALID_GROUP_ID),
+        ("g" * 32_768, {}, ErrorCode.INVALID_GROUP_ID),
+        (GROUP, {"instance_id": "é" * 20_000}, ErrorCode.INVALID_REQUEST),
+        (GROUP, {"protocols": (Protocol("p" * 32_768, b""),)}, ErrorCode.INVALID_REQUEST),
+        (GROUP, {"protocol_type": "p" * 32_767}, ErrorCode.NONE),
+    ],
+)
+def test_names_that_no_record_can_hold_are_refused(
+    play: Play, group_id: str, fields: dict[str, Any], error: ErrorCode
+) -> None:
+    async def body(scene: Scene) -> None:
+        assert (await scene.join(group_id=group_id, **fields)).error is error
+
+    play(body)
+
+
+def test_offsets_may_be_kept_under_the_empty_id(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        request = CommitRequest(ANONYMOUS, {TP: CommittedOffset(1, -1, "", 0)})
+        assert await scene.groups.commit_offsets("", request) == {TP: ErrorCode.NONE}
+        assert scene.groups.fetch_offsets("", [TP])[1][TP] == CommittedOffset(1, -1, "", 0)
+
+    play(body)

@@ -1,0 +1,330 @@
+"""A log against a list: whatever is done to it, it holds the batches that it was given, in order."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from log.samples import SMALL, abandon, batch_of, open_log, read_bytes, whole
+
+from sparklog.errors import ApiError, ErrorCode, LogClosed
+from sparklog.record.batch import RecordBatch
+from sparklog.record.compression import CompressionType
+from sparklog.record.records import iter_batches, iter_records
+from sparklog.structs import OffsetAndEpoch
+from sparklog.testing.clock import ManualClock
+
+TIMESTAMPS = st.lists(st.integers(0, 60), min_size=1, max_size=5)
+
+
+class LogMachine(RuleBasedStateMachine):
+    """The model is ``self.batches``: (first offset, last offset, bytes, timestamps, epoch) in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.home = Path(tempfile.mkdtemp())
+        self.batches = []
+        self.epoch = 0
+
+    @initialize(segment_ms=st.sampled_from(["20", "1000"]), interval=st.sampled_from(["0", "100", "500"]))
+    def open(self, segment_ms, interval):
+        self.settings = SMALL | {"segment.ms": segment_ms, "index.interval.bytes": interval}
+        self.log = open_log(self.home, self.settings)
+
+    def teardown(self):
+        if hasattr(self, "log"):
+            self.log.close()
+        shutil.rmtree(self.home)
+
+    @property
+    def end(self):
+        return self.log.log_end_offset
+
+    @rule(timestamps=TIMESTAMPS, size=st.sampled_from([0, 10, 90, 900]), zipped=st.booleans())
+    def append(self, timestamps, size, zipped):
+        data = batch_of(*timestamps, size=size, codec=CompressionType.ZSTD if zipped else CompressionType.NONE)
+        end = self.end
+        appended = self.log.append_as_leader(data, self.epoch)
+        assert (appended.first_offset, appended.last_offset) == (end, end + len(timestamps) - 1)
+        self.batches.append((end, appended.last_offset, bytes(data), timestamps, self.epoch))
+
+    @rule()
+    def new_leader(self):
+        self.epoch += 1
+        self.log.epochs.assign(self.epoch, self.end)
+
+    @rule()
+    @precondition(lambda self: self.log._segments.active.size)
+    def roll(self):
+        self.log.roll()
+
+    @rule()
+    def flush(self):
+        self.log.flush()
+        assert self.log.recovery_point == self.end
+
+    @rule()
+    def stop_and_start(self):
+        self.log.close()
+        self.log = open_log(self.home, self.settings, clean=True)
+
+    @rule(data=st.data())
+    def crash_and_start(self, data):
+        point = data.draw(st.integers(0, self.log.recovery_point))
+        abandon(self.log)
+        self.log = open_log(self.home, self.settings, clean=False, recovery_point=point)
+        assert self.log.recovered_bytes_dropped == 0
+
+    @rule(data=st.data())
+    def tear_the_tail_and_start(self, data):
+        self.log.flush()
+        abandon(self.log)
+        active = self.log._segments.active
+        cut = data.draw(st.integers(0, active.size))
+        with open(active.log.path, "rb+") as file:
+            file.truncate(cut)
+        self.log = open_log(self.home, self.settings, clean=False, recovery_point=active.base_offset)
+        self._keep(lambda first, last, end: first < active.base_offset or end <= cut, active.base_offset)
+
+    @rule(data=st.data())
+    def truncate(self, data):
+        offset = data.draw(st.integers(0, self.end + 1))
+        self.log.truncate_to(offset)
+        self._keep(lambda first, last, end: last < offset, None)
+
+    def _keep(self, wanted, active_base):
+        kept, position = [], 0
+        for each in self.batches:
+            position += len(each[2]) if active_base is None or each[0] >= active_base else 0
+            if not wanted(each[0], each[1], position):
+                break
+            kept.append(each)
+        self.batches = kept
+
+    @invariant()
+    def it_ends_where_the_last_batch_ends(self):
+        if self.batches:
+            assert self.end == self.batches[-1][1] + 1
+        assert self.log.size == sum(len(each[2]) for each in self.batches)
+
+    @rule(data=st.data(), min_one_batch=st.booleans(), max_bytes=st.sampled_from([0, 1, 70, 300, 100_000]))
+    def read(self, data, min_one_batch, max_bytes):
+        offset = data.draw(st.integers(0, self.end))
+        bound = self.log.position_of(data.draw(st.sampled_from([0, *(b[1] + 1 for b in self.batches)])))
+        found = read_bytes(self.log.read(offset, max_bytes, bound, min_one_batch=min_one_batch))
+        visible = [each for each in self.batches if each[1] >= offset and each[1] < bound.offset]
+        if offset >= bound.offset or not visible:
+            assert found == b""
+            return
+        assert b"".join(each[2] for each in visible).startswith(found)
+        least = len(visible[0][2]) if min_one_batch else 0
+        assert len(found) <= max(max_bytes, least)
+        assert len(found) >= min(max(max_bytes, least), len(visible[0][2]))
+
+    @rule(max_bytes=st.sampled_from([1, 200, 5000]))
+    def consume(self, max_bytes):
+        """A consumer that goes from batch to batch is given all of them, and none twice."""
+        offset, got = self.log.log_start_offset, []
+        while (piece := self.log.read(offset, max_bytes, self.log.end, min_one_batch=True)) is not None:
+            for batch in iter_batches(read_bytes(piece)):
+                got.append(bytes(batch.buffer))
+                offset = batch.next_offset
+        assert got == [each[2] for each in self.batches]
+
+    @rule(timestamp=st.integers(0, 62))
+    def find_a_time(self, timestamp):
+        records = [(first + n, at) for first, _, _, times, _ in self.batches for n, at in enumerate(times)]
+        expected = next(((at, offset) for offset, at in records if at >= timestamp), None)
+        assert self.log.offset_for_timestamp(timestamp) == expected
+
+    @rule()
+    def find_the_latest_time(self):
+        records = [(at, -(first + n)) for first, _, _, times, _ in self.batches for n, at in enumerate(times)]
+        expected = (max(records)[0], -max(records)[1]) if records else None
+        assert self.log.latest_timestamp() == expected
+
+    @rule(data=st.data())
+    def ask_for_the_epoch(self, data):
+        if self.batches:
+            batch = data.draw(st.sampled_from(self.batches))
+            assert self.log.epochs.epoch_at(batch[0]) == batch[4]
+
+
+TestLogAgainstAList = LogMachine.TestCase
+TestLogAgainstAList.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "t-0"
+
+
+@pytest.fixture
+def log(home):
+    return open_log(home, SMALL)
+
+
+def filled(home, count=30, settings=SMALL, **how):
+    log = open_log(home, settings, **how)
+    for number in range(count):
+        log.append_as_leader(batch_of(1000 + number, size=100), 0)
+    return log
+
+
+def test_an_offset_before_the_start_or_beyond_the_end_is_out_of_range(home):
+    log = filled(home)
+    for offset in (-1, 31, 1 << 40):
+        with pytest.raises(ApiError, match=r"offset -?\d+ of t-0 is not in 0 to 30") as caught:
+            log.read(offset, 100, log.end, min_one_batch=True)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.read(30, 100, log.end, min_one_batch=True) is None
+
+
+def test_a_batch_larger_than_asked_for_is_given_whole_only_to_the_first(log):
+    data = batch_of(1000, size=5000)
+    log.append_as_leader(data, 0)
+    assert read_bytes(log.read(0, 10, log.end, min_one_batch=True)) == bytes(data)
+    assert read_bytes(log.read(0, 10, log.end, min_one_batch=False)) == bytes(data[:10])
+
+
+def test_nothing_at_or_beyond_the_bound_is_given(home):
+    log = filled(home)
+    for visible in range(31):
+        bound = log.position_of(visible)
+        for offset in range(visible):
+            read = read_bytes(log.read(offset, 1 << 20, bound, min_one_batch=True))
+            assert [batch.base_offset for batch in iter_batches(read)][-1] < visible
+        assert log.read(visible, 1 << 20, bound, min_one_batch=True) is None
+
+
+def test_offsets_within_a_batch_lead_to_the_batch(log):
+    data = [batch_of(1000, 1001, 1002), batch_of(1003, 1004)]
+    for each in data:
+        log.append_as_leader(each, 0)
+    both = bytes(data[0]) + bytes(data[1])
+    for offset, expected in ((0, both), (2, both), (3, bytes(data[1])), (4, bytes(data[1]))):
+        assert read_bytes(log.read(offset, 1 << 20, log.end, min_one_batch=True)) == expected
+
+
+def test_a_batch_on_disk_bears_its_offset_and_leader_epoch_and_its_crc_still_holds(log):
+    for epoch in (3, 3, 5):
+        log.append_as_leader(batch_of(1000, 1001), epoch)
+    batches = list(iter_batches(whole(log)))
+    assert [(batch.base_offset, batch.partition_leader_epoch) for batch in batches] == [(0, 3), (2, 3), (4, 5)]
+    for batch in batches:
+        batch.validate()
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+@pytest.mark.parametrize("topic_codec", ["producer", "uncompressed", "gzip", "zstd"])
+def test_log_append_time_is_the_brokers_clock(home, codec, topic_codec):
+    clock = ManualClock(5_000_000)
+    settings = {"message.timestamp.type": "LogAppendTime", "compression.type": topic_codec}
+    log = open_log(home, settings, clock=clock)
+    assert log.append_as_leader(batch_of(1, 2, codec=codec), 0).log_append_time == 5_000_000
+    (batch,) = iter_batches(whole(log))
+    batch.validate()
+    assert [record.timestamp for record in iter_records(batch)] == [5_000_000] * 2
+    assert log.offset_for_timestamp(4_999_999) == (5_000_000, 0)
+
+
+def test_old_records_do_not_roll_a_segment_each(home):
+    # Data with the timestamps of another year, loaded today.
+    log = filled(home, 20, {"segment.ms": "604800000"})
+    assert log.segment_count == 1
+
+
+def test_a_segment_is_rolled_when_its_records_span_the_time(home):
+    log = open_log(home, {"segment.ms": "1000"})
+    for timestamp in (5000, 6000, 6001, 2000, 7002):
+        log.append_as_leader(batch_of(timestamp), 0)
+    assert [segment.base_offset for segment in log._segments] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("index_bytes", ["4", "8", "12", "23", "24"])
+def test_a_topic_with_room_for_no_index_still_takes_records(home, index_bytes):
+    settings = {"segment.index.bytes": index_bytes, "index.interval.bytes": "0"}
+    log = filled(home, 10, settings)
+    assert log.log_end_offset == 10
+    abandon(log)
+    log = open_log(home, settings, clean=False)
+    assert log.log_end_offset == 10
+    assert [batch.base_offset for batch in iter_batches(whole(log))] == list(range(10))
+
+
+def test_a_segment_with_more_index_entries_than_are_allowed_now_is_recovered(home):
+    generous = {"index.interval.bytes": "0", "segment.index.bytes": "10000"}
+    abandon(filled(home, 60, generous))
+    log = open_log(home, generous | {"segment.index.bytes": "100"}, clean=False)
+    for offset in range(60):
+        read = read_bytes(log.read(offset, 1, log.end, min_one_batch=True))
+        assert RecordBatch(read).base_offset == offset
+
+
+def test_offsets_further_apart_than_an_index_can_say_roll_a_segment(home):
+    log = open_log(home)
+    wide = batch_of(1000, codec=CompressionType.ZSTD)
+    wide[23:27], wide[57:61] = (2**31 - 2).to_bytes(4, "big"), (2**31 - 1).to_bytes(4, "big")
+    sealed = _sealed(wide)
+    for _ in range(3):
+        log.append_as_leader(memoryview(bytearray(sealed)), 0)
+    assert [segment.base_offset for segment in log._segments] == [0, 2**31 - 1, 2 * (2**31 - 1)]
+
+
+def _sealed(data):
+    import crc32c
+
+    data[17:21] = crc32c.crc32c(data[21:]).to_bytes(4, "big")
+    return bytes(data)
+
+
+def test_a_closed_log_is_closed(home):
+    log = filled(home, 3)
+    end = log.end
+    log.close()
+    log.close()
+    for call in (
+        lambda: log.append_as_leader(batch_of(), 0),
+        lambda: log.read(0, 10, end, min_one_batch=True),
+        lambda: list(log.read_all(10)),
+        lambda: log.truncate_to(0),
+    ):
+        with pytest.raises(LogClosed):
+            call()
+
+
+def test_a_slice_outlives_the_log_and_its_files(home):
+    log = filled(home)
+    pieces = [log.read(offset, 1 << 20, log.end, min_one_batch=True) for offset in (0, 29)]
+    expected = [read_bytes(piece) for piece in pieces]
+    log.close()
+    shutil.rmtree(home)
+    del log
+    assert [read_bytes(piece) for piece in pieces] == expected
+
+
+def test_reading_all_gives_whole_batches_in_blocks(home):
+    log = filled(home)
+    blocks = [bytes(block) for block in log.read_all(500)]
+    assert len(blocks) > 3
+    for block in blocks:
+        assert sum(batch.size_in_bytes for batch in iter_batches(block, partial_tail=False)) == len(block)
+    offsets = [batch.base_offset for block in blocks for batch in iter_batches(block)]
+    assert offsets == list(range(30))
+
+
+def test_the_end_of_an_epoch_is_known(log):
+    for epoch in (1, 1, 4):
+        log.append_as_leader(batch_of(), epoch)
+    ends = {epoch: log.epochs.end_offset(epoch, log.log_end_offset) for epoch in range(6)}
+    assert ends == {
+        0: None,
+        1: OffsetAndEpoch(2, 1),
+        2: OffsetAndEpoch(2, 1),
+        3: OffsetAndEpoch(2, 1),
+        4: OffsetAndEpoch(3, 4),
+        5: OffsetAndEpoch(3, 4),
+    }
