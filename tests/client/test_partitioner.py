@@ -27,7 +27,7 @@ def test_keyless_rows_take_turns_in_runs(key):
     partitioner = Partitioner(3)
     first = _rows_by_partition(partitioner.shares(key, 10))
     assert sorted(map(len, first.values())) == [3, 3, 4]
-    assert sorted(sum(first.values(), [])) == list(range(10))
+    assert sorted(row for rows in first.values() for row in rows) == list(range(10))
     for rows in first.values():
         assert rows == list(range(rows[0], rows[-1] + 1))
 

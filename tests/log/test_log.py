@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import crc32c
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -275,8 +276,6 @@ def test_offsets_further_apart_than_an_index_can_say_roll_a_segment(home):
 
 
 def _sealed(data):
-    import crc32c
-
     data[17:21] = crc32c.crc32c(data[21:]).to_bytes(4, "big")
     return bytes(data)
 

@@ -42,10 +42,10 @@ def make_topic(metadata, topic):
 
 @pytest.fixture
 def produce(servers):
-    """Produces records with librdkafka: ``produce(topic, dict(key=, value=, headers=, timestamp=, partition=), ...)``."""
+    """Produces with librdkafka: ``produce(topic, dict(key=, value=, headers=, timestamp=, partition=), ...)``."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random"})
+    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", "log_level": 0})
 
     def send(topic, *records):
         failures = []

@@ -114,7 +114,10 @@ def test_servers_are_required(servers):
         ({"startingOffsets": '{"t": {"0": -1}}'}, SpecificOffsets({_TP: -1})),
         ({"startingOffsetsByTimestamp": '{"t": {"0": 17}}'}, SpecificTimestamps({_TP: 17})),
         ({"startingTimestamp": " 17 "}, GlobalTimestamp(17)),
-        ({"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"t": {"0": 1}}'}, SpecificTimestamps({_TP: 1})),
+        (
+            {"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"t": {"0": 1}}'},
+            SpecificTimestamps({_TP: 1}),
+        ),
         (
             {"startingOffsets": "x", "startingOffsetsByTimestamp": "y", "startingTimestamp": "5"},
             GlobalTimestamp(5),

@@ -22,7 +22,6 @@ _PATIENCE_MS = "10000"
 _ADVICE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 'see "sparklog topic list" for what there is',
     ErrorCode.TOPIC_ALREADY_EXISTS: 'delete it first ("sparklog topic delete"), or choose another name',
-    ErrorCode.INVALID_REPLICATION_FACTOR: 'start more brokers ("sparklog up --brokers N"), or ask for fewer copies',
 }
 
 

@@ -9,7 +9,7 @@ import importlib
 import logging
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -36,16 +36,26 @@ BROKEN_PIPE = 141
 class LazyGroup(click.Group):
     """Knows the summaries of its commands without importing them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(f"sparklog.cli.{cmd_name}"), cmd_name)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # Whoever read our output has gone; what is still buffered must not fail once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(BROKEN_PIPE)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -62,19 +72,12 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run a command, then exit: 0 done, 1 failed (one line on standard error says why), 2 misuse."""
     try:
-        status = cli(standalone_mode=False)
-        sys.stdout.flush()
-    except click.exceptions.Exit as exit_request:
-        status = exit_request.exit_code
+        status = cli(prog_name="sparklog", standalone_mode=False)
     except click.ClickException as misuse:
         misuse.show()
         status = misuse.exit_code
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone; what is still buffered must not fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = BROKEN_PIPE
     except (SparklogError, OSError) as error:
         status = _failed(str(error))
     except Exception as error:

@@ -59,14 +59,15 @@ def create(name: str, partitions: int, replication: int, settings: tuple[str, ..
 @click.option("--internal", is_flag=True, help="The cluster's own topics too.")
 @bootstrap_option
 def list_topics(internal: bool, bootstrap: str) -> None:
-    """List the topics with their partitions, copies and records."""
+    """List the topics with their partitions, copies and records (at most so many, where a topic is compacted)."""
     from sparklog.client.admin import AdminClient
 
     with connected(bootstrap) as cluster:
         topics = AdminClient(cluster).list_topics(internal=internal)
         records = {each.name: sum(last - first for first, last in _offsets(cluster, each).values()) for each in topics}
     rows = [[each.name, len(each.partitions), _replication(each), records[each.name]] for each in topics]
-    show_table(["topic", "partitions", "copies", "offsets"], rows, right=("partitions", "copies", "offsets"))
+    columns = ["topic", "partitions", "copies", "records"]
+    show_table(columns, rows, right=columns[1:])
 
 
 @topic.command()
@@ -84,8 +85,10 @@ def describe(name: str, all_configs: bool, bootstrap: str) -> None:
         configs = [each for each in admin.topic_configs(name) if all_configs or each.source == _SET_ON_TOPIC]
     click.echo(f"topic {name}: {_count(len(found.partitions), 'partition')}, id {found.topic_id}")
     rows = [
-        [each.partition, each.leader if each.leader >= 0 else None, _ids(each.replicas), _ids(each.isr)]
-        + list(offsets.get(each.partition, (None, None)))
+        [
+            *(each.partition, each.leader if each.leader >= 0 else None, _ids(each.replicas), _ids(each.isr)),
+            *offsets.get(each.partition, (None, None)),
+        ]
         for each in found.partitions
     ]
     columns = ["partition", "leader", "replicas", "in sync", "first offset", "end offset"]

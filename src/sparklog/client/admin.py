@@ -77,13 +77,14 @@ class AdminClient:
             self._await_leaders([topic.name for topic in topics])
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """Delete them all, or raise the first error."""
+        """Delete them all, or raise the first error; returns when they are gone from the cluster's metadata."""
         answer = self._ask_controller(
             ApiKey.DELETE_TOPICS, lambda version: _delete_request(version, names, self._timeout_ms)
         )
         for name in names:
             self._cluster.invalidate(name)
         _raise_first(answer.responses, "cannot delete topic")
+        self._await_absence(names)
 
     def topic_configs(self, name: str) -> list[ConfigEntry]:
         """Every setting of a topic, in force."""
@@ -132,6 +133,14 @@ class AdminClient:
             for topic in self._cluster.describe(names).values():
                 if any(partition.leader < 0 for partition in topic.partitions):
                     raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic.name!r} has no leader yet")
+
+        retrying(self._cluster.backoff(), check)
+
+    def _await_absence(self, names: Collection[str]) -> None:
+        def check() -> None:
+            left = self._cluster.fetch(names).topics
+            if left:
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"topic {next(iter(left))!r} is still being deleted")
 
         retrying(self._cluster.backoff(), check)
 

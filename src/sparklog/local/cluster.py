@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from sparklog.errors import ConfigError
 from sparklog.local.broker import PROGRAM, BrokerProcess, BrokerSpec
 from sparklog.local.directory import ClusterDirectory
 from sparklog.local.ports import free_port, require_free
+from sparklog.local.running import Running
 from sparklog.local.supervisor import Service, Supervisor
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 
@@ -19,7 +19,7 @@ def _say_nothing(text: str) -> None:
     pass
 
 
-class LocalCluster:
+class LocalCluster(Running):
     """ZooKeeper and ``brokers`` brokers (ids from 0) under ``data_dir``; an existing one goes on from where it was.
 
     Broker N listens on ``base_port + N``; ``base_port`` 0 picks free ports. ZooKeeper's port, if 0, is last run's when
@@ -101,15 +101,6 @@ class LocalCluster:
         self.zookeeper.stop()
         self.directory.remove_pid(self.zookeeper.name)
         self.directory.unlock()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _remember_ports(self) -> None:
         ports = {f"broker-{broker.spec.broker_id}": broker.spec.port for broker in self.brokers}

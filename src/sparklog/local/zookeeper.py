@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from sparklog.clock import Clock
 from sparklog.local.jars import pyspark_jar
 from sparklog.local.java import find_java
 from sparklog.local.ports import free_port, require_free
 from sparklog.local.process import ChildProcess
+from sparklog.local.running import Running
 
 START_TIMEOUT_S = 60.0
 STOP_GRACE_S = 10.0
@@ -29,7 +28,7 @@ MODULES = (
 """All that a standalone server loads; Spark's whole class path would cost it seconds."""
 
 
-class EmbeddedZooKeeper:
+class EmbeddedZooKeeper(Running):
     """One standalone ZooKeeper server; start, stop and start again go on from ``data_dir``, on the same port.
 
     ``data_dir`` holds snapshots, transaction logs, ``zoo.cfg`` and ``zookeeper.log``. ``port`` 0 picks a free one.
@@ -110,15 +109,6 @@ class EmbeddedZooKeeper:
     def kill(self) -> None:
         """SIGKILL, as a crash would."""
         self._child.kill()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _command(self) -> list[str]:
         class_path = ":".join(str(pyspark_jar(module)) for module in MODULES)

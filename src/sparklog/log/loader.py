@@ -56,7 +56,7 @@ def load_segments(directory: Path, config: TopicConfig, *, recovery_point: int, 
         needs_scan = not clean and (after is None or after > recovery_point)
         size = segment.size
         if needs_scan or not indexed or not _can_be_believed(segment):
-            loaded.next_offset = _recover(segment)
+            loaded.next_offset = _recover(segment, after)
             torn = segment.size < size
             loaded.dropped_bytes += size - segment.size
         else:
@@ -82,10 +82,10 @@ def _can_be_believed(segment: LogSegment) -> bool:
     return True
 
 
-def _recover(segment: LogSegment) -> int:
+def _recover(segment: LogSegment, limit: int | None) -> int:
     next_offset = segment.base_offset
     size = segment.size
-    for batch in segment.recover():
+    for batch in segment.recover(limit):
         next_offset = batch.next_offset
     if segment.size < size:
         _logger.warning(

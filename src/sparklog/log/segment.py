@@ -178,9 +178,10 @@ class LogSegment:
         if self.offset_index.last.position > self.log.size:
             raise CorruptRecord(f"{self.offset_index.path} points beyond the end of the log file")
 
-    def recover(self) -> Iterator[RecordBatch]:
+    def recover(self, limit: int | None) -> Iterator[RecordBatch]:
         """Check every batch, length and CRC, and rebuild the indexes; cut the file after the last good one.
 
+        ``limit`` is where the next segment begins: no batch may reach it. A base offset is not covered by the CRC.
         Yields each good batch. After the last, ``size`` is what was kept.
         """
         self._sealed = False
@@ -190,7 +191,8 @@ class LogSegment:
         self._latest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self.first_timestamp = None
         position, next_offset = 0, self.base_offset
-        while (batch := self._whole_batch(position)) is not None and batch.base_offset >= next_offset:
+        end = self.base_offset + MAX_RELATIVE_OFFSET + 1 if limit is None else limit
+        while (batch := self._good_batch(position, next_offset, end)) is not None:
             if batch.max_timestamp > self.latest.timestamp:
                 self._latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
             self._index(batch.last_offset, position, batch.size_in_bytes)
@@ -200,7 +202,7 @@ class LogSegment:
         self.log.truncate(position)
         self.time_index.maybe_append(*self.latest, beyond_full=True)
 
-    def _whole_batch(self, position: int) -> RecordBatch | None:
+    def _good_batch(self, position: int, first: int, end: int) -> RecordBatch | None:
         try:
             found = self.log.batch_at(position)
             if found is None:
@@ -209,7 +211,7 @@ class LogSegment:
             batch.validate()
         except CorruptRecord:
             return None
-        return batch
+        return batch if first <= batch.base_offset and batch.next_offset <= end else None
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that holds ``offset`` or lies beyond it."""

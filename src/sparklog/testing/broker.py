@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from sparklog.local.broker import PROGRAM, BrokerProcess, BrokerSpec
 from sparklog.local.ports import free_port
+from sparklog.local.running import Running
 
 QUICK_SETTINGS = {
     "zookeeper.session.timeout.ms": "3000",
@@ -24,7 +24,7 @@ def settings_arguments(settings: Mapping[str, object] | None) -> tuple[str, ...]
     return tuple(word for name, value in merged.items() for word in ("--set", f"{name}={value}"))
 
 
-class BrokerHarness(BrokerProcess):
+class BrokerHarness(BrokerProcess, Running):
     """A broker on ``zookeeper`` (``host:port``), its log directory and its output under ``data_dir``.
 
     ``settings``: by their names in a ``server.properties`` file, over ``QUICK_SETTINGS``. The port, if 0, is picked
@@ -57,12 +57,3 @@ class BrokerHarness(BrokerProcess):
         """A clean stop, then a start."""
         self.stop()
         self.start()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()

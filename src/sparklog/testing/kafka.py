@@ -7,14 +7,13 @@ import struct
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from sparklog.errors import SparklogError
 from sparklog.local.jars import jar_set
 from sparklog.local.java import find_java
 from sparklog.local.ports import free_port, require_free
 from sparklog.local.process import ChildProcess
+from sparklog.local.running import Running
 
 START_TIMEOUT_S = 90.0
 STOP_GRACE_S = 30.0
@@ -30,7 +29,7 @@ _API_VERSIONS = struct.Struct(">ihhih").pack(10, 18, 0, 1, -1)
 """A whole ApiVersions v0 request: size, api key, version, correlation id, no client id."""
 
 
-class KafkaBroker:
+class KafkaBroker(Running):
     """Kafka 3.9.1 in ZooKeeper mode, from the ``kafka`` JAR set, with every replication factor at 1.
 
     ``data_dir`` holds its log directory ``logs``, ``server.properties`` and ``kafka.log``. ``extra_props`` override.
@@ -85,15 +84,6 @@ class KafkaBroker:
     def kill(self) -> None:
         """SIGKILL, as a crash would."""
         self._child.kill()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _answers(self) -> bool:
         try:

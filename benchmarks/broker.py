@@ -1,0 +1,170 @@
+"""One broker of ours beside one of Apache Kafka 3.9.1: the same load on each in turn, in one run, on one disk.
+
+A round runs every measurement on both, first on one and then on the other (who is first alternates); the first round
+warms up and is thrown away. ``ratio`` is the median over the rounds of how many times better sparklog was, so the
+machine's slow drifts cancel. Only one load runs at a time; both brokers stay up all the while.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks import limits, machine
+from benchmarks.load import Figures
+from benchmarks.peers import Peer, both_brokers
+from sparklog.clock import Clock, SystemClock
+
+ROUNDS = 3
+QUIET_WAIT_S = 4
+LOAD_TIMEOUT_S = 300
+_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One load, and the figures of it that are reported. ``reads`` names an earlier one whose topic it reads."""
+
+    name: str
+    load: str
+    figures: tuple[str, ...]
+    arguments: dict[str, Any]
+    reads: str = ""
+
+
+def _librdkafka(size: int, records: int) -> list[Measurement]:
+    kind = f"librdkafka, {_bytes(size)}"
+    rates = ("MB/s", "records/s") if size >= 1000 else ("records/s",)
+    written = f"{kind}: produce, acks=all"
+    common = {"size": size, "records": records}
+    return [
+        Measurement(f"{kind}: produce, acks=1", "produce", rates, {**common, "acks": "1"}),
+        Measurement(written, "produce", rates, {**common, "acks": "all"}),
+        Measurement(f"{kind}: consume", "consume", rates, common, reads=written),
+    ]
+
+
+def _raw(size: int, batch_bytes: int, requests: int, acks: tuple[int, ...]) -> list[Measurement]:
+    kind = f"raw requests, {_bytes(size)} records in {_bytes(batch_bytes)} batches"
+    common = {"size": size, "batch_bytes": batch_bytes, "requests": requests}
+    figures = ("MB/s",) if batch_bytes >= _MEGABYTE else ("requests/s", "MB/s")
+    names = {each: f"{kind}: produce, acks={'all' if each < 0 else each}" for each in acks}
+    produced = [Measurement(names[each], "raw_produce", figures, {**common, "acks": each}) for each in acks]
+    return [*produced, Measurement(f"{kind}: fetch", "raw_fetch", figures, common, reads=names[acks[-1]])]
+
+
+def _bytes(size: int) -> str:
+    return f"{size // _MEGABYTE} MB" if size >= _MEGABYTE else f"{size // 1000} KB" if size >= 1000 else f"{size} B"
+
+
+_TAILS = ("p50 ms", "p99 ms")
+MEASUREMENTS = [
+    *_librdkafka(1000, 300_000),
+    *_librdkafka(100, 1_000_000),
+    *_raw(1000, _MEGABYTE, 600, (1, -1)),
+    *_raw(100, _MEGABYTE, 600, (1,)),
+    *_raw(1000, 16_000, 15_000, (1,)),
+    Measurement(
+        "librdkafka, 100 B: one record a request, acks=1",
+        "produce",
+        ("records/s",),
+        {"size": 100, "acks": "1", "records": 20_000, "one_by_one": True},
+    ),
+    Measurement(
+        "librdkafka, 100 B: round trip, acks=all", "round_trip", _TAILS, {"size": 100, "acks": "all", "requests": 3000}
+    ),
+    Measurement("librdkafka, 100 B: producer to consumer", "end_to_end", _TAILS, {"size": 100, "requests": 2000}),
+    Measurement(
+        "raw requests, 100 B: round trip, acks=1", "raw_round_trip", _TAILS, {"size": 100, "acks": 1, "requests": 5000}
+    ),
+]
+
+
+@dataclass
+class Results:
+    """What every round gave, by measurement, peer and figure."""
+
+    samples: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+
+    def add(self, measurement: str, peer: str, figures: Figures) -> None:
+        for figure, value in figures.items():
+            self.samples.setdefault((measurement, peer, figure), []).append(value)
+
+    def row(self, measurement: str, figure: str) -> dict[str, Any]:
+        ours = self.samples[measurement, "sparklog", figure]
+        theirs = self.samples[measurement, "kafka", figure]
+        more_is_better = figure.endswith("/s")
+        ratios = [a / b if more_is_better else b / a for a, b in zip(ours, theirs, strict=True)]
+        return {
+            "measurement": measurement,
+            "figure": figure,
+            "sparklog": statistics.median(ours),
+            "kafka": statistics.median(theirs),
+            "ratio": statistics.median(ratios),
+            "ratios": ratios,
+        }
+
+
+def run(rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
+    """A row a figure: (measurement, figure, sparklog, kafka, ratio, ratios), then memory, then the machine's limits."""
+    clock = SystemClock()
+    with TemporaryDirectory(prefix="sparklog-bench-") as scratch:
+        directory = Path(scratch)
+        with both_brokers(directory) as peers:
+            results = Results()
+            for number in range(rounds + 1):
+                say(f"broker: round {number} of {rounds}" if number else "broker: warming up")
+                _round(peers if number % 2 else peers[::-1], number, results if number else Results(), clock)
+            for peer in peers:
+                results.add("memory after the load", peer.name, {"MB": machine.resident_bytes(peer.pid) / 1e6})
+        rows = [results.row(each.name, figure) for each in MEASUREMENTS for figure in (*each.figures, "broker CPU us")]
+        rows.append(results.row("memory after the load", "MB"))
+        say("broker: what the machine can do")
+        os.sync()
+        for name, rate in (("receive", limits.receive_rate(directory)), ("send", limits.send_rate(directory))):
+            rows.append({"measurement": f"limit of one thread: {name}", "figure": "MB/s", "limit": rate})
+    return rows
+
+
+def _round(peers: list[Peer], number: int, results: Results, clock: Clock) -> None:
+    topics: dict[tuple[str, str], str] = {}
+    for position, measurement in enumerate(MEASUREMENTS):
+        for peer in peers:
+            topic = topics.get((peer.name, measurement.reads), f"r{number}-m{position}")
+            if not measurement.reads:
+                peer.create_topic(topic)
+                topics[peer.name, measurement.name] = topic
+            results.add(measurement.name, peer.name, _measure(measurement, peer, topic, clock))
+    for peer in peers:
+        peer.delete_topics([topic for (name, _), topic in topics.items() if name == peer.name])
+
+
+def _measure(measurement: Measurement, peer: Peer, topic: str, clock: Clock) -> Figures:
+    """Run one load; its figures, and the broker's CPU time for each record or request in microseconds."""
+    # Nothing of the load before is left to be written while this one runs.
+    os.sync()
+    machine.await_quiet(clock, QUIET_WAIT_S)
+    before = machine.cpu_seconds(peer.pid)
+    arguments = {"bootstrap": peer.bootstrap, "topic": topic, **measurement.arguments}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.load", measurement.load, json.dumps(arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LOAD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{measurement.name} on {peer.name} failed:\n{done.stderr}")
+    figures: Figures = json.loads(done.stdout)
+    spent = machine.cpu_seconds(peer.pid) - before
+    amount = measurement.arguments.get("requests") or measurement.arguments["records"]
+    return figures | {"broker CPU us": spent / amount * 1e6}

@@ -1,0 +1,79 @@
+"""The two brokers that are compared, on one ZooKeeper and one disk: sparklog, and Apache Kafka 3.9.1."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sparklog.local.broker import BrokerProcess, BrokerSpec
+from sparklog.local.ports import free_port
+from sparklog.local.zookeeper import EmbeddedZooKeeper
+from sparklog.testing.kafka import KafkaBroker
+
+KAFKA_JVM = "-Xms1g -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
+"""What Kafka's own start script gives its JVM, beside the ``-Xmx1g`` that the harness gives."""
+_ADMIN_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A running broker."""
+
+    name: str
+    bootstrap: str
+    pid: int
+
+    def create_topic(self, topic: str) -> None:
+        """One partition, one replica, the broker's own settings otherwise."""
+        admin = self._admin()
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(_ADMIN_TIMEOUT_S)
+
+    def delete_topics(self, topics: list[str]) -> None:
+        admin = self._admin()
+        for deleted in admin.delete_topics(topics).values():
+            deleted.result(_ADMIN_TIMEOUT_S)
+
+    def _admin(self) -> AdminClient:
+        # To be held until its answers are there: it takes them with it when it goes.
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+
+@contextmanager
+def both_brokers(directory: Path) -> Iterator[list[Peer]]:
+    """sparklog and Kafka, their data under ``directory``; stopped at the end."""
+    with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
+        ours = BrokerProcess(
+            BrokerSpec(0, zookeeper.connect_string, directory / "sparklog", free_port()), directory / "sparklog.log"
+        )
+        _started(stack, ours.start, ours.stop)
+        with _environment("JDK_JAVA_OPTIONS", KAFKA_JVM):
+            kafka = KafkaBroker(
+                directory / "kafka",
+                f"{zookeeper.connect_string}/kafka",
+                extra_props={"log.segment.delete.delay.ms": 0},
+            )
+        _started(stack, kafka.start, kafka.stop)
+        yield [Peer("sparklog", ours.address, ours.pid), Peer("kafka", kafka.bootstrap_servers, kafka.pid)]
+
+
+def _started(stack: ExitStack, start: Callable[[], None], stop: Callable[[], None]) -> None:
+    start()
+    stack.callback(stop)
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

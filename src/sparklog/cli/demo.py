@@ -1,0 +1,33 @@
+"""``sparklog demo``: the guided tour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sparklog.cli.interruption import interruptible
+
+
+@click.command()
+@click.option("--flights", type=click.IntRange(1), help="Only the first so many departures; default: all 336,776.")
+@click.option("--partitions", type=click.IntRange(1, 100), default=4, show_default=True, help="Of the topic.")
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path),
+    help='Keep the cluster and the Delta table in this new directory, for "sparklog up --data"; default: keep nothing.',
+)  # fmt: skip
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), default=Path("flight-delays.png"), show_default=True,
+    help="Where the picture goes.",
+)  # fmt: skip
+def demo(flights: int | None, partitions: int, data: Path | None, plot: Path) -> None:
+    """The guided tour: a year of flights through a log and Spark, in about a minute.
+
+    Starts a cluster, replays every departure from New York in 2013 into a topic, computes delays with Spark Structured
+    Streaming into a Delta table, reads the topic back and checks that every flight arrived as sent, and draws a
+    picture. Needs Java 17 or newer and: pip install 'sparklog[demo]'
+    """
+    from sparklog.demo.tour import TourOptions, run
+
+    with interruptible():
+        run(TourOptions(flights, partitions, data, plot), say=click.echo)

@@ -1,0 +1,62 @@
+"""Lines of text as Arrow columns, without a Python object a line."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BLOCK = 8 << 20
+LINGER_S = 0.005
+"""How long more input is waited for before what is there is sent."""
+
+
+def read_blocks(descriptor: int) -> Iterator[bytes]:
+    """What can be read, in pieces up to BLOCK; from a pipe or a terminal what has arrived goes on at once."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := os.read(descriptor, BLOCK - size):
+        pieces.append(piece)
+        size += len(piece)
+        if size >= BLOCK or not select.select([descriptor], [], [], LINGER_S)[0]:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    if pieces:
+        yield b"".join(pieces)
+
+
+def split_lines(blocks: Iterator[bytes]) -> Iterator[pa.Array]:
+    """The lines of the blocks as binary arrays, without their newlines; a last line may lack its own."""
+    rest = b""
+    for block in blocks:
+        head, newline, tail = block.rpartition(b"\n")
+        if newline:
+            yield pc.split_pattern(pa.array([rest + head], pa.binary()), b"\n").values
+            rest = tail
+        else:
+            rest += block
+    if rest:
+        yield pa.array([rest], pa.binary())
+
+
+def split_keys(lines: pa.Array, separator: bytes) -> tuple[pa.Array, pa.Array]:
+    """Key and value of each line: what is before and after the first ``separator``; without one the key is null."""
+    parts = pc.split_pattern(lines, separator, max_splits=1)
+    starts, ends = parts.offsets[:-1], parts.offsets[1:]
+    first, last = pc.take(parts.values, starts), pc.take(parts.values, pc.subtract(ends, 1))
+    has_key = pc.greater(pc.subtract(ends, starts), 1)
+    return pc.if_else(has_key, first, pa.scalar(None, pa.binary())), last
+
+
+def join_lines(columns: list[pa.Array], separator: bytes) -> memoryview:
+    """One line a row: its columns (binary; null prints as nothing) joined, and a newline."""
+    if not len(columns[0]):
+        return memoryview(b"")
+    texts = [column.fill_null(b"") for column in columns]
+    joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, separator)
+    ended = pc.binary_join_element_wise(joined, pa.scalar(b"", pa.binary()), b"\n")
+    offsets = memoryview(ended.buffers()[1]).cast("i")
+    return memoryview(ended.buffers()[2])[offsets[ended.offset] : offsets[ended.offset + len(ended)]]

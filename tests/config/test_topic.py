@@ -1,0 +1,62 @@
+"""The settings of a topic."""
+
+import pytest
+
+from sparklog.config.definition import definitions, describe, parse
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ConfigError
+
+# Apache Kafka 3.9, TopicConfig and LogConfig.
+KAFKA_DEFAULTS = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "index.interval.bytes": "4096",
+    "max.message.bytes": "1048588",
+    "message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "1",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+
+
+def test_the_defaults_are_kafkas():
+    described = describe(TopicConfig())
+    assert {name: described.get(name) for name in KAFKA_DEFAULTS} == KAFKA_DEFAULTS
+
+
+def test_a_description_parses_to_the_same_settings():
+    config = parse(TopicConfig, {"cleanup.policy": "compact,delete", "retention.ms": "-1", "segment.bytes": "1000"})
+    assert parse(TopicConfig, describe(config)) == config
+
+
+def test_every_default_is_within_its_own_limits():
+    for name, (_, definition) in definitions(TopicConfig).items():
+        assert definition.parse(definition.format(definition.default)) == definition.default, name
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"cleanup.policy": "shred"},
+        {"cleanup.policy": ""},
+        {"compression.type": "rar"},
+        {"message.timestamp.type": "createtime"},
+        {"segment.bytes": "13"},
+        {"segment.ms": "0"},
+        {"retention.ms": "-2"},
+        {"min.insync.replicas": "0"},
+        {"max.message.bytes": "-1"},
+        {"flush.messages": "0"},
+    ],
+)
+def test_limits(setting):
+    with pytest.raises(ConfigError, match=next(iter(setting))):
+        parse(TopicConfig, setting)

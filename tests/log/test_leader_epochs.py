@@ -1,0 +1,74 @@
+"""Which epoch began where, in memory and on disk."""
+
+import pytest
+
+from sparklog.errors import CorruptRecord
+from sparklog.log.leader_epochs import EpochEntry, LeaderEpochCache
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return LeaderEpochCache(tmp_path)
+
+
+def on_disk(tmp_path):
+    return LeaderEpochCache(tmp_path)._entries
+
+
+def test_epochs_are_written_through(cache, tmp_path):
+    for epoch, offset in ((0, 0), (2, 10), (3, 10), (7, 25)):
+        cache.assign(epoch, offset)
+        assert on_disk(tmp_path) == cache._entries
+    # Epoch 2 wrote nothing: 3 began where it did.
+    assert cache._entries == [EpochEntry(0, 0), EpochEntry(3, 10), EpochEntry(7, 25)]
+
+
+def test_an_epoch_known_or_older_changes_nothing(cache):
+    cache.assign(5, 10)
+    for epoch, offset in ((5, 20), (4, 30), (-1, 0)):
+        cache.assign(epoch, offset)
+    assert cache.latest == (5, 10)
+
+
+def test_an_offset_belongs_to_the_epoch_that_wrote_it(cache):
+    for epoch, offset in ((1, 5), (4, 10)):
+        cache.assign(epoch, offset)
+    assert [cache.epoch_at(offset) for offset in (0, 4, 5, 9, 10, 99)] == [-1, -1, 1, 1, 4, 4]
+
+
+def test_where_an_epoch_ended(cache):
+    assert cache.end_offset(0, 50) is None
+    for epoch, offset in ((1, 5), (4, 10)):
+        cache.assign(epoch, offset)
+    assert cache.end_offset(0, 50) is None
+    assert cache.end_offset(1, 50) == (10, 1)
+    assert cache.end_offset(3, 50) == (10, 1)
+    assert cache.end_offset(4, 50) == (50, 4)
+    assert cache.end_offset(9, 50) == (50, 4)
+
+
+def test_truncation_forgets_what_is_gone(cache, tmp_path):
+    for epoch, offset in ((1, 5), (4, 10), (6, 20)):
+        cache.assign(epoch, offset)
+    cache.truncate_from_end(10)
+    assert cache._entries == on_disk(tmp_path) == [EpochEntry(1, 5)]
+    cache.truncate_from_end(0)
+    assert cache.latest is None
+
+
+def test_a_write_that_fails_is_tried_again_by_the_next(cache, tmp_path, monkeypatch):
+    cache.assign(1, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space"):
+            cache.assign(2, 10)
+        assert cache.latest == (1, 0)
+    cache.assign(2, 10)
+    assert on_disk(tmp_path) == [EpochEntry(1, 0), EpochEntry(2, 10)]
+
+
+@pytest.mark.parametrize("content", ["garbage", "0\n1\n1 x\n", "0\n1\n1\n", "0\n5\n"])
+def test_garbage_is_refused(tmp_path, content):
+    (tmp_path / "leader-epoch-checkpoint").write_text(content)
+    with pytest.raises(CorruptRecord, match="leader-epoch-checkpoint"):
+        LeaderEpochCache(tmp_path)

@@ -1,0 +1,239 @@
+"""Opening what a crash, or a careless hand, left: exactly the good prefix is kept, and indexes can always be remade."""
+
+import logging
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log.samples import abandon, batch_of, open_log, read_bytes, whole
+
+from sparklog.errors import LogError
+from sparklog.log.files import segment_path
+from sparklog.record.records import iter_batches
+
+SETTINGS = {"segment.bytes": "2000", "index.interval.bytes": "200", "segment.index.bytes": "4000"}
+COUNT = 30
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "t-0"
+
+
+def fill(home, *, close=False):
+    """A log of some segments; its batches."""
+    log = open_log(home, SETTINGS)
+    for number in range(COUNT):
+        log.append_as_leader(batch_of(1000 + number, 1000 + number, size=60), 1)
+    batches = [bytes(batch.buffer) for batch in iter_batches(whole(log))]
+    if close:
+        log.close()
+    else:
+        log.flush()
+        abandon(log)
+    assert log.segment_count > 2
+    return batches
+
+
+def log_files(home):
+    return sorted(home.glob("*.log"))
+
+
+def reopen(home, **how):
+    return open_log(home, SETTINGS, **{"clean": False, **how})
+
+
+def overwrite(path, position, data):
+    with open(path, "rb+") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def assert_holds(log, batches):
+    """The log holds these batches, can be read at every offset, takes more, and survives another opening."""
+    assert whole(log) == b"".join(batches)
+    assert log.log_end_offset == 2 * len(batches)
+    for offset in range(2 * len(batches)):
+        read = read_bytes(log.read(offset, 1, log.end, min_one_batch=True))
+        assert read == batches[offset // 2]
+    for number in range(len(batches)):
+        assert log.offset_for_timestamp(1000 + number) == (1000 + number, 2 * number)
+    assert log.append_as_leader(batch_of(5000), 1).first_offset == 2 * len(batches)
+    log.close()
+    assert open_log(log.directory, SETTINGS).log_end_offset == 2 * len(batches) + 1
+
+
+def test_a_crash_that_lost_nothing_loses_nothing(home, caplog):
+    batches = fill(home)
+    assert all(path.stat().st_size % 4000 < 12 for path in sorted(home.glob("*.index"))[-1:]), "indexes were cut"
+    with caplog.at_level(logging.WARNING):
+        log = reopen(home)
+    assert not caplog.records
+    assert log.recovered_bytes_dropped == 0
+    assert_holds(log, batches)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"\0" * 500, b"\0" * 5, b"\xff" * 300, b"garbage", bytes(batch_of(1, 2))[:-1], bytes(batch_of(1, 2))],
+    ids=["zeros", "few zeros", "ones", "garbage", "torn batch", "batch of the wrong offset"],
+)
+def test_recovery_cuts_a_bad_tail(home, tail):
+    batches = fill(home)
+    with open(log_files(home)[-1], "ab") as file:
+        file.write(tail)
+    log = reopen(home)
+    assert log.recovered_bytes_dropped == len(tail)
+    assert_holds(log, batches)
+
+
+def test_recovery_keeps_the_whole_batches_of_a_tail_torn_anywhere(home):
+    batches = fill(home)
+    path = log_files(home)[-1]
+    inside = [batch for batch in batches if batch in path.read_bytes()]
+    before = len(batches) - len(inside)
+    size = path.stat().st_size
+    for cut in range(size - len(inside[-1]) - 1, size + 1):
+        overwrite(path, 0, b"".join(inside))
+        os.truncate(path, cut)
+        log = reopen(home)
+        kept = before + cut // len(inside[0])
+        assert whole(log) == b"".join(batches[:kept])
+        assert log.log_end_offset == 2 * kept
+        abandon(log)
+
+
+@pytest.mark.parametrize("segment", [0, 1, -1])
+@pytest.mark.parametrize(
+    "position", [0, 3, 11, 16, 18, 90], ids=["offset", "offset 2", "length", "magic", "crc", "record"]
+)
+def test_recovery_ends_the_log_before_a_flipped_byte(home, segment, position):
+    batches = fill(home)
+    path = log_files(home)[segment]
+    victim = len(batches[0]) * 2 + position
+    overwrite(path, victim, bytes([path.read_bytes()[victim] ^ 0x08]))
+    first = next(index for index, batch in enumerate(batches) if path.name.startswith(f"{2 * index:020d}"))
+    log = reopen(home)
+    assert log.recovered_bytes_dropped > 0
+    assert_holds(log, batches[: first + 2])
+
+
+def test_segments_behind_a_bad_one_are_set_aside_until_the_next_start(home):
+    fill(home)
+    later = [path.name for path in log_files(home)[1:]]
+    overwrite(log_files(home)[0], 0, b"\xff" * 61)
+    log = reopen(home)
+    assert log.log_end_offset == 0
+    assert sorted(path.name for path in home.glob("*.log.deleted")) == [f"{name}.deleted" for name in later]
+    log.close()
+    reopen(home)
+    assert not list(home.glob("*.deleted"))
+
+
+def test_what_lies_below_the_recovery_point_is_not_read_again(home):
+    batches = fill(home)
+    overwrite(log_files(home)[0], 90, b"?")  # a record, so only its CRC tells
+    log = reopen(home, recovery_point=2 * COUNT)
+    assert log.log_end_offset == 2 * COUNT
+    assert len(whole(log)) == sum(map(len, batches))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "odd", "negative", "beyond the file", "not rising"])
+def test_recovery_fixes_a_corrupt_index(home, clean, suffix, damage):
+    batches = fill(home, close=clean)
+    for path in home.glob(f"*{suffix}"):
+        _damage(path, damage)
+    log = reopen(home, clean=clean, recovery_point=2 * COUNT)
+    assert_holds(log, batches)
+
+
+def _damage(path, damage):
+    entry = 8 if path.suffix == ".index" else 12
+    match damage:
+        case "gone":
+            path.unlink()
+        case "empty":
+            path.write_bytes(b"")
+        case "odd":
+            path.write_bytes(b"\0" * (entry * 2 + 3))
+        case "negative":
+            path.write_bytes(b"\xff" * entry * 3)
+        case "beyond the file":
+            path.write_bytes(b"\x7f" * entry)
+        case _:
+            path.write_bytes((b"\0\0\0\1" * 3)[:entry] + (b"\0\0\0\0" * 3)[:entry])
+
+
+def test_a_lost_index_is_made_again_and_not_done_without(home):
+    fill(home, close=True)
+    sizes = {path.name: path.stat().st_size for path in home.glob("*.index")}
+    assert all(sizes.values())
+    for path in home.glob("*.index"):
+        path.unlink()
+    reopen(home, clean=True).close()
+    assert {path.name: path.stat().st_size for path in home.glob("*.index")} == sizes
+
+
+def test_a_clean_log_is_not_read_to_be_opened(home):
+    fill(home, close=True)
+    overwrite(log_files(home)[0], 90, b"?")
+    assert reopen(home, clean=True).log_end_offset == 2 * COUNT
+
+
+def test_a_clean_log_that_is_torn_all_the_same_is_cut(home):
+    batches = fill(home, close=True)
+    path = log_files(home)[-1]
+    os.truncate(path, path.stat().st_size - 1)
+    log = reopen(home, clean=True)
+    assert_holds(log, batches[:-1])
+
+
+def test_a_roll_cut_short_leaves_an_empty_segment(home):
+    batches = fill(home)
+    segment_path(home, 2 * COUNT, ".log").touch()
+    log = reopen(home)
+    assert_holds(log, batches)
+
+
+def test_a_file_named_by_no_offset_is_refused_by_name(home):
+    fill(home)
+    (home / "backup.log").touch()
+    with pytest.raises(LogError, match=r"backup\.log is not named by an offset"):
+        reopen(home)
+
+
+def test_epochs_beyond_the_end_are_forgotten(home):
+    batches = fill(home)
+    (home / "leader-epoch-checkpoint").write_text(f"0\n3\n1 0\n2 20\n3 {2 * COUNT - 2}\n")
+    path = log_files(home)[-1]
+    os.truncate(path, path.stat().st_size - len(batches[-1]))
+    log = reopen(home)
+    assert log.epochs.latest == (2, 20)
+    assert (home / "leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n2 20\n"
+
+
+@settings(deadline=None, max_examples=60)
+@given(damage=st.lists(st.tuples(st.integers(0, 6000), st.integers(1, 255)), min_size=1, max_size=4), data=st.data())
+def test_whatever_is_damaged_a_good_prefix_is_kept(tmp_path_factory, damage, data):
+    home = tmp_path_factory.mktemp("log") / "t-0"
+    batches = fill(home)
+    files = sorted(path for path in home.iterdir() if path.suffix in (".log", ".index", ".timeindex", ".snapshot"))
+    for position, flip in damage:
+        path = data.draw(st.sampled_from(files), label="file")
+        content = path.read_bytes()
+        if content:
+            position %= len(content)
+            overwrite(path, position, bytes([content[position] ^ flip]))
+    log = reopen(home)
+    kept = list(iter_batches(whole(log), partial_tail=False))
+    for number, batch in enumerate(kept):
+        batch.validate()
+        # Base offset and leader epoch lie outside the CRC; all else is as it was.
+        assert bytes(batch.buffer)[16:] == batches[number][16:]
+    offsets = [batch.base_offset for batch in kept]
+    assert offsets == sorted(set(offsets))
+    assert log.append_as_leader(batch_of(1), 1).first_offset == log.log_end_offset - 1
+    log.close()

@@ -1,0 +1,96 @@
+"""What a leader refuses, and with which code."""
+
+import crc32c
+import pytest
+from log.samples import batch_of
+
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.validator import validate_produced
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.compression import CompressionType
+
+
+def patched(position, data, batch=None, *, seal=True):
+    """A batch with some bytes replaced, and its CRC made right again."""
+    out = bytearray(batch or batch_of(1, 2))
+    out[position : position + len(data)] = data
+    if seal:
+        out[17:21] = crc32c.crc32c(out[21:]).to_bytes(4, "big")
+    return memoryview(out)
+
+
+def keyless(key):
+    return batch_of(1, 2, key=key, codec=CompressionType.GZIP)
+
+
+REFUSED = {
+    "nothing": (memoryview(b""), ErrorCode.CORRUPT_MESSAGE),
+    "half a header": (batch_of()[:60], ErrorCode.CORRUPT_MESSAGE),
+    "cut short": (batch_of()[:-1], ErrorCode.CORRUPT_MESSAGE),
+    "format 0": (patched(16, b"\0"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "format 1": (patched(16, b"\1"), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "format 3": (patched(16, b"\3"), ErrorCode.CORRUPT_MESSAGE),
+    "length too small": (patched(8, b"\0\0\0\x05"), ErrorCode.CORRUPT_MESSAGE),
+    "length negative": (patched(8, b"\xff\xff\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
+    "length huge": (patched(8, b"\x7f\xff\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
+    "wrong CRC": (patched(17, b"\0\0\0\0", seal=False), ErrorCode.CORRUPT_MESSAGE),
+    "flipped record": (patched(70, b"\xff", seal=False), ErrorCode.CORRUPT_MESSAGE),
+    "unknown codec": (patched(22, b"\x07"), ErrorCode.CORRUPT_MESSAGE),
+    "more records than fit": (patched(57, b"\x7f\xff\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
+    "negative count": (patched(57, b"\xff\xff\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
+    "negative delta": (patched(23, b"\xff\xff\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
+    "no records": (patched(57, b"\0\0\0\0"), ErrorCode.INVALID_RECORD),
+    "delta of another count": (patched(23, b"\0\0\0\5"), ErrorCode.INVALID_RECORD),
+    "control batch": (patched(22, b"\x20"), ErrorCode.INVALID_RECORD),
+    "producer without sequence": (patched(43, b"\0" * 7 + b"\5"), ErrorCode.INVALID_RECORD),
+    "two batches": (memoryview(bytes(batch_of()) * 2), ErrorCode.INVALID_RECORD),
+    "a batch and a byte": (memoryview(bytes(batch_of()) + b"\0"), ErrorCode.INVALID_RECORD),
+    "too large": (batch_of(1, size=2000), ErrorCode.MESSAGE_TOO_LARGE),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    records, code = REFUSED[name]
+    with pytest.raises(ApiError) as caught:
+        validate_produced(records, parse(TopicConfig, {"max.message.bytes": "1000"}))
+    assert caught.value.code is code
+    assert str(caught.value)
+
+
+def test_a_batch_may_be_as_large_as_the_limit():
+    records = batch_of(1, size=500)
+    limit = {"max.message.bytes": str(len(records))}
+    assert validate_produced(records, parse(TopicConfig, limit)).size_in_bytes == len(records)
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_good_batches_are_taken(codec):
+    batch = validate_produced(batch_of(1, 2, 3, codec=codec), TopicConfig())
+    assert batch.record_count == 3
+
+
+def test_an_idempotent_producers_batch_is_taken():
+    builder = RecordBatchBuilder(producer_id=5, producer_epoch=0, base_sequence=0)
+    builder.append(1, None, b"v")
+    assert validate_produced(memoryview(bytearray(builder.build())), TopicConfig()).producer_id == 5
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key():
+    compacted = parse(TopicConfig, {"cleanup.policy": "compact"})
+    assert validate_produced(keyless(b"k"), compacted).record_count == 2
+    validate_produced(keyless(None), TopicConfig())
+    with pytest.raises(ApiError) as caught:
+        validate_produced(keyless(None), compacted)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_records_of_a_compacted_topic_that_cannot_be_read_are_refused(codec):
+    compacted = parse(TopicConfig, {"cleanup.policy": "compact"})
+    batch = batch_of(1, 2, key=b"k", codec=codec)
+    with pytest.raises(ApiError) as caught:
+        validate_produced(patched(61, b"\xff" * (len(batch) - 61), batch), compacted)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -1,0 +1,239 @@
+"""Fetch by hand, byte for byte as the schema library has it."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparklog.errors import ErrorCode, RemoteProtocolError
+from sparklog.protocol import messages
+from sparklog.protocol.hot import fetch
+from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
+from sparklog.protocol.messages import encode
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import IsolationLevel
+
+relaxed = settings(deadline=None, max_examples=30)
+VERSIONS = pytest.mark.parametrize("version", range(fetch.MIN_VERSION, fetch.MAX_VERSION + 1))
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+NAMES = st.sampled_from([("one", UUID(int=1)), ("zwö", UUID(int=2))])
+ERRORS = st.sampled_from([code for code in ErrorCode if code.name != "UNKNOWN_SERVER_ERROR"])
+
+ASKED = st.builds(lambda name, *rest: FetchPartition(*name, *rest), NAMES, INT32, INT64, INT32, INT32, INT32, INT64)
+REQUESTS = st.builds(
+    FetchRequest,
+    INT32,
+    INT32,
+    INT32,
+    st.lists(ASKED, max_size=5),
+    st.sampled_from(IsolationLevel),
+    INT32,
+    INT32,
+    INT32,
+    st.text(max_size=8),
+)
+
+
+def by_topic(partitions):
+    topics = {}
+    for each in partitions:
+        topics.setdefault((each.topic, each.topic_id), []).append(each)
+    return topics
+
+
+def as_library(request, version):
+    topic = messages.FetchRequest.FetchTopic
+    message = messages.FetchRequest(
+        replica_id=request.replica_id,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        isolation_level=request.isolation,
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+        topics=[
+            topic(
+                topic=name,
+                topic_id=topic_id,
+                partitions=[
+                    topic.FetchPartition(
+                        partition=each.partition,
+                        current_leader_epoch=each.current_leader_epoch,
+                        fetch_offset=each.offset,
+                        last_fetched_epoch=each.last_fetched_epoch,
+                        log_start_offset=each.log_start_offset,
+                        partition_max_bytes=each.max_bytes,
+                    )
+                    for each in partitions
+                ],
+            )
+            for (name, topic_id), partitions in by_topic(request.partitions).items()
+        ],
+        forgotten_topics_data=[],
+        rack_id=request.rack_id,
+    )
+    return encode(message, version)
+
+
+@VERSIONS
+@relaxed
+@given(request_=REQUESTS)
+def test_requests_are_written_as_the_library_writes_them(version, request_):
+    assert b"".join(fetch.encode_request(request_, version)) == as_library(request_, version)
+
+
+def carried(asked, version):
+    """What the version carries of what is asked."""
+    by_id = version >= fetch.TOPIC_ID_VERSION
+    return asked._replace(
+        topic="" if by_id else asked.topic,
+        topic_id=asked.topic_id if by_id else ZERO_UUID,
+        current_leader_epoch=asked.current_leader_epoch if version >= 9 else -1,
+        last_fetched_epoch=asked.last_fetched_epoch if version >= 12 else -1,
+        log_start_offset=asked.log_start_offset if version >= 5 else -1,
+    )
+
+
+@VERSIONS
+@relaxed
+@given(request_=REQUESTS)
+def test_requests_that_the_library_wrote_are_read(version, request_):
+    read = fetch.decode_request(memoryview(as_library(request_, version)), version)
+    in_order = [each for group in by_topic(request_.partitions).values() for each in group]
+    assert read == FetchRequest(
+        request_.max_wait_ms,
+        request_.min_bytes,
+        request_.max_bytes,
+        [carried(each, version) for each in in_order],
+        request_.isolation,
+        request_.replica_id if version <= 14 else -1,
+        request_.session_id if version >= 7 else 0,
+        request_.session_epoch if version >= 7 else -1,
+        request_.rack_id if version >= 11 else "",
+    )
+
+
+@pytest.mark.parametrize("version", range(7, fetch.MAX_VERSION + 1))
+def test_forgotten_topics_are_passed_over(version):
+    forgotten = messages.FetchRequest.ForgottenTopic(topic="gone", topic_id=UUID(int=5), partitions=[1, 2, 3])
+    data = encode(
+        messages.FetchRequest(
+            replica_id=-1,
+            max_wait_ms=1,
+            min_bytes=2,
+            max_bytes=3,
+            isolation_level=0,
+            session_id=4,
+            session_epoch=5,
+            topics=[],
+            forgotten_topics_data=[forgotten, forgotten],
+            rack_id="rack",
+        ),
+        version,
+    )
+    read = fetch.decode_request(memoryview(data), version)
+    assert (read.session_id, read.session_epoch, read.rack_id) == (4, 5, "rack" if version >= 11 else "")
+
+
+@pytest.mark.parametrize("version", [15, 16])
+def test_a_follower_gives_its_id_in_a_tag(version):
+    state = messages.FetchRequest.ReplicaState(replica_id=7, replica_epoch=99)
+    data = encode(
+        messages.FetchRequest(
+            replica_state=state,
+            max_wait_ms=1,
+            min_bytes=2,
+            max_bytes=3,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[],
+            forgotten_topics_data=[],
+            rack_id="",
+        ),
+        version,
+    )
+    assert fetch.decode_request(memoryview(data), version).replica_id == 7
+
+
+FETCHED = st.builds(
+    lambda name, *rest: FetchedPartition(*name, *rest),
+    NAMES,
+    INT32,
+    ERRORS,
+    INT64,
+    INT64,
+    INT64,
+    st.none() | st.lists(st.tuples(INT64, INT64), max_size=3),
+    st.lists(st.binary(min_size=1, max_size=20), max_size=3),
+)
+
+
+def response_as_library(fetched, version, error, session_id):
+    topic = messages.FetchResponse.FetchableTopicResponse
+    return encode(
+        messages.FetchResponse(
+            throttle_time_ms=0,
+            error_code=error,
+            session_id=session_id,
+            responses=[
+                topic(topic=name, topic_id=topic_id, partitions=[_library_partition(topic, each) for each in group])
+                for (name, topic_id), group in by_topic(fetched).items()
+            ],
+        ),
+        version,
+    )
+
+
+def _library_partition(topic, fetched):
+    transaction = topic.PartitionData.AbortedTransaction
+    return topic.PartitionData(
+        partition_index=fetched.partition,
+        error_code=fetched.error,
+        high_watermark=fetched.high_watermark,
+        last_stable_offset=fetched.last_stable_offset,
+        log_start_offset=fetched.log_start_offset,
+        aborted_transactions=None
+        if fetched.aborted is None
+        else [transaction(producer_id=producer, first_offset=first) for producer, first in fetched.aborted],
+        preferred_read_replica=-1,
+        records=b"".join(fetched.records),
+    )
+
+
+@VERSIONS
+@relaxed
+@given(fetched=st.lists(FETCHED, max_size=5), error=ERRORS, session_id=INT32)
+def test_responses_are_written_and_read_as_the_library_does(version, fetched, error, session_id):
+    data = b"".join(fetch.encode_response(fetched, version, error=error, session_id=session_id))
+    assert data == response_as_library(fetched, version, error, session_id)
+    read_error, read = fetch.decode_response(memoryview(data), version)
+    assert read_error == (error if version >= 7 else ErrorCode.NONE)
+    in_order = [each for group in by_topic(fetched).values() for each in group]
+    assert len(read) == len(in_order)
+    for there, here in zip(read, in_order, strict=True):
+        _assert_carried(there, here, version)
+
+
+def _assert_carried(there, here, version):
+    by_id = version >= fetch.TOPIC_ID_VERSION
+    assert (there.topic, there.topic_id) == (("", here.topic_id) if by_id else (here.topic, ZERO_UUID))
+    assert (there.partition, there.error) == (here.partition, here.error)
+    assert (there.high_watermark, there.last_stable_offset) == (here.high_watermark, here.last_stable_offset)
+    assert there.log_start_offset == (here.log_start_offset if version >= 5 else -1)
+    assert there.aborted == (here.aborted or [])
+    assert b"".join(there.records) == b"".join(here.records)
+
+
+@VERSIONS
+def test_a_message_cut_short_anywhere_is_refused(version):
+    asked = FetchPartition("topic", UUID(int=3), 1, 2, 3)
+    request = b"".join(fetch.encode_request(FetchRequest(1, 2, 3, [asked]), version))
+    got = FetchedPartition("topic", UUID(int=3), 1, records=[b"records"], aborted=[(1, 2)])
+    response = b"".join(fetch.encode_response([got], version))
+    for data, decode in ((request, fetch.decode_request), (response, fetch.decode_response)):
+        for size in range(len(data)):
+            with pytest.raises(RemoteProtocolError):
+                decode(memoryview(data)[:size], version)

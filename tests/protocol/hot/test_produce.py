@@ -1,0 +1,117 @@
+"""Produce by hand, byte for byte as the schema library has it."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparklog.errors import ErrorCode, RemoteProtocolError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import produce
+from sparklog.protocol.hot.produce import ProduceResult
+from sparklog.protocol.messages import ProduceRequest, ProduceResponse, decode_response, encode
+from sparklog.structs import TopicPartition
+
+relaxed = settings(deadline=None, max_examples=30)
+VERSIONS = pytest.mark.parametrize("version", range(produce.MIN_VERSION, produce.MAX_VERSION + 1))
+TEXT = st.text(max_size=20)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+# Two topics at most, so that partitions of one topic stand apart from each other.
+PARTITIONS = st.builds(TopicPartition, st.sampled_from(["", "töpic"]), st.integers(0, 2**31 - 1))
+RECORDS = st.dictionaries(PARTITIONS, st.binary(max_size=50), max_size=6)
+ERRORS = st.sampled_from([code for code in ErrorCode if code.name != "UNKNOWN_SERVER_ERROR"])
+
+
+def grouped(by_partition):
+    topics = {}
+    for tp, value in by_partition.items():
+        topics.setdefault(tp.topic, []).append((tp.partition, value))
+    return topics
+
+
+def as_library(transactional_id, acks, timeout_ms, records):
+    topic = ProduceRequest.TopicProduceData
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            topic(
+                name=name,
+                partition_data=[topic.PartitionProduceData(index=number, records=data) for number, data in partitions],
+            )
+            for name, partitions in grouped(records).items()
+        ],
+    )
+
+
+@VERSIONS
+@relaxed
+@given(acks=st.integers(-1, 1), timeout_ms=INT32, records=RECORDS)
+def test_requests_are_written_as_the_library_writes_them(version, acks, timeout_ms, records):
+    ours = produce.encode_request(acks, timeout_ms, {tp: [data[:7], data[7:]] for tp, data in records.items()}, version)
+    assert b"".join(ours) == encode(as_library(None, acks, timeout_ms, records), version)
+
+
+@VERSIONS
+@relaxed
+@given(transactional_id=st.none() | TEXT, acks=st.integers(-1, 1), timeout_ms=INT32, records=RECORDS)
+def test_requests_that_the_library_wrote_are_read(version, transactional_id, acks, timeout_ms, records):
+    data = encode(as_library(transactional_id, acks, timeout_ms, records), version)
+    request = produce.decode_request(memoryview(data), version)
+    assert request.transactional_id == (transactional_id if version >= 3 else None)
+    assert (request.acks, request.timeout_ms) == (acks, timeout_ms)
+    in_order = [(TopicPartition(t, number), data) for t, group in grouped(records).items() for number, data in group]
+    assert [(tp, bytes(data)) for tp, data in request.records] == in_order
+
+
+@VERSIONS
+def test_null_records_are_known_from_empty_ones(version):
+    records = {TopicPartition("t", 0): None, TopicPartition("t", 1): b""}
+    request = produce.decode_request(memoryview(encode(as_library(None, 1, 0, records), version)), version)
+    assert [None if data is None else bytes(data) for _, data in request.records] == [None, b""]
+
+
+RESULTS = st.dictionaries(
+    PARTITIONS, st.builds(ProduceResult, ERRORS, INT64, INT64, INT64, st.none() | TEXT), max_size=6
+)
+
+
+@VERSIONS
+@relaxed
+@given(results=RESULTS, throttle_ms=INT32)
+def test_responses_are_written_as_the_library_writes_them(version, results, throttle_ms):
+    topic = ProduceResponse.TopicProduceResponse
+    theirs = ProduceResponse(
+        throttle_time_ms=throttle_ms,
+        responses=[
+            topic(
+                name=name,
+                partition_responses=[
+                    topic.PartitionProduceResponse(
+                        index=number,
+                        error_code=result.error,
+                        base_offset=result.base_offset,
+                        log_append_time_ms=result.log_append_time_ms,
+                        log_start_offset=result.log_start_offset,
+                        record_errors=[],
+                        error_message=result.message,
+                    )
+                    for number, result in group
+                ],
+            )
+            for name, group in grouped(results).items()
+        ],
+    )
+    ours = b"".join(produce.encode_response(results, version, throttle_ms))
+    assert ours == encode(theirs, version)
+    read = decode_response(ApiKey.PRODUCE, version, memoryview(ours))
+    assert sum(len(each.partition_responses) for each in read.responses) == len(results)
+
+
+@VERSIONS
+def test_a_request_cut_short_anywhere_is_refused(version):
+    data = encode(as_library(None, 1, 5, {TopicPartition("topic", 3): b"records"}), version)
+    for size in range(len(data)):
+        with pytest.raises(RemoteProtocolError):
+            produce.decode_request(memoryview(data)[:size], version)

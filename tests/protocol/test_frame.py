@@ -1,0 +1,94 @@
+"""Frames out of a stream, however the stream is cut."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparklog.errors import RemoteProtocolError
+from sparklog.protocol.frame import SCRATCH_SIZE, FrameReader
+
+LIMIT = 4 * SCRATCH_SIZE
+SIZES = st.sampled_from([0, 1, 3, 4, 5, SCRATCH_SIZE - 5, SCRATCH_SIZE - 4, SCRATCH_SIZE - 3, SCRATCH_SIZE, LIMIT])
+
+
+def stream_of(payloads):
+    return b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
+
+
+def feed(reader, data, steps):
+    """Put ``data`` into the reader, at most so many bytes at a time, in turn; what came out."""
+    frames, position = [], 0
+    while position < len(data):
+        for step in steps:
+            space = reader.buffer()
+            piece = data[position : position + min(step, len(space))]
+            space[: len(piece)] = piece
+            position += len(piece)
+            frames.extend(reader.received(len(piece)))
+    return frames
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(SIZES | st.integers(0, 300), max_size=12),
+    steps=st.lists(st.sampled_from([1, 2, 3, 5, 4095, SCRATCH_SIZE, 1 << 20]), min_size=1, max_size=6).filter(
+        lambda steps: max(steps) > 3
+    ),
+)
+def test_every_cutting_of_a_stream_gives_the_same_frames(sizes, steps):
+    payloads = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+    reader = FrameReader(LIMIT)
+    assert [bytes(frame) for frame in feed(reader, stream_of(payloads), steps)] == payloads
+    assert not reader.in_frame
+
+
+@given(payloads=st.lists(st.binary(max_size=40), max_size=6))
+def test_byte_by_byte(payloads):
+    assert feed(FrameReader(100), stream_of(payloads), [1]) == payloads
+
+
+def test_a_frame_is_the_receivers_own():
+    reader = FrameReader(LIMIT)
+    (first,) = feed(reader, stream_of([b"first"]), [100])
+    feed(reader, stream_of([b"other" * 100]), [1000])
+    assert bytes(first) == b"first"
+    first[:] = b"FIRST"
+
+
+@pytest.mark.parametrize("payload", [b"", b"x" * (SCRATCH_SIZE - 4), b"x" * SCRATCH_SIZE, b"x" * LIMIT])
+def test_the_middle_of_a_frame_is_known(payload):
+    data = stream_of([payload])
+    reader = FrameReader(LIMIT)
+    assert not reader.in_frame
+    assert feed(reader, data[:-1], [1 << 20]) == []
+    assert reader.in_frame
+    assert feed(reader, data[-1:], [1]) == [payload]
+    assert not reader.in_frame
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])
+def test_a_length_out_of_bounds_is_refused(size):
+    with pytest.raises(RemoteProtocolError, match=f"a frame claims {size} bytes; 0 to 100 are allowed"):
+        feed(FrameReader(100), size.to_bytes(4, "big", signed=True), [4])
+
+
+def test_frames_before_a_bad_length_are_given():
+    reader = FrameReader(100)
+    data = stream_of([b"good"]) + b"\xff\xff\xff\xff"
+    reader.buffer()[: len(data)] = data
+    frames = reader.received(len(data))
+    assert bytes(next(frames)) == b"good"
+    with pytest.raises(RemoteProtocolError):
+        next(frames)
+
+
+def test_a_length_above_the_limit_makes_no_buffer():
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError):
+            feed(FrameReader(1 << 20), (1 << 30).to_bytes(4, "big"), [4])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
