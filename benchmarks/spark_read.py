@@ -39,7 +39,7 @@ from sparklog.structs import TopicPartition
 ROUNDS = 3
 PARTITIONS = 2
 BATCH_BYTES = 64 * 1024
-RECORDS = {1000: 800_000, 100: 4_000_000}
+RECORDS = {1000: 1_500_000, 100: 6_000_000}
 QUIET_WAIT_S = 4
 _KEPT = {"retention.ms": "-1"}
 """The records are years old."""

@@ -1,7 +1,13 @@
-"""What Kafka's DumpLogSegments prints, as values."""
+"""Kafka's DumpLogSegments: what it prints, as values, and what it complains of."""
 
 import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
+
+from sparklog.local.jars import jar_set
+from sparklog.local.java import find_java
 
 _RECORD = re.compile(
     r"\| offset: (?P<offset>\d+) (?:CreateTime|LogAppendTime): (?P<timestamp>-?\d+) "
@@ -27,6 +33,14 @@ class Dumped(NamedTuple):
     batches: list[dict[str, str]]
     records: list[DumpedRecord]
     other: list[str]
+
+
+def dump(files: Iterable[Path], *options: str) -> tuple[str, list[str]]:
+    """What it prints of ``files``, and its complaints: it finds faults on standard error, and exits with 0."""
+    command = [str(find_java().executable), "-Xmx512m", "-cp", str(jar_set("kafka")[0].parent / "*")]
+    command += ["kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, files))]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout, [line for line in done.stderr.splitlines() if not line.startswith("log4j:")]
 
 
 def by_file(text: str) -> dict[str, Dumped]:

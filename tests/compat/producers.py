@@ -80,7 +80,7 @@ def kafka_python(bootstrap: str, topic: str, compression: str) -> list[Sent]:
 
 def kcat(bootstrap: str, topic: str, compression: str) -> list[Sent]:
     """kcat, a line a record, all with one header; it gives its own timestamps."""
-    lines = b"".join(b"key-%d:value-%d\n" % (number, number) for number in range(200))
+    lines = b"".join(b"key-%d:value-%d\n" % (number, number) for number in range(600))
     command = ["kcat", "-P", "-b", bootstrap, "-t", topic, "-p", "0", "-K", ":", "-z", compression, "-H", "by=kcat"]
     subprocess.run([*command, "-X", "batch.num.messages=20"], input=lines, check=True, timeout=60, capture_output=True)
     header = (("by", b"kcat"),)

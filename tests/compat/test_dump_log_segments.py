@@ -3,13 +3,12 @@
 import struct
 
 import pytest
-from compat.dumped import Dumped, DumpedRecord, by_file
+from compat.dumped import Dumped, DumpedRecord, by_file, dump
 from compat.producers import COMPRESSIONS, PRODUCERS, Sent
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from sparklog.testing.cluster import ClusterHarness
-from sparklog.testing.kafka import dump_log_segments, run_kafka_tool
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
@@ -53,7 +52,9 @@ def large_values(bootstrap, topic, compression):
 def dumps(written):
     """Topic to what DumpLogSegments says of each of its segments, in order."""
     sent, log_dir = written
-    found = by_file(dump_log_segments(sorted(log_dir.glob("*-0/*.log")), "--deep-iteration"))
+    printed, complaints = dump(sorted(log_dir.glob("*-0/*.log")), "--deep-iteration", "--print-data-log")
+    assert complaints == []
+    found = by_file(printed)
     segments = {topic: sorted((log_dir / f"{topic}-0").glob("*.log")) for topic in sent}
     return {topic: [found[str(path)] for path in paths] for topic, paths in segments.items()}
 
@@ -115,24 +116,28 @@ def test_a_flipped_bit_is_noticed(written, tmp_path):
     data = bytearray((written[1] / "confluent-none-0" / damaged.name).read_bytes())
     data[80] ^= 1
     damaged.write_bytes(data)
-    (found,) = by_file(dump_log_segments([damaged])).values()
+    (found,) = by_file(dump([damaged])[0]).values()
     assert found.batches[0]["isvalid"] == "false"
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_the_indexes_pass_its_sanity_check(written, suffix):
     indexes = sorted(written[1].glob(f"*-0/*{suffix}"))
-    assert sum(path.stat().st_size for path in indexes) > 0
-    said = run_kafka_tool("kafka.tools.DumpLogSegments", "--index-sanity-check", "--files", ",".join(map(str, indexes)))
-    passed = [line.removesuffix(" passed sanity check.") for line in said.splitlines() if "passed sanity check" in line]
-    assert passed == [str(path) for path in indexes]
+    printed, complaints = dump(indexes, "--index-sanity-check")
+    assert complaints == []
+    # A segment of one batch has no entry in its offset index, here as in Kafka.
+    empty = [path for path in indexes if path.stat().st_size == 0]
+    said = [f"{path} {'is empty' if path in empty else 'passed sanity check'}." for path in indexes]
+    assert [line for line in printed.splitlines() if not line.startswith("Dumping ")] == said
+    assert len(empty) < len(indexes) / 2
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_the_indexes_agree_with_the_log(written, suffix):
-    indexes = sorted(written[1].glob(f"*-0/*{suffix}"))
-    said = run_kafka_tool("kafka.tools.DumpLogSegments", "--verify-index-only", "--files", ",".join(map(str, indexes)))
-    assert [line for line in said.splitlines() if line and not line.startswith("Dumping ")] == []
+    indexes = [path for path in sorted(written[1].glob(f"*-0/*{suffix}")) if path.stat().st_size]
+    printed, complaints = dump(indexes, "--verify-index-only")
+    assert complaints == []
+    assert printed.splitlines() == [f"Dumping {path}" for path in indexes]
 
 
 def test_a_wrong_index_entry_is_noticed(written, tmp_path):
@@ -141,13 +146,14 @@ def test_a_wrong_index_entry_is_noticed(written, tmp_path):
     index = tmp_path / "00000000000000000000.index"
     relative, position = struct.unpack_from(">ii", index.read_bytes())
     index.write_bytes(struct.pack(">ii", relative + 1, position))
-    said = run_kafka_tool("kafka.tools.DumpLogSegments", "--verify-index-only", "--files", str(index))
-    assert "Mismatches" in said
+    _, complaints = dump([index], "--verify-index-only")
+    assert complaints[0] == f"Mismatches in :{index}"
 
 
 def test_it_reads_the_producer_snapshots(written):
     snapshots = sorted((written[1] / "confluent-idempotent-none-0").glob("*.snapshot"))
     assert snapshots
-    said = run_kafka_tool("kafka.tools.DumpLogSegments", "--files", ",".join(map(str, snapshots)))
-    assert said.count("producerId: ") == len(snapshots)
-    assert said.count("lastSequence: ") == len(snapshots)
+    printed, complaints = dump(snapshots)
+    assert complaints == []
+    assert printed.count("producerId: ") == len(snapshots)
+    assert printed.count("lastSequence: ") == len(snapshots)

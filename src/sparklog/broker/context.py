@@ -14,8 +14,7 @@ from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.topics import OFFSETS_TOPIC, TopicMaker
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
-from sparklog.config.definition import parse
-from sparklog.config.topic import TopicConfig
+from sparklog.config.topic import TopicConfig, parse_stored
 from sparklog.controller.runtime import Controller
 from sparklog.errors import ErrorCode
 from sparklog.group.runtime import GroupCoordinator
@@ -76,7 +75,7 @@ class BrokerContext:
     async def topic_config(self, topic: str) -> TopicConfig:
         """The topic's settings over the broker's defaults."""
         properties = await self.run_zk(self.zk.topic_config, topic)
-        return parse(TopicConfig, properties, self.config.topic_defaults)
+        return parse_stored(topic, properties, self.config.topic_defaults)
 
     async def find_coordinator(self, key_type: int, key: str) -> tuple[ErrorCode, int, str, int]:
         """The broker that coordinates a group: error, node id, host, port. Transactions have no coordinator yet."""

@@ -24,8 +24,7 @@ from sparklog.broker.registry import OFFERED
 from sparklog.broker.topics import TopicMaker
 from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig
-from sparklog.config.definition import parse
-from sparklog.config.topic import TopicConfig
+from sparklog.config.topic import parse_stored
 from sparklog.controller.runtime import Controller
 from sparklog.errors import ConfigError, CoordinationError
 from sparklog.group.runtime import GroupCoordinator
@@ -125,17 +124,8 @@ class Broker:
         configs = {}
         for topic in topics:
             properties = await self.run_zk(self._zk.topic_config, topic)
-            configs[topic] = self._parse_topic(topic, properties, defaults)
+            configs[topic] = parse_stored(topic, properties, defaults)
         self._logs.load(configs)
-
-    @staticmethod
-    def _parse_topic(topic: str, properties: dict[str, str], defaults: TopicConfig) -> TopicConfig:
-        """Settings that this version does not know (a Kafka broker may have written them) are left out, and said so."""
-        try:
-            return parse(TopicConfig, properties, defaults)
-        except ConfigError as error:
-            _logger.warning("topic %s keeps its default settings: %s", topic, error)
-            return defaults
 
     def _assemble(self, cluster_id: str) -> None:
         config, metadata = self._config, MetadataCache()

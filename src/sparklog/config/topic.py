@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparklog.config.definition import ConfigType as T
-from sparklog.config.definition import any_of, at_least, one_of, setting
+from sparklog.config.definition import any_of, at_least, one_of, parse, setting
+from sparklog.errors import ConfigError
+
+_logger = logging.getLogger(__name__)
 
 _LONG_MAX = (1 << 63) - 1
 COMPRESSION_NAMES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -127,3 +132,14 @@ class TopicConfig:
         "Whether a replica out of sync may lead.",
         broker="unclean.leader.election.enable",
     )
+
+
+def parse_stored(topic: str, properties: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:
+    """The settings as ZooKeeper has them; one that does not fit (a Kafka broker may have written it) is left out."""
+    config = defaults
+    for name, text in properties.items():
+        try:
+            config = parse(TopicConfig, {name: text}, config)
+        except ConfigError as error:
+            _logger.warning("topic %s keeps the default instead: %s", topic, error)
+    return config

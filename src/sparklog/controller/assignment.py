@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from sparklog.errors import ApiError, ErrorCode
 
+MAX_PARTITIONS = 10_000
+"""What a znode of a megabyte holds with room to spare, and what a request may make a broker do."""
+
 
 def assign_replicas(
     brokers: Sequence[int], partitions: int, replication_factor: int, *, start: int = 0, shift: int = 0
@@ -17,8 +20,8 @@ def assign_replicas(
     ``AdminUtils``.
     Raises ApiError(INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR).
     """
-    if partitions < 1:
-        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {partitions}")
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; a topic has 1 to {MAX_PARTITIONS}")
     if not 1 <= replication_factor <= len(brokers):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -18,6 +18,7 @@ from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import decide
 from sparklog.errors import CoordinationError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message
 from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo
@@ -183,6 +184,25 @@ class Controller:
         message = requests.update_metadata(context, self._id, channel.broker.epoch, partitions)
         channel.send(ApiKey.UPDATE_METADATA, message)
 
+    async def _all_took(self, answers: list[asyncio.Future[Message]]) -> bool:
+        """Whether every broker answered without an error.
+
+        Whatever else there is to look at ends the wait: a broker that died would never answer, and only another look
+        finds that it did.
+        """
+        everyone = asyncio.gather(*answers, return_exceptions=True)
+        look = asyncio.ensure_future(self._look.wait())
+        try:
+            await asyncio.wait((everyone, look), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            look.cancel()
+        if not everyone.done():
+            return False
+        if any(isinstance(each, BaseException) or each.error_code != ErrorCode.NONE for each in everyone.result()):
+            self._look.set()
+            return False
+        return True
+
     async def _delete(self, context: ControllerContext, topic: str) -> None:
         """Delete the topic everywhere, if every broker that holds a part of it lives; else wait for that broker."""
         partitions = context.partitions_of(topic)
@@ -204,10 +224,8 @@ class Controller:
             for id_, channel in self._channels.items()
             if id_ in holders
         ]
-        for answer in await asyncio.gather(*answers, return_exceptions=True):
-            if isinstance(answer, BaseException) or answer.error_code != ErrorCode.NONE:
-                self._look.set()
-                return
+        if not await self._all_took(answers):
+            return
         await self._run_zk(self._zk.forget_topic, topic)
         context.forget(topic)
         _logger.info("topic %s is deleted", topic)

@@ -117,9 +117,7 @@ def _spark_legs(
         raise DataSourceError(
             "SPARKLOG_DEMO", f"{count} flights were sent, {report.flights} streamed, {summary.flights} are in the table"
         )
-    say(
-        f"table      {report.windows:,} windows (hour, carrier, airport) in a Delta table, {summary.flights:,} flights\n"
-    )
+    say(f"table      {report.windows:,} windows (hour, carrier, airport) in Delta, {summary.flights:,} flights\n")
     print_groups("Airlines by mean departure delay", summary.carriers, airline_names())
     print_groups("Airports by mean departure delay", summary.origins, AIRPORTS)
     draw(summary.by_hour, options.plot)

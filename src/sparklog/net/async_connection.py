@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 
 from sparklog import __version__
-from sparklog.errors import ConnectionFailed, RemoteProtocolError
+from sparklog.errors import ConnectionFailed, ProtocolError, RemoteProtocolError
 from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, api_versions_request
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
@@ -18,7 +18,10 @@ MAX_RESPONSE = 1 << 30
 
 
 class AsyncConnection:
-    """A connection to one broker, one request at a time. A failure raises ConnectionFailed; ``close`` and open anew."""
+    """A connection to one broker, one request at a time.
+
+    A failure raises ConnectionFailed or ProtocolError and closes it; open another.
+    """
 
     def __init__(
         self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str
@@ -36,7 +39,7 @@ class AsyncConnection:
         try:
             reader, writer = await asyncio.wait_for(asyncio.open_connection(*endpoint), timeout)
         except (OSError, TimeoutError) as error:
-            raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {error or 'timed out'}") from error
+            raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {str(error) or 'timed out'}") from error
         return cls(endpoint, reader, writer, client_id)
 
     async def request(self, api: ApiKey, build: Callable[[int], Message], *, timeout: float = 30.0) -> Message:
@@ -47,8 +50,11 @@ class AsyncConnection:
             except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
                 self.close()
                 raise ConnectionFailed(
-                    f"broker {self.endpoint} did not answer {api.name}: {error or 'timed out'}"
+                    f"broker {self.endpoint} did not answer {api.name}: {str(error) or 'timed out'}"
                 ) from error
+            except ProtocolError:
+                self.close()  # what comes next on it would answer another request
+                raise
 
     async def _exchange(self, api: ApiKey, build: Callable[[int], Message]) -> Message:
         if self._versions is None:

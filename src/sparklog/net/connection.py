@@ -119,4 +119,4 @@ class BlockingConnection:
 
     def _failed(self, doing: str, error: OSError) -> ConnectionFailed:
         self.close()
-        return ConnectionFailed(f"{doing} broker {self.endpoint} failed: {error or type(error).__name__}")
+        return ConnectionFailed(f"{doing} broker {self.endpoint} failed: {str(error) or type(error).__name__}")

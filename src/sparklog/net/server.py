@@ -46,6 +46,7 @@ class ServerChannel:
         self._address = address
         self._host = address.rpartition(":")[0]
         self._frames = FrameReader(server.max_request_size)
+        self._backlog: deque[memoryview] = deque()
         self._slots: deque[asyncio.Future[Answer]] = deque()
         self._unsent: deque[Chunk] = deque()
         self._unsent_bytes = 0
@@ -76,17 +77,32 @@ class ServerChannel:
             self.close("it hung up in the middle of a request" if self._frames.in_frame else None)
             return
         try:
-            for frame in self._frames.received(count):
-                self._serve(frame)
+            self._backlog.extend(self._frames.received(count))
+        except RemoteProtocolError as error:
+            self.close(str(error))
+            return
+        self._take_up()
+
+    @property
+    def _has_room(self) -> bool:
+        return not self._closed and len(self._slots) < self._server.max_in_flight and self._unsent_bytes < MAX_UNSENT
+
+    def _take_up(self) -> None:
+        """Serve what was read, as far as flow control allows; read on when all of it is served."""
+        try:
+            while self._backlog and self._has_room:
+                self._serve(self._backlog.popleft())
         except RemoteProtocolError as error:
             self.close(str(error))
         except Exception:
             _logger.exception("a request from %s failed", self._address)
             self.close("its request could not be served")
+        if self._has_room:
+            self._resume_reading()
+        else:
+            self._pause_reading()
 
     def _serve(self, frame: memoryview) -> None:
-        if self._closed:
-            return
         answer = self._server.dispatch(frame, self._host)
         if not isinstance(answer, list | None):
             slot: asyncio.Future[Answer] = asyncio.ensure_future(answer, loop=self._server.loop)
@@ -98,8 +114,6 @@ class ServerChannel:
             return
         self._slots.append(slot)
         slot.add_done_callback(self._on_answered)
-        if len(self._slots) >= self._server.max_in_flight:
-            self._pause_reading()
 
     def _on_answered(self, _slot: asyncio.Future[Answer]) -> None:
         while self._slots and self._slots[0].done() and not self._closed:
@@ -112,25 +126,22 @@ class ServerChannel:
                 self.close(str(error) or type(error).__name__)
             else:
                 self._send(slot.result())
-        if not self._closed:
-            self._reconsider_reading()
-
-    def _reconsider_reading(self) -> None:
-        if len(self._slots) < self._server.max_in_flight and self._unsent_bytes < MAX_UNSENT:
-            self._resume_reading()
+        self._take_up()
 
     def _send(self, answer: Answer) -> None:
         if answer is None or self._closed:
             return
         for chunk in answer:
-            if isinstance(chunk, FileSlice) and chunk.size < _SENDFILE_AT_LEAST:
-                chunk = os.pread(chunk.file.fileno(), chunk.size, chunk.position)
+            size = chunk_size(chunk)
+            if isinstance(chunk, FileSlice) and size < _SENDFILE_AT_LEAST:
+                chunk = os.pread(chunk.file.fileno(), size, chunk.position)
+                if len(chunk) < size:
+                    self.close("a segment was cut before it was sent")
+                    return
             self._unsent.append(chunk)
-            self._unsent_bytes += chunk_size(chunk)
+            self._unsent_bytes += size
         if not self._writing:
             self._flush()
-        if self._unsent_bytes >= MAX_UNSENT:
-            self._pause_reading()
 
     def _flush(self) -> None:
         try:
@@ -151,8 +162,7 @@ class ServerChannel:
 
     def _on_writable(self) -> None:
         self._flush()
-        if not self._closed:
-            self._reconsider_reading()
+        self._take_up()
 
     def _send_bytes(self) -> int:
         views: list[bytes | bytearray | memoryview] = []
@@ -200,6 +210,7 @@ class ServerChannel:
         self._closed = True
         self._socket.close()
         self._unsent.clear()
+        self._backlog.clear()
         for slot in self._slots:
             slot.cancel()
         self._slots.clear()

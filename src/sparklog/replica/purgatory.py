@@ -52,6 +52,8 @@ class Purgatory:
             self._waiting.setdefault(key, set()).add(operation)
         operation.arm(timeout_ms / 1000)
         operation.future.add_done_callback(lambda _: operation.complete(False))
+        if is_satisfied():  # it may have come about since the caller looked, and nobody will check again for that
+            operation.complete(True)
         return operation.future
 
     def check(self, key: TopicPartition) -> None:

@@ -50,7 +50,7 @@ class ZkClient:
         self, connect: str, *, session_timeout: float, connect_timeout: float = 15.0, on_session: Callable[[str], None]
     ) -> None:
         hosts, _, chroot = connect.partition("/")
-        self._client = KazooClient(hosts=f"{hosts}/{chroot}" if chroot else hosts, timeout=session_timeout)
+        self._client = KazooClient(hosts=hosts, timeout=session_timeout)
         self._on_session = on_session
         self._client.add_listener(self._on_state)
         try:
@@ -60,8 +60,9 @@ class ZkClient:
             raise CoordinationError(
                 f"no ZooKeeper answers at {connect} within {connect_timeout:.0f} s; is it running (zookeeper.connect)?"
             ) from error
-        if chroot:
-            self._client.ensure_path("/")
+        if chroot:  # not given with the hosts: kazoo would warn, while it connects, of one that is yet to be made
+            self._client.ensure_path(f"/{chroot}")
+            self._client.chroot = f"/{chroot}"
 
     def _on_state(self, state: str) -> None:
         word = {

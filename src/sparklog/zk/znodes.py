@@ -6,6 +6,8 @@ The tree and the JSON are Kafka 3.x's (``ZkData.scala``).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -55,6 +57,15 @@ def _parse(path: str, data: bytes) -> dict[str, Any]:
     return value
 
 
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """A znode that lacks something, or holds it in another form, comes out as CoordinationError with its path."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CoordinationError(f"znode {path} does not hold what it must: {error!r}") from error
+
+
 class BrokerInfo(NamedTuple):
     """A live broker; ``epoch`` is the creation zxid of its znode."""
 
@@ -86,7 +97,8 @@ def encode_broker(info: BrokerInfo, now_ms: int) -> bytes:
 
 def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerInfo:
     value = _parse(broker_path(broker_id), data)
-    return BrokerInfo(broker_id, Endpoint(value["host"], int(value["port"])), value.get("rack"), epoch)
+    with _reading(broker_path(broker_id)):
+        return BrokerInfo(broker_id, Endpoint(value["host"], int(value["port"])), value.get("rack"), epoch)
 
 
 @dataclass(frozen=True)
@@ -116,8 +128,9 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     value = _parse(topic_path(topic), data)
-    partitions = {int(number): tuple(replicas) for number, replicas in value["partitions"].items()}
-    topic_id = uuid_from_text(value["topic_id"]) if "topic_id" in value else None
+    with _reading(topic_path(topic)):
+        partitions = {int(number): tuple(replicas) for number, replicas in value["partitions"].items()}
+        topic_id = uuid_from_text(value["topic_id"]) if "topic_id" in value else None
     return TopicAssignment(topic, dict(sorted(partitions.items())), topic_id)
 
 
@@ -150,9 +163,10 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 def decode_partition_state(tp: TopicPartition, data: bytes, version: int) -> PartitionState:
     value = _parse(partition_state_path(tp), data)
-    return PartitionState(
-        value["leader"], value["leader_epoch"], tuple(value["isr"]), value["controller_epoch"], version
-    )
+    with _reading(partition_state_path(tp)):
+        return PartitionState(
+            value["leader"], value["leader_epoch"], tuple(value["isr"]), value["controller_epoch"], version
+        )
 
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:
@@ -160,7 +174,8 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> int:
-    return int(_parse(CONTROLLER, data)["brokerid"])
+    with _reading(CONTROLLER):
+        return int(_parse(CONTROLLER, data)["brokerid"])
 
 
 def topic_config_path(topic: str) -> str:
@@ -172,7 +187,8 @@ def encode_config(properties: dict[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    return {str(name): str(value) for name, value in _parse(path, data).get("config", {}).items()}
+    with _reading(path):
+        return {str(name): str(value) for name, value in _parse(path, data).get("config", {}).items()}
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -180,7 +196,8 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    return str(_parse(CLUSTER_ID, data)["id"])
+    with _reading(CLUSTER_ID):
+        return str(_parse(CLUSTER_ID, data)["id"])
 
 
 def encode_producer_id_block(broker_id: int, block: range) -> bytes:
@@ -192,7 +209,8 @@ def decode_producer_id_block(data: bytes) -> range:
     if not data:
         return range(0)
     value = _parse(PRODUCER_ID_BLOCK, data)
-    return range(int(value["block_start"]), int(value["block_end"]) + 1)
+    with _reading(PRODUCER_ID_BLOCK):
+        return range(int(value["block_start"]), int(value["block_end"]) + 1)
 
 
 def delete_topic_path(topic: str) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.config.broker import BrokerConfig
-from sparklog.config.definition import Definition, definitions, parse
-from sparklog.config.topic import TopicConfig
+from sparklog.config.definition import Definition, definitions
+from sparklog.config.topic import TopicConfig, parse_stored
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeConfigsResponse, Message
@@ -45,7 +45,7 @@ async def _describe(broker: BrokerContext, resource: Message, asked: Message) ->
         if broker.metadata.topic(resource.resource_name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.resource_name!r}")
         properties = await broker.run_zk(broker.zk.topic_config, resource.resource_name)
-        return _describe_topic(broker, properties, wanted, asked)
+        return _describe_topic(broker, resource.resource_name, properties, wanted, asked)
     if resource.resource_type == _BROKER:
         if resource.resource_name not in ("", str(broker.config.broker_id)):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {broker.config.broker_id}, ask that one itself")
@@ -54,10 +54,10 @@ async def _describe(broker: BrokerContext, resource: Message, asked: Message) ->
 
 
 def _describe_topic(
-    broker: BrokerContext, properties: dict[str, str], wanted: set[str] | None, asked: Message
+    broker: BrokerContext, topic: str, properties: dict[str, str], wanted: set[str] | None, asked: Message
 ) -> list[Message]:
     defaults = broker.config.topic_defaults
-    effective = parse(TopicConfig, properties, defaults)
+    effective = parse_stored(topic, properties, defaults)
     entries = []
     for name, (attribute, definition) in definitions(TopicConfig).items():
         if wanted is not None and name not in wanted:

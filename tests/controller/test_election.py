@@ -1,0 +1,124 @@
+"""Who leads: the table of cases, and what holds in all of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparklog.controller.context import ControllerContext
+from sparklog.controller.election import decide, elect, initial_state
+from sparklog.structs import Endpoint, TopicPartition
+from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
+
+EPOCH = 9
+
+
+def state(leader, *isr, epoch=5):
+    return PartitionState(leader, epoch, isr, 1, version=3)
+
+
+@pytest.mark.parametrize(
+    ("before", "replicas", "live", "after"),
+    [
+        (state(1, 1, 2, 3), (1, 2, 3), {1, 2, 3}, None),
+        (state(1, 1, 2, 3), (1, 2, 3), {2, 3}, (2, (2, 3))),
+        (state(1, 1, 2, 3), (1, 2, 3), {1, 3}, (1, (1, 3))),
+        (state(1, 1, 2, 3), (1, 3, 2), {2, 3}, (3, (2, 3))),
+        (state(1, 1), (1, 2), {2}, (-1, (1,))),
+        (state(1, 1, 2), (1, 2), set(), (-1, (2,))),
+        (state(-1, 1), (1, 2), {1, 2}, (1, (1,))),
+        (state(-1, 1), (1, 2), {2}, None),
+        (state(-1, 2), (1, 2), {1, 2}, (2, (2,))),
+        (state(2, 2), (1, 2), {1, 2}, None),
+    ],
+    ids=[
+        "nothing happened",
+        "the leader died",
+        "a follower died",
+        "the first live replica in sync leads",
+        "the last in sync died",
+        "all died: the last of the ISR stays",
+        "the last in sync came back",
+        "another came back",
+        "in sync before preferred",
+        "a leader is not unseated",
+    ],
+)
+def test_elections(before, replicas, live, after):
+    found = elect(before, replicas, live, EPOCH)
+    assert (found and (found.leader, found.isr)) == after
+    if found:
+        assert (found.leader_epoch, found.controller_epoch, found.version) == (before.leader_epoch + 1, EPOCH, 3)
+
+
+def test_a_new_partition_is_led_by_its_first_live_replica():
+    assert initial_state((3, 1, 2), {1, 2}, EPOCH) == PartitionState(1, 0, (1, 2), EPOCH)
+    assert initial_state((3, 1, 2), {1, 2}, EPOCH).version == -1
+    assert initial_state((3,), {1, 2}, EPOCH) is None
+
+
+REPLICAS = st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True).map(tuple)
+LIVES = st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=12)
+
+
+@given(replicas=REPLICAS, lives=LIVES)
+def test_whatever_brokers_come_and_go(replicas, lives):
+    """Through a whole history of who is alive: the leader lives and is in sync, and the ISR never empties."""
+    current = None
+    for live in lives:
+        found = initial_state(replicas, live, EPOCH) if current is None else elect(current, replicas, live, EPOCH)
+        if found is not None and current is not None:
+            assert found.leader_epoch == current.leader_epoch + 1
+            assert set(found.isr) <= set(current.isr), "nobody comes into sync by an election"
+        current = found or current
+        if current is None:
+            assert not live & set(replicas)
+            continue
+        assert current.isr
+        assert set(current.isr) <= set(replicas)
+        if current.leader >= 0:
+            assert current.leader in live
+            assert current.leader in current.isr
+        else:
+            assert not live & set(current.isr), "somebody in sync is alive"
+        assert elect(current, replicas, live, EPOCH) is None, "a decision is final until something happens"
+
+
+def context_of(brokers, topics, states=()):
+    context = ControllerContext(EPOCH, 0)
+    context.brokers = {id_: BrokerInfo(id_, Endpoint("h", id_)) for id_ in brokers}
+    context.assignments = {
+        name: TopicAssignment(name, dict(enumerate(partitions))) for name, partitions in topics.items()
+    }
+    context.states = dict(states)
+    return context
+
+
+def test_only_what_must_change_is_decided():
+    context = context_of(
+        {1, 2},
+        {"t": [(1,), (2,), (3,)], "u": [(3,)]},
+        {TopicPartition("t", 0): state(1, 1), TopicPartition("u", 0): state(3, 3)},
+    )
+    changes = decide(context)
+    assert {tp: change.leader for tp, change in changes.items()} == {
+        TopicPartition("t", 1): 2,
+        TopicPartition("u", 0): -1,
+    }
+
+
+def test_a_topic_that_is_going_away_is_left_alone():
+    context = context_of({1}, {"t": [(1,)], "u": [(1,)]})
+    context.deleting = {"t"}
+    assert list(decide(context)) == [TopicPartition("u", 0)]
+
+
+def test_a_context_knows_what_each_broker_holds():
+    context = context_of({1, 2}, {"t": [(1,), (2, 1)], "u": [(1,)]})
+    context.states = {tp: state(1, 1) for topic in ("t", "u") for tp in context.partitions_of(topic)}
+    context.deleting = {"u"}
+    assert context.partitions_on(1) == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert context.partitions_on(2) == [TopicPartition("t", 1)]
+    context.forget("u")
+    assert set(context.assignments) == {"t"}
+    assert not context.deleting
+    assert set(context.states) == {TopicPartition("t", 0), TopicPartition("t", 1)}

@@ -1,0 +1,252 @@
+"""kafka-python: groups as they form and break, and what an administrator asks."""
+
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import InvalidTopicError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
+from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.eventually import eventually
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 4
+
+
+@contextmanager
+def producer_of(bootstrap, **settings):
+    producer = KafkaProducer(bootstrap_servers=bootstrap, **settings)
+    try:
+        yield producer
+    finally:
+        producer.close(30)
+
+
+def send(bootstrap, topic, values, partitions=PARTITIONS):
+    """One value after another, partition by partition in turn; returns when all are acknowledged."""
+    with producer_of(bootstrap) as producer:
+        sent = [producer.send(topic, value, partition=n % partitions) for n, value in enumerate(values)]
+        for each in sent:
+            each.get(30)
+
+
+class Member:
+    """A consumer of a group. ``poll`` takes part in rebalances and collects values."""
+
+    def __init__(self, bootstrap, topic, group, **settings):
+        self.values = []
+        self.consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=300,
+            fetch_max_wait_ms=50,
+            **settings,
+        )
+
+    def poll(self):
+        for records in self.consumer.poll(timeout_ms=50).values():
+            self.values += [record.value for record in records]
+
+    @property
+    def partitions(self):
+        return sorted(each.partition for each in self.consumer.assignment())
+
+
+@pytest.fixture
+def join():
+    """Makes members; those still there at the end are closed."""
+    with ExitStack() as stack:
+
+        def make(bootstrap, topic, group, **settings):
+            member = Member(bootstrap, topic, group, **settings)
+            stack.callback(member.consumer.close, autocommit=False)
+            return member
+
+        yield make
+
+
+@pytest.fixture
+def admin(bootstrap):
+    client = KafkaAdminClient(bootstrap_servers=bootstrap)
+    yield client
+    client.close()
+
+
+def poll_until(members, condition, what):
+    def polled():
+        for member in members:
+            member.poll()
+        return condition()
+
+    eventually(polled, 30, what)
+
+
+def own_evenly(members):
+    return [len(each.partitions) for each in members] == [PARTITIONS // len(members)] * len(members) and sorted(
+        sum((each.partitions for each in members), [])
+    ) == list(range(PARTITIONS))
+
+
+def test_two_members_share_and_the_survivor_takes_all(bootstrap, make_topic, topic, join):
+    make_topic(partitions=PARTITIONS)
+    first, second = (join(bootstrap, topic, topic) for _ in range(2))
+    poll_until([first, second], lambda: own_evenly([first, second]), "two partitions each")
+    values = [b"%d" % number for number in range(40)]
+    send(bootstrap, topic, values)
+    poll_until([first, second], lambda: len(first.values) + len(second.values) >= 40, "every value once")
+    assert sorted(first.values + second.values) == sorted(values)
+    assert len(first.values) == len(second.values) == 20
+    first.consumer.commit()
+    second.consumer.commit()
+    first.consumer.close(autocommit=False)
+    poll_until([second], lambda: own_evenly([second]), "the survivor owns all")
+    send(bootstrap, topic, [b"more"] * 8)
+    poll_until([second], lambda: len(second.values) >= 28, "the survivor reads all")
+    assert second.values[20:] == [b"more"] * 8
+
+
+def test_a_member_that_goes_silent_is_expelled(bootstrap, make_topic, topic, join):
+    make_topic(partitions=PARTITIONS)
+    silent, lively = (join(bootstrap, topic, topic, max_poll_interval_ms=6500) for _ in range(2))
+    poll_until([silent, lively], lambda: own_evenly([silent, lively]), "two partitions each")
+    poll_until([lively], lambda: own_evenly([lively]), "the one that polls owns all")
+
+
+def test_commits_survive_a_restart_of_the_group(bootstrap, make_topic, topic, join):
+    make_topic(partitions=PARTITIONS)
+    send(bootstrap, topic, [b"%d" % number for number in range(40)])
+    alone = join(bootstrap, topic, topic)
+    poll_until([alone], lambda: len(alone.values) >= 40, "all forty")
+    assert own_evenly([alone])
+    alone.consumer.commit({TopicPartition(topic, p): OffsetAndMetadata(5 + p, "", -1) for p in range(PARTITIONS)})
+    alone.consumer.close(autocommit=False)
+    again = join(bootstrap, topic, topic)
+    poll_until([again], lambda: len(again.values) >= 5 + 4 + 3 + 2, "what was not committed")
+    assert sorted(again.values) == sorted(
+        b"%d" % (PARTITIONS * offset + p) for p in range(PARTITIONS) for offset in range(5 + p, 10)
+    )
+
+
+def test_commits_survive_a_restart_of_the_broker(chroot, tmp_path, join):
+    with BrokerHarness(tmp_path, chroot) as broker:
+        send(broker.address, "t", [b"%d" % number for number in range(10)], partitions=1)
+        reader = join(broker.address, "t", "g")
+        poll_until([reader], lambda: len(reader.values) >= 10, "all ten")
+        reader.consumer.commit({TopicPartition("t", 0): OffsetAndMetadata(6, "so far", -1)})
+        broker.restart()
+        send(broker.address, "t", [b"10"], partitions=1)
+        poll_until([reader], lambda: b"10" in reader.values, "the member goes on")
+        reader.consumer.close(autocommit=False)
+        again = join(broker.address, "t", "g")
+        poll_until([again], lambda: len(again.values) >= 5, "what was not committed")
+        assert again.values == [b"6", b"7", b"8", b"9", b"10"]
+        assert again.consumer.committed(TopicPartition("t", 0)) == 6
+        again.consumer.close(autocommit=False)
+
+
+def test_topics_are_created_described_and_deleted(admin, topic):
+    admin.create_topics({topic: {"num_partitions": 3, "replication_factor": 1}})
+    (described,) = admin.describe_topics([topic])
+    assert (described["name"], described["error_code"], len(described["partitions"])) == (topic, 0, 3)
+    assert {each["leader_id"] for each in described["partitions"]} == {0}
+    assert topic in admin.list_topics()
+    with pytest.raises(TopicAlreadyExistsError):
+        admin.create_topics({topic: {"num_partitions": 3}})
+    admin.delete_topics([topic])
+    assert topic not in admin.list_topics()
+    with pytest.raises(UnknownTopicOrPartitionError):
+        admin.delete_topics([topic])
+
+
+def test_a_deleted_topic_comes_back_empty(admin, bootstrap, make_topic):
+    topic = make_topic()
+    send(bootstrap, topic, [b"old"], partitions=1)
+    admin.delete_topics([topic])
+    admin.create_topics({topic: {"num_partitions": 1}})
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    assert consumer.end_offsets([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): 0}
+    consumer.close()
+
+
+def test_an_impossible_name_is_refused(admin):
+    with pytest.raises(InvalidTopicError):
+        admin.create_topics({"no spaces": {"num_partitions": 1}})
+
+
+def test_a_creation_that_is_only_validated_leaves_nothing(admin, topic):
+    answer = admin.create_topics({topic: {"num_partitions": 2}}, validate_only=True)
+    assert answer["topics"][0]["error_code"] == 0
+    assert topic not in admin.list_topics()
+
+
+def test_topic_settings_say_where_they_come_from(admin, make_topic):
+    topic = make_topic(retention_ms=12345)
+    described = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
+    configs = next(iter(described.values()))[topic]
+    retention, segment = configs["retention.ms"], configs["segment.bytes"]
+    assert retention["value"] == "12345"
+    assert "TOPIC" in str(retention["config_source"]).upper()
+    assert segment["value"] == "1073741824"
+    assert "DEFAULT" in str(segment["config_source"]).upper()
+    assert configs["cleanup.policy"]["value"] == "delete"
+
+
+def test_broker_settings_say_where_they_come_from(admin):
+    described = admin.describe_configs(
+        [ConfigResource(ConfigResourceType.BROKER, "0")], include_synonyms=True, config_filter="all"
+    )
+    configs = next(iter(described.values()))["0"]
+    given, default = configs["offsets.topic.num.partitions"], configs["socket.request.max.bytes"]
+    assert given["value"] == "4"
+    assert "STATIC_BROKER" in str(given["config_source"]).upper()
+    assert [each["value"] for each in given["synonyms"]] == ["4", "50"]
+    assert default["value"] == "104857600"
+    assert "DEFAULT" in str(default["config_source"]).upper()
+
+
+def test_the_cluster_describes_itself(admin, cluster):
+    described = admin.describe_cluster()
+    (broker,) = described["brokers"]
+    assert f"{broker['host']}:{broker['port']}" == cluster.bootstrap_servers
+    assert described["controller_id"] == 0
+    assert described["cluster_id"]
+
+
+def test_groups_are_listed_and_described(admin, bootstrap, make_topic, topic, join):
+    make_topic(partitions=PARTITIONS)
+    member = join(bootstrap, topic, topic, client_id="the-client")
+    poll_until([member], lambda: own_evenly([member]), "all partitions")
+    listed = {each["group_id"]: each for each in admin.list_groups()}
+    assert (listed[topic]["protocol_type"], listed[topic]["group_state"]) == ("consumer", "Stable")
+    described = admin.describe_groups([topic])[topic]
+    assert described["group_state"] == "Stable"
+    (only,) = described["members"]
+    assert only["client_id"] == "the-client"
+    member.consumer.close(autocommit=False)
+    assert admin.describe_groups([topic])[topic]["group_state"] == "Empty" or topic not in {
+        each["group_id"] for each in admin.list_groups()
+    }
+
+
+def test_an_unknown_group_is_dead(admin, topic):
+    assert admin.describe_groups([topic])[topic]["group_state"] == "Dead"
+
+
+def test_offsets_are_listed_by_time(bootstrap, make_topic):
+    topic = make_topic()
+    tp = TopicPartition(topic, 0)
+    with producer_of(bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, b"x", partition=0, timestamp_ms=1_000 + 100 * number).get(30)
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    for asked, found in ((0, 0), (1_150, 2), (1_900, 9)):
+        assert consumer.offsets_for_times({tp: asked})[tp].offset == found
+    assert consumer.offsets_for_times({tp: 1_901})[tp] is None
+    assert (consumer.beginning_offsets([tp]), consumer.end_offsets([tp])) == ({tp: 0}, {tp: 10})
+    consumer.close()

@@ -1,0 +1,243 @@
+"""The client against a real ZooKeeper: what is refused, what is conditional, what goes with a session."""
+
+import queue
+import threading
+from uuid import UUID
+
+import pytest
+from kazoo.client import KazooClient
+
+from sparklog.errors import CoordinationError
+from sparklog.structs import Endpoint, TopicPartition
+from sparklog.testing.eventually import eventually
+from sparklog.zk.client import ZkClient
+from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
+
+pytestmark = pytest.mark.integration
+
+HERE = BrokerInfo(1, Endpoint("127.0.0.1", 9092))
+TP = TopicPartition("t", 0)
+STATE = PartitionState(1, 0, (1,), 1)
+
+
+@pytest.fixture
+def connect(chroot):
+    """Opens sessions in this test's own tree."""
+    sessions = []
+
+    def open_session():
+        events = queue.Queue()
+        client = ZkClient(chroot, session_timeout=1.0, on_session=events.put)
+        client.ensure_tree()
+        sessions.append(client)
+        return client, events
+
+    yield open_session
+    for client in sessions:
+        client.close()
+
+
+@pytest.fixture
+def zk(connect):
+    return connect()[0]
+
+
+def expire(zk, zookeeper):
+    """End the session behind the client's back, as the server does when it hears nothing."""
+    thief = KazooClient(hosts=zookeeper.connect_string, client_id=zk._client.client_id)
+    thief.start(timeout=10)
+    thief.stop()
+    thief.close()
+
+
+def test_nobody_there_is_said_with_the_setting():
+    with pytest.raises(CoordinationError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1 .*zookeeper\.connect"):
+        ZkClient("127.0.0.1:1", session_timeout=1.0, connect_timeout=0.3, on_session=lambda _: None)
+
+
+def test_the_cluster_id_is_made_once(connect):
+    (one, _), (two, _) = connect(), connect()
+    assert one.cluster_id() == two.cluster_id() == one.cluster_id()
+    assert len(one.cluster_id()) == 22
+
+
+def test_a_broker_is_known_while_its_session_lives(connect):
+    (one, _), (two, _) = connect(), connect()
+    epoch = one.register_broker(HERE, 5)
+    assert two.brokers() == {1: HERE._replace(epoch=epoch)}
+    assert one.register_broker(HERE, 6) == epoch, "registering again is no change"
+    one.close()
+    assert two.brokers() == {}
+    assert two.register_broker(HERE, 7) > epoch
+
+
+def test_a_duplicate_broker_id_is_refused(connect):
+    (one, _), (two, _) = connect(), connect()
+    one.register_broker(HERE, 5)
+    with pytest.raises(CoordinationError, match=r"broker id 1 is already registered .* another session"):
+        two.register_broker(HERE._replace(endpoint=Endpoint("127.0.0.1", 9093)), 5)
+    assert two.brokers()[1].endpoint == HERE.endpoint
+
+
+def test_a_killed_predecessor_is_evicted_only_from_its_own_address(connect):
+    (dead, _), (here, _) = connect(), connect()
+    dead.register_broker(HERE, 5)
+    dead.try_become_controller(1, 5)
+    here.evict_predecessor(HERE._replace(endpoint=Endpoint("127.0.0.1", 9999)))
+    assert 1 in here.brokers()
+    assert here.controller() == 1
+    here.evict_predecessor(HERE)
+    assert here.brokers() == {}
+    assert here.controller() is None
+    here.register_broker(HERE, 6)
+    here.evict_predecessor(HERE)
+    assert 1 in here.brokers(), "its own registration is nobody's predecessor"
+
+
+def test_an_expired_session_takes_its_ephemerals_and_is_told(connect, zookeeper):
+    (one, events), (two, _) = connect(), connect()
+    assert events.get(timeout=10) == "connected"
+    one.register_broker(HERE, 5)
+    gone = threading.Event()
+    assert 1 in two.brokers(gone.set)
+    expire(one, zookeeper)
+    assert gone.wait(15)
+    assert two.brokers() == {}
+    told = [events.get(timeout=15)]
+    while told[-1] != "connected":
+        told.append(events.get(timeout=15))
+    assert "expired" in told
+    one.register_broker(HERE, 6)
+    assert 1 in two.brokers()
+
+
+def test_one_controller_at_a_time_each_with_a_higher_epoch(connect):
+    (one, _), (two, _) = connect(), connect()
+    first = one.try_become_controller(1, 5)
+    assert two.try_become_controller(2, 5) is None
+    assert two.controller() == 1
+    one.close()
+    second = two.try_become_controller(2, 6)
+    assert second[0] == first[0] + 1
+    assert second[1] > first[1]
+    assert two.controller() == 2
+
+
+def test_many_candidates_at_once_elect_one(connect):
+    clients = [connect()[0] for _ in range(4)]
+    results, start = [None] * 4, threading.Barrier(4)
+
+    def stand(number):
+        start.wait()
+        results[number] = clients[number].guarded(clients[number].try_become_controller, number, 5)
+
+    threads = [threading.Thread(target=stand, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(result is not None for result in results) == 1
+    assert results[clients[0].controller()] is not None
+
+
+def test_the_controllers_coming_and_going_is_watched(connect):
+    (one, _), (two, _) = connect(), connect()
+    for change in (lambda: one.try_become_controller(1, 5), one.close):
+        changed = threading.Event()
+        two.controller(changed.set)
+        change()
+        assert changed.wait(15)
+
+
+def test_a_watch_fires_once_and_tells_of_what_was_asked(connect):
+    (one, _), (two, _) = connect(), connect()
+    fired = queue.Queue()
+    two.topics(lambda: fired.put("topics"))
+    two.topics_to_delete(lambda: fired.put("deletions"))
+    one.create_topic(TopicAssignment("t", {0: (1,)}), {})
+    assert fired.get(timeout=15) == "topics"
+    one.create_topic(TopicAssignment("u", {0: (1,)}), {})
+    one.request_topic_deletion("t")
+    assert fired.get(timeout=15) == "deletions"
+
+
+def test_a_topics_life(zk):
+    topic = TopicAssignment("t", {0: (1,), 1: (2,)}, UUID(int=5))
+    assert zk.create_topic(topic, {"retention.ms": "5"})
+    assert not zk.create_topic(TopicAssignment("t", {0: (9,)}), {"retention.ms": "6"})
+    assert zk.topics() == ["t"]
+    assert zk.assignment("t") == topic
+    assert zk.topic_config("t") == {"retention.ms": "5"}
+    zk.request_topic_deletion("t")
+    zk.request_topic_deletion("t")
+    assert zk.topics_to_delete() == ["t"]
+    zk.forget_topic("t")
+    zk.forget_topic("t")
+    assert (zk.topics(), zk.topics_to_delete(), zk.assignment("t"), zk.topic_config("t")) == ([], [], None, {})
+
+
+def controller_of(zk):
+    _, version = zk.try_become_controller(1, 5)
+    zk.create_topic(TopicAssignment("t", dict.fromkeys(range(3), (1,))), {})
+    return version
+
+
+def test_a_state_is_written_only_over_the_version_that_was_read(zk):
+    version = controller_of(zk)
+    written = zk.write_partition_states({TP: STATE}, version)
+    assert written[TP].version == 0
+    assert zk.partition_states([TP, TopicPartition("t", 1)]) == {TP: STATE}
+    again = PartitionState(1, 1, (1,), 1, written[TP].version)
+    assert zk.write_partition_states({TP: again}, version)[TP].version == 1
+    assert zk.write_partition_states({TP: again}, version) == {}, "a version that is past"
+    assert zk.write_partition_states({TP: STATE}, version) == {}, "made already"
+    assert zk.partition_states([TP])[TP].leader_epoch == 1
+
+
+def test_one_partitions_conflict_does_not_hold_up_the_others(zk):
+    version = controller_of(zk)
+    zk.write_partition_states({TP: STATE}, version)
+    others = [TopicPartition("t", number) for number in (1, 2)]
+    written = zk.write_partition_states({TP: STATE} | dict.fromkeys(others, STATE), version)
+    assert sorted(written) == others
+
+
+def test_a_stale_controller_is_refused(connect):
+    (old, _), (new, _) = connect(), connect()
+    old_version = controller_of(old)
+    old._client.delete("/controller")
+    assert new.try_become_controller(2, 6)
+    with pytest.raises(CoordinationError, match="epoch is stale"):
+        old.write_partition_states({TP: STATE}, old_version)
+    assert new.partition_states([TP]) == {}
+
+
+def test_many_states_at_once(zk):
+    _, version = zk.try_become_controller(1, 5)
+    zk.create_topic(TopicAssignment("t", {0: (1,)}), {})
+    states = {TopicPartition("t", number): STATE for number in range(1200)}
+    assert len(zk.write_partition_states(states, version)) == 1200
+    assert len(zk.partition_states(states)) == 1200
+
+
+def test_producer_ids_are_given_once(connect):
+    (one, _), (two, _) = connect(), connect()
+    blocks = [client.take_producer_ids(1, 100) for client in (one, two, one)]
+    assert [(block.start, block.stop) for block in blocks] == [(0, 100), (100, 200), (200, 300)]
+
+
+def test_a_failure_of_zookeeper_is_a_coordination_error(zk):
+    zk._client.create("/brokers/topics/bad", b"{}")
+    with pytest.raises(CoordinationError, match="/brokers/topics/bad"):
+        zk.assignment("bad")
+    zk.close()
+    with pytest.raises(CoordinationError, match="ZooKeeper: "):
+        zk.guarded(zk.topics)
+
+
+def test_a_lost_connection_is_found_again(connect, zookeeper):
+    zk, events = connect()
+    zk._client._connection._socket.shutdown(2)
+    seen = []
+    eventually(lambda: seen.append(events.get(timeout=15)) or seen[-2:] == ["suspended", "connected"])
+    assert zk.topics() == []

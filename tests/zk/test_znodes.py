@@ -1,0 +1,116 @@
+"""What each znode holds: Kafka's JSON, and nothing but CoordinationError for anything else."""
+
+import json
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparklog.errors import CoordinationError
+from sparklog.structs import Endpoint, TopicPartition
+from sparklog.zk import znodes
+from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
+
+TP = TopicPartition("t", 3)
+STATE = PartitionState(1, 5, (1, 2), 9)
+
+
+def test_a_broker_is_described_as_kafka_describes_one():
+    data = znodes.encode_broker(BrokerInfo(7, Endpoint("host", 9092), "rack-1"), 1234)
+    assert json.loads(data) == {
+        "version": 5,
+        "host": "host",
+        "port": 9092,
+        "jmx_port": -1,
+        "timestamp": "1234",
+        "endpoints": ["PLAINTEXT://host:9092"],
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "features": {},
+        "rack": "rack-1",
+    }
+    assert znodes.decode_broker(7, data, 42) == BrokerInfo(7, Endpoint("host", 9092), "rack-1", 42)
+
+
+def test_a_brokers_rack_may_be_unknown():
+    data = znodes.encode_broker(BrokerInfo(7, Endpoint("host", 9092)), 1)
+    assert "rack" not in json.loads(data)
+    assert znodes.decode_broker(7, data, -1).rack is None
+
+
+def test_a_topic_is_described_as_kafka_describes_one():
+    topic = TopicAssignment("t", {0: (1, 2), 1: (2, 1), 10: (3,)}, UUID(int=1))
+    data = znodes.encode_topic(topic)
+    assert json.loads(data) == {
+        "version": 3,
+        "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "partitions": {"0": [1, 2], "1": [2, 1], "10": [3]},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    assert znodes.decode_topic("t", data) == topic
+
+
+def test_an_older_kafkas_topic_has_no_id_and_its_partitions_any_order():
+    topic = znodes.decode_topic("t", b'{"version":1,"partitions":{"10":[3],"2":[1]}}')
+    assert topic.topic_id is None
+    assert list(topic.partitions.items()) == [(2, (1,)), (10, (3,))]
+
+
+def test_a_partition_state_is_described_as_kafka_describes_one():
+    data = znodes.encode_partition_state(STATE)
+    assert json.loads(data) == {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 5, "isr": [1, 2]}
+    decoded = znodes.decode_partition_state(TP, data, 17)
+    assert (decoded, decoded.version) == (STATE, 17)
+
+
+def test_paths():
+    assert znodes.broker_path(3) == "/brokers/ids/3"
+    assert znodes.topic_path("t") == "/brokers/topics/t"
+    assert znodes.partition_state_path(TP) == "/brokers/topics/t/partitions/3/state"
+    assert znodes.topic_config_path("t") == "/config/topics/t"
+    assert znodes.delete_topic_path("t") == "/admin/delete_topics/t"
+
+
+def test_the_small_ones():
+    assert znodes.decode_controller(znodes.encode_controller(5, 1)) == 5
+    assert znodes.decode_cluster_id(znodes.encode_cluster_id("abc")) == "abc"
+    assert znodes.decode_config("/c", znodes.encode_config({"retention.ms": "5"})) == {"retention.ms": "5"}
+    assert znodes.decode_config("/c", b'{"version":1}') == {}
+
+
+DECODERS = {
+    "broker": lambda data: znodes.decode_broker(1, data, 0),
+    "topic": lambda data: znodes.decode_topic("t", data),
+    "state": lambda data: znodes.decode_partition_state(TP, data, 0),
+    "controller": znodes.decode_controller,
+    "cluster id": znodes.decode_cluster_id,
+    "config": lambda data: znodes.decode_config("/c", data),
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["host", "a", "0"]), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = ["host", "port", "partitions", "topic_id", "leader", "isr", "leader_epoch", "controller_epoch", "config", "id"]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff", b'"text"', b"[" * 50])
+def test_what_is_no_json_object_is_refused_with_its_path(name, data):
+    with pytest.raises(CoordinationError, match=r"znode /"):
+        DECODERS[name](data)
+
+
+@pytest.mark.parametrize("name", [name for name in DECODERS if name != "config"])
+def test_what_lacks_something_is_refused_with_its_path(name):
+    with pytest.raises(CoordinationError, match=r"znode /.* does not hold what it must"):
+        DECODERS[name](b"{}")
+
+
+@given(name=st.sampled_from(sorted(DECODERS)), value=st.dictionaries(st.sampled_from(NAMES), JSON))
+def test_any_json_is_read_or_refused(name, value):
+    try:
+        DECODERS[name](json.dumps(value).encode())
+    except CoordinationError as error:
+        assert "znode /" in str(error)  # noqa: PT017
