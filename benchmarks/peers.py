@@ -13,11 +13,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sparklog.local.broker import BrokerProcess, BrokerSpec
 from sparklog.local.ports import free_port
 from sparklog.local.zookeeper import EmbeddedZooKeeper
+from sparklog.testing.eventually import eventually
 from sparklog.testing.kafka import KafkaBroker
 
 KAFKA_JVM = "-Xms1g -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
 """What Kafka's own start script gives its JVM, beside the ``-Xmx1g`` that the harness gives."""
 _ADMIN_TIMEOUT_S = 30
+_KEPT = {"retention.ms": "-1"}
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,18 @@ class Peer:
     pid: int
 
     def create_topic(self, topic: str) -> None:
-        """One partition, one replica, the broker's own settings otherwise."""
+        """One partition, one replica, kept for ever (the records may be years old); otherwise the broker's settings."""
         admin = self._admin()
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(_ADMIN_TIMEOUT_S)
+        admin.create_topics([NewTopic(topic, 1, 1, config=_KEPT)])[topic].result(_ADMIN_TIMEOUT_S)
 
     def delete_topics(self, topics: list[str]) -> None:
         admin = self._admin()
         for deleted in admin.delete_topics(topics).values():
             deleted.result(_ADMIN_TIMEOUT_S)
+
+    def knows_its_controller(self) -> bool:
+        """Kafka answers requests before it does; an administrator's request would wait a minute then."""
+        return bool(self._admin().list_topics(timeout=_ADMIN_TIMEOUT_S).controller_id == 0)
 
     def _admin(self) -> AdminClient:
         # To be held until its answers are there: it takes them with it when it goes.
@@ -58,7 +64,10 @@ def both_brokers(directory: Path) -> Iterator[list[Peer]]:
                 extra_props={"log.segment.delete.delay.ms": 0},
             )
         _started(stack, kafka.start, kafka.stop)
-        yield [Peer("sparklog", ours.address, ours.pid), Peer("kafka", kafka.bootstrap_servers, kafka.pid)]
+        peers = [Peer("sparklog", ours.address, ours.pid), Peer("kafka", kafka.bootstrap_servers, kafka.pid)]
+        for peer in peers:
+            eventually(peer.knows_its_controller, what=f"{peer.name} to serve administrators")
+        yield peers
 
 
 def _started(stack: ExitStack, start: Callable[[], None], stop: Callable[[], None]) -> None:

@@ -99,8 +99,8 @@ def test_only_what_must_change_is_decided():
         {"t": [(1,), (2,), (3,)], "u": [(3,)]},
         {TopicPartition("t", 0): state(1, 1), TopicPartition("u", 0): state(3, 3)},
     )
-    changes = decide(context)
-    assert {tp: change.leader for tp, change in changes.items()} == {
+    leaders = {tp: change.leader for tp, change in decide(context).items()}
+    assert leaders == {
         TopicPartition("t", 1): 2,
         TopicPartition("u", 0): -1,
     }

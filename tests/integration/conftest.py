@@ -1,8 +1,8 @@
 """Fixtures of the integration tests: raw connections and topics on the shared cluster."""
 
 import pytest
-
 from integration import wire
+
 from sparklog.errors import ErrorCode
 from sparklog.structs import TopicPartition
 

@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from sparklog.testing.eventually import eventually
 
@@ -114,12 +114,6 @@ def test_an_idempotent_producer(bootstrap, make_topic):
     settings = {"enable.idempotence": True, "batch.num.messages": 7}
     assert send(bootstrap, topic, RECORDS, **settings) == []
     assert [each.value() for each in read_back(bootstrap, topic, len(RECORDS))] == [value for _, value, _ in RECORDS]
-
-
-def test_a_transactional_producer_is_told_at_once(bootstrap, topic):
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 0})
-    with pytest.raises(KafkaException):
-        producer.init_transactions(5)
 
 
 def test_a_group_commits_and_resumes(bootstrap, make_topic, topic):

@@ -4,8 +4,8 @@ import shutil
 import subprocess
 
 import pytest
-
 from integration import wire
+
 from sparklog.structs import TopicPartition
 
 pytestmark = [

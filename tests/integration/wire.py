@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from sparklog.errors import ErrorCode
@@ -30,6 +30,7 @@ BY_NAME = fetch_wire.TOPIC_ID_VERSION - 1
 PRODUCE_VERSION = 9
 FIRST_TIMESTAMP = 1_700_000_000_000
 MANY = 1 << 30
+CORRELATION_ID = 7
 
 
 def endpoint_of(address: str) -> Endpoint:
@@ -91,6 +92,14 @@ def metadata(connection: BlockingConnection, *topics: str, create: bool = False)
     return connection.request(
         ApiKey.METADATA, lambda _: MetadataRequest(topics=asked, allow_auto_topic_creation=create)
     )
+
+
+def topic_names(connection: BlockingConnection) -> set[str]:
+    """Every topic that this broker knows."""
+    answer = connection.request(
+        ApiKey.METADATA, lambda _: MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    )
+    return {each.name for each in answer.topics}
 
 
 def produce(
@@ -183,28 +192,30 @@ def list_offset(connection: BlockingConnection, tp: TopicPartition, timestamp: i
     return ErrorCode(result.error_code), result.offset, result.timestamp
 
 
-def request_bytes(api: int, version: int, body: bytes = b"", *, flexible: bool = False, correlation_id: int = 7) -> bytes:
+def request_bytes(
+    api: int, version: int, body: bytes = b"", *, flexible: bool = False, correlation_id: int = 7
+) -> bytes:
     """A whole request frame, whatever it says; the client calls itself ``hostile``."""
     header = struct.pack(">hhih", api, version, correlation_id, 7) + b"hostile" + (b"\0" if flexible else b"")
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-def send_raw(address: str, data: bytes, *, timeout: float = 20.0) -> bytes:
-    """Send ``data``, say that no more will come, and return all that comes back until the broker hangs up."""
+def send_raw(address: str, data: bytes, *, timeout: float = 20.0) -> tuple[int, bytes]:
+    """Send ``data``, then nothing more; our port, and all that comes back until the broker hangs up."""
     with closing(socket.create_connection(endpoint_of(address), timeout)) as sock:
-        sock.sendall(data)
-        sock.shutdown(socket.SHUT_WR)
-        return receive_until_closed(sock)
+        port = sock.getsockname()[1]
+        with suppress(OSError):  # the broker may have read enough, and hung up
+            sock.sendall(data)
+            sock.shutdown(socket.SHUT_WR)
+        return port, receive_until_closed(sock)
 
 
 def receive_until_closed(sock: socket.socket) -> bytes:
     """All that the peer sends before it hangs up, politely or not."""
     received = bytearray()
-    try:
+    with suppress(ConnectionResetError):
         while chunk := sock.recv(1 << 16):
             received += chunk
-    except ConnectionResetError:
-        pass
     return bytes(received)
 
 

@@ -90,23 +90,3 @@ def test_a_waiter_that_gives_up_is_forgotten():
         await asyncio.sleep(0)
 
     on_loop(test)
-
-
-def test_a_condition_may_wake_others_in_turn():
-    async def test(purgatory):
-        done = []
-
-        def first():
-            if done and len(done) == 1:
-                done.append("nested")
-                purgatory.check(A)
-            return bool(done)
-
-        one = purgatory.wait([A], first, LONG_MS)
-        two = purgatory.wait([A], lambda: "nested" in done, LONG_MS)
-        done.append("moved")
-        purgatory.check(A)
-        assert await one
-        assert await two
-
-    on_loop(test)

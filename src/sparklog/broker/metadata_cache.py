@@ -75,10 +75,11 @@ class MetadataCache:
 
     def _update_topic(self, state: Message) -> None:
         topic = self._topics.get(state.topic_name)
-        if topic is None or topic.topic_id != state.topic_id:
+        topic_id = state.topic_id or ZERO_UUID  # the decoder gives None for it
+        if topic is None or topic.topic_id != topic_id:
             if topic is not None:
                 self._names.pop(topic.topic_id, None)
-            topic = TopicMetadata(state.topic_name, state.topic_id)
+            topic = TopicMetadata(state.topic_name, topic_id)
         for each in state.partition_states:
             if each.leader == _LEADER_DURING_DELETE:
                 topic.partitions.pop(each.partition_index, None)

@@ -228,4 +228,6 @@ class Controller:
             return
         await self._run_zk(self._zk.forget_topic, topic)
         context.forget(topic)
+        if self._id in self._channels:
+            self._tell(context, self._channels[self._id], [])  # wakes who waits here for the end of the deletion
         _logger.info("topic %s is deleted", topic)

@@ -108,11 +108,20 @@ def _delays(flights: DataFrame, options: DelayOptions) -> DataFrame:
     )  # fmt: skip
 
 
-def _upsert(batch: DataFrame, table: str) -> None:
+def _upsert(batch: DataFrame, path: str) -> None:
     # MERGE reads its source twice; without the cache the stream's state would be computed twice too.
     batch = batch.persist()
     try:
-        merge = DeltaTable.forPath(batch.sparkSession, table).alias("old").merge(batch.alias("new"), _SAME_WINDOW)
+        first = batch.agg(F.min("window_start")).first()[0]
+        if first is None:
+            return
+        table = DeltaTable.forPath(batch.sparkSession, path)
+        if table.toDF().isEmpty():
+            batch.write.format("delta").mode("append").save(path)
+            return
+        # Files that end before the batch begins need not be looked at.
+        recent = F.expr(_SAME_WINDOW) & (F.col("old.window_start") >= F.lit(first))
+        merge = table.alias("old").merge(batch.alias("new"), recent)
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     finally:
         batch.unpersist()

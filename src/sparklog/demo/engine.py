@@ -57,6 +57,7 @@ def _settings(directory: Path) -> dict[str, str]:
         "spark__sql__shuffle__partitions": "2",
         "spark__sql__warehouse__dir": str(directory / "warehouse"),
         "spark__databricks__delta__snapshotPartitions": "2",
+        "spark__databricks__delta__merge__materializeSource": "none",
     }
 
 

@@ -55,9 +55,10 @@ def load_flights(most: int | None = None) -> Flights:
 
 
 def airline_names() -> dict[str, str]:
-    """Carrier code to name."""
+    """Carrier code to name, without what only says that it is a company."""
     table = _read_csv(_data_file("airlines.csv"))
-    return dict(zip(table["carrier"].to_pylist(), table["name"].to_pylist(), strict=True))
+    names = pc.replace_substring_regex(table["name"], r" (Inc\.|Co\.|Corporation)$", "")
+    return dict(zip(table["carrier"].to_pylist(), names.to_pylist(), strict=True))
 
 
 def _data_file(name: str) -> Path:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 AIRPORTS = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
+MIN_WIDTH = 90
+"""What the tables need; a narrower terminal, or none, wraps lines rather than losing columns."""
+FEW = 3
+"""A percentile of fewer departures says little."""
 ZONE = "America/New_York"
 _MEAN = "sum(mean_delay * departed) / sum(departed)"
 
@@ -51,8 +55,7 @@ def summarise(spark: SparkSession, table: str) -> Summary:
 
 
 def _groups(windows: DataFrame, by: str) -> list[Group]:
-    # A percentile of two flights says little.
-    busy = F.when(F.col("departed") >= 5, F.col("p90_delay"))
+    busy = F.when(F.col("departed") >= FEW, F.col("p90_delay"))
     local = F.from_utc_timestamp("window_start", ZONE)
     rows = windows.groupBy(by).agg(
         F.sum("flights").alias("flights"),
@@ -77,17 +80,18 @@ def print_groups(title: str, groups: list[Group], names: Mapping[str, str]) -> N
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    table.add_column("")
-    for column in ("flights", "cancelled", "mean delay", "worst hour's p90"):
-        table.add_column(column, justify="right")
-    table.add_column("in the hour from")
+    for column in ("", "", "flights", "cancelled", "mean delay", "worst hour"):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
     for each in groups:
-        worst = "-" if each.worst_p90 is None else f"{each.worst_p90} min"
+        worst = f"{each.worst_hour:%d %b %H:%M}, p90 {each.worst_p90} min" if each.worst_hour else ""
         table.add_row(
-            each.code, names.get(each.code, ""), f"{each.flights:,}", f"{each.cancelled / each.flights:.1%}",
-            f"{each.mean_delay:.1f} min", worst, f"{each.worst_hour:%a %d %b %H:%M}" if each.worst_hour else "",
-        )  # fmt: skip
+            each.code,
+            names.get(each.code, ""),
+            f"{each.flights:,}",
+            f"{each.cancelled / each.flights:.1%}",
+            f"{each.mean_delay:.1f} min",
+            worst,
+        )
     console = Console(highlight=False)
-    console.width = max(console.width, 100)
+    console.width = max(console.width, MIN_WIDTH)
     console.print(table)

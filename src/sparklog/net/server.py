@@ -26,6 +26,7 @@ _logger = logging.getLogger(__name__)
 
 MAX_UNSENT = 64 << 20
 _SENDFILE_AT_LEAST = 16 << 10
+_CORKED_AT_MOST = 256 << 10
 _BUFFERS_A_CALL = 64
 _ACCEPTS_A_TURN = 64
 _BACKLOG = 512
@@ -52,6 +53,7 @@ class ServerChannel:
         self._unsent_bytes = 0
         self._reading = False
         self._writing = False
+        self._corked = False
         self._closed = False
         self._resume_reading()
 
@@ -89,14 +91,22 @@ class ServerChannel:
 
     def _take_up(self) -> None:
         """Serve what was read, as far as flow control allows; read on when all of it is served."""
+        why = None
+        # The answers to requests that came together leave together: sending costs as much as serving a small one.
+        self._corked = True
         try:
             while self._backlog and self._has_room:
                 self._serve(self._backlog.popleft())
         except RemoteProtocolError as error:
-            self.close(str(error))
+            why = str(error)
         except Exception:
             _logger.exception("a request from %s failed", self._address)
-            self.close("its request could not be served")
+            why = "its request could not be served"
+        self._corked = False
+        if self._unsent and not self._writing:
+            self._flush()
+        if why:
+            self.close(why)
         if self._has_room:
             self._resume_reading()
         else:
@@ -140,7 +150,7 @@ class ServerChannel:
                     return
             self._unsent.append(chunk)
             self._unsent_bytes += size
-        if not self._writing:
+        if not self._writing and (not self._corked or self._unsent_bytes > _CORKED_AT_MOST):
             self._flush()
 
     def _flush(self) -> None:

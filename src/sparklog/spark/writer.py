@@ -46,7 +46,7 @@ class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 
 class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """The streaming sink; in the complete output mode too, rows are appended. Spark refuses Python sinks update mode."""
+    """The streaming sink; rows are appended in the complete output mode too. Python sinks have no update mode."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_write_schema(schema, options.topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import check_replication_factor, check_topic_name
 from sparklog.config.definition import describe, parse
@@ -20,13 +22,13 @@ _TOPIC_SOURCE, _DEFAULT_SOURCE = 1, 5
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     message = request.message
-    names = [topic.name for topic in message.topics]
+    asked = Counter(topic.name for topic in message.topics)
     results = []
     for topic in message.topics:
         try:
             if not broker.controller.is_active:
                 raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
-            if names.count(topic.name) > 1:
+            if asked[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in the request")
             results.append(await _create(broker, topic, message.timeout_ms / 1000, message.validate_only))
         except ApiError as error:

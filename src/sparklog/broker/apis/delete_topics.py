@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, or from version 6 by id; answered once the topic is gone from the metadata or time is up."""
+"""DeleteTopics: by name, or from version 6 by id; answered once its name is free again or time is up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID, timeo
 
     def is_gone() -> bool:
         left = cache.topic(name)
-        return left is None or left.topic_id != doomed
+        context = broker.controller.context
+        return (left is None or left.topic_id != doomed) and (context is None or name not in context.deleting)
 
     if not await cache.wait_for(is_gone, timeout):
         return _result(name, doomed, ErrorCode.REQUEST_TIMED_OUT, "the deletion goes on after this answer")

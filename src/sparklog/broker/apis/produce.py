@@ -6,6 +6,7 @@ acks=1: once the leader has it in its page cache. acks=all (-1): once every in-s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable
 
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -18,6 +19,9 @@ from sparklog.structs import Chunk, TopicPartition
 API = ApiKey.PRODUCE
 VERSIONS = range(wire.MIN_VERSION, wire.MAX_VERSION + 1)
 _ACKS_ALL = -1
+_BAD_RECORDS = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE})
+"""Refusals that speak of a broken or misconfigured producer, which the operator wants to know of too."""
+_logger = logging.getLogger(__name__)
 
 Results = dict[TopicPartition, ProduceResult]
 
@@ -34,7 +38,9 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Results | Awaitable[Re
         return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
     results: Results = {}
     for tp, records in message.records:
-        results[tp] = _append(broker, tp, records, message)
+        result = results[tp] = _append(broker, tp, records, message)
+        if result.error in _BAD_RECORDS:
+            _logger.warning("refused a batch of client %r for %s: %s", request.client_id, tp, result.message)
     if message.acks == 0:
         _hang_up_on_errors(results)
         return None

@@ -1,0 +1,123 @@
+"""``python -m benchmarks [codec] [broker] [spark]``: run them (all by default), print tables, write the page.
+
+The raw numbers of each stay in ``build/benchmarks``, so that running one of them renews its section of
+``docs/performance.md`` and leaves the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine, report
+from sparklog.clock import SystemClock
+from sparklog.local.java import find_java
+
+ROOT = Path(__file__).parents[1]
+RAW = ROOT / "build" / "benchmarks"
+PAGE = ROOT / "docs" / "performance.md"
+QUIET_WAIT_S = 30
+PACKAGES = ("confluent-kafka", "crc32c", "pyarrow", "pyspark")
+
+_HEAD = """\
+# Performance
+
+This page is made by `make bench` (`ARGS="broker"` renews one section); its raw numbers are in `build/benchmarks`.
+Compare figures of one section only, and trust ratios more than rates: both sides of a ratio ran in turn, in one run, on
+one machine.
+"""
+
+_TAIL = """\
+## What this does not show
+
+- More cores. A sparklog broker is one process with one busy thread; a host is filled by running several brokers. One
+  Kafka broker uses every core by itself, and what many clients on many cores make of that is not measured here.
+- Other checks. Kafka looks at every record of a produced batch; sparklog checks the batch's length, header and CRC-32C
+  and leaves its records alone (unless the topic is compacted). That is part of the difference at 100 B.
+- Replication, TLS, many partitions, and disks slower than the page cache.
+"""
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _codec() -> report.Rows:
+    from benchmarks import codec
+
+    return codec.run()
+
+
+def _broker() -> report.Rows:
+    from benchmarks import broker
+
+    return broker.run(say=_say)
+
+
+def _spark() -> report.Rows:
+    from benchmarks import spark_read
+
+    return spark_read.run()
+
+
+BENCHMARKS: dict[str, Callable[[], report.Rows]] = {"codec": _codec, "broker": _broker, "spark": _spark}
+
+
+def measure(name: str) -> None:
+    """Run one benchmark and keep its rows, with when and where it ran."""
+    clock = SystemClock()
+    busy = machine.await_quiet(clock, QUIET_WAIT_S)
+    _say(f"{name}: begins; others keep the machine {busy:.0%} busy")
+    start = clock.monotonic()
+    rows = BENCHMARKS[name]()
+    kept = {
+        "date": datetime.fromtimestamp(clock.now_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": machine.describe(),
+        "versions": _versions(),
+        "busy": busy,
+        "seconds": clock.monotonic() - start,
+        "rows": rows,
+    }
+    RAW.mkdir(parents=True, exist_ok=True)
+    (RAW / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def _versions() -> str:
+    packages = ", ".join(f"{name} {machine.installed(name)}" for name in PACKAGES)
+    return f"{packages}, Kafka 3.9.1 on Java {find_java().version}"
+
+
+def page(kept: dict[str, dict[str, Any]]) -> str:
+    """The whole page from the kept numbers of each benchmark."""
+    parts = [_HEAD]
+    for name, each in kept.items():
+        section = report.SECTIONS[name](each["rows"]).as_markdown()
+        parts.append(
+            f"{section}\nMeasured {each['date']} in {each['seconds']:.0f} s on {each['machine']}; {each['versions']}. "
+            f"Before it began, others kept the machine {each['busy']:.0%} busy.\n"
+        )
+    return "\n".join([*parts, _TAIL])
+
+
+def main(argv: list[str]) -> int:
+    """Exit code 0, whatever the aims: a benchmark reports."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run the benchmarks.")
+    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help=", ".join(BENCHMARKS))
+    names = parser.parse_args(argv).names or list(BENCHMARKS)
+    for name in names:
+        measure(name)
+    kept = {name: json.loads(path.read_text()) for name in BENCHMARKS if (path := RAW / f"{name}.json").exists()}
+    for name in names:
+        sys.stdout.write(f"\n{report.SECTIONS[name](kept[name]['rows']).as_text()}")
+    PAGE.write_text(page(kept))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,202 @@
+"""From raw numbers to tables: on the terminal, and in ``docs/performance.md``.
+
+A section is one benchmark's rows, shown: what each row's columns are, what was aimed at, and whether it was reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Rows = list[dict[str, Any]]
+
+CODEC_RECORDS_AIM = 10_000_000
+CODEC_RATE_AIM = 2000
+SPARK_RATIO_AIM = 4.0
+
+_CODEC_TEXT = """\
+Batches to Arrow columns and back, one core. MB are of uncompressed batch bytes; each figure is the best of several
+passes. How it is measured: `benchmarks/codec.py`."""
+_BROKER_TEXT = """\
+One sparklog broker beside one Kafka 3.9.1 broker (1 GiB heap, warmed up), the same load on each in turn, one partition,
+one replica, on one disk; how it is measured: `benchmarks/broker.py`. Figures are medians; `ratio` is the median over
+the rounds of how many times better sparklog was, more than 1 being better, and `from - to` its extremes. *librdkafka*
+is confluent-kafka in one Python process, whose cost a record is the bottleneck at 100 B; *raw requests* are encoded
+beforehand, so that the broker is. *broker CPU us* is the broker's CPU time in microseconds for each record, or for each
+request where the load is raw requests or round trips."""
+_SPARK_TEXT = """\
+To nowhere (`noop`), one local session: `format("sparklog")` on sparklog and on Kafka 3.9.1, beside Spark's own Kafka
+connector on Kafka 3.9.1, the same records. `ratio` is to the connector reading the same columns. How it is measured:
+`benchmarks/spark_read.py`."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Something wanted, and what came of it."""
+
+    wanted: str
+    got: str
+    reached: bool
+
+    def __str__(self) -> str:
+        return f"{'Reached' if self.reached else '**Not reached**'}: {self.wanted}; {self.got}."
+
+
+@dataclass
+class Section:
+    """One table with what is to be said about it. The first column is text, the others are numbers."""
+
+    title: str
+    text: str
+    header: list[str]
+    rows: list[list[str]]
+    aims: list[Aim]
+    notes: list[str] = field(default_factory=list)
+
+    def as_text(self) -> str:
+        widths = [max(len(row[column]) for row in [self.header, *self.rows]) for column in range(len(self.header))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if number == 0 else cell.rjust(width)
+                for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in [self.header, *self.rows]
+        ]
+        said = [str(aim).replace("*", "") for aim in self.aims] + self.notes
+        return "\n".join([self.title, "", *lines, "", *said]) + "\n"
+
+    def as_markdown(self) -> str:
+        rule = ["---", *["---:"] * (len(self.header) - 1)]
+        table = [f"| {' | '.join(row)} |" for row in [self.header, rule, *self.rows]]
+        said = [f"- {line}" for line in (*map(str, self.aims), *self.notes)]
+        return "\n".join([f"## {self.title}", "", self.text, "", *table, "", *said]) + "\n"
+
+
+def codec(rows: Rows) -> Section:
+    """``benchmarks.codec``."""
+
+    def rate(operation: str, size: int, figure: str) -> float:
+        return max(
+            float(row[figure])
+            for row in rows
+            if (row["operation"], row["record_size"], row["compression"]) == (operation, size, "none")
+            and not row["headers"]
+        )
+
+    aims = []
+    for operation in ("decode", "encode"):
+        got = rate(operation, 100, "records_per_second")
+        wanted = f"{operation} 10 M records/s of 100 B a core, uncompressed"
+        aims.append(Aim(wanted, f"{got / 1e6:.1f} M", got >= CODEC_RECORDS_AIM))
+    got = rate("decode", 1000, "mb_per_second")
+    aims.append(
+        Aim("decode 2 GB/s of 1 KB records a core, uncompressed", f"{got / 1000:.1f} GB/s", got >= CODEC_RATE_AIM)
+    )
+    return Section(
+        "Record codec",
+        _CODEC_TEXT,
+        ["", "M records/s", "MB/s"],
+        [
+            [
+                f"{row['operation']}, {row['record_size']} B, {row['compression']}" + ", headers" * row["headers"],
+                f"{row['records_per_second'] / 1e6:.2f}",
+                f"{row['mb_per_second']:,}",
+            ]
+            for row in rows
+        ],
+        aims,
+    )
+
+
+def broker(rows: Rows) -> Section:
+    """``benchmarks.broker``."""
+    compared = [row for row in rows if "ratio" in row]
+    limits = {row["measurement"]: row["limit"] for row in rows if "limit" in row}
+    judged = [row for row in compared if row["figure"] != "broker CPU us"]
+    behind = [f"{_named(row)} ({row['ratio']:.2f}x)" for row in judged if row["ratio"] < 1]
+    aim = Aim(
+        "as good as Kafka 3.9.1 or better in every figure",
+        f"{len(judged) - len(behind)} of {len(judged)} are" + (f"; behind: {'; '.join(behind)}" if behind else ""),
+        not behind,
+    )
+    return Section(
+        "Broker",
+        _BROKER_TEXT,
+        ["", "figure", "sparklog", "Kafka", "ratio", "from - to"],
+        [
+            [
+                row["measurement"],
+                row["figure"],
+                _number(row["sparklog"]),
+                _number(row["kafka"]),
+                f"{row['ratio']:.2f}",
+                f"{min(row['ratios']):.2f} - {max(row['ratios']):.2f}",
+            ]
+            for row in compared
+        ],
+        [aim],
+        _distances(compared, limits),
+    )
+
+
+def _named(row: dict[str, Any]) -> str:
+    return f"{row['measurement']}: {row['figure']}"
+
+
+def _distances(compared: Rows, limits: dict[str, float]) -> list[str]:
+    """How much of what one thread can do at all the broker does."""
+    notes = []
+    for doing, kind in (("receive", "produce, acks=1"), ("send", "fetch")):
+        limit = limits[f"limit of one thread: {doing}"]
+        best = max(
+            row["sparklog"]
+            for row in compared
+            if row["measurement"].startswith("raw") and row["measurement"].endswith(kind) and row["figure"] == "MB/s"
+        )
+        notes.append(
+            f"Distance to the limit: one thread that only {_BARE_WORK[doing]} does {limit:,.0f} MB/s here; "
+            f"the broker's best {kind.partition(',')[0]} is {best / limit:.0%} of that."
+        )
+    return notes
+
+
+_BARE_WORK = {
+    "receive": "receives, computes CRC-32C and writes to the page cache",
+    "send": "calls `sendfile` on a cached file",
+}
+
+
+def spark(rows: Rows) -> Section:
+    """``benchmarks.spark_read``."""
+    aims = [
+        Aim(
+            f"read 1 KB records {SPARK_RATIO_AIM:.0f} times as fast as Spark's Kafka connector",
+            f"{row['ratio']:.1f} times",
+            row["ratio"] >= SPARK_RATIO_AIM,
+        )
+        for row in rows
+        if row["record_size"] == 1000 and row["reader"] == "sparklog on sparklog"
+    ]
+    return Section(
+        "Spark batch read",
+        _SPARK_TEXT,
+        ["", "records/s", "MB/s", "ratio"],
+        [
+            [
+                f"{row['record_size']} B, {row['reader']}",
+                f"{row['records_per_second']:,}",
+                f"{row['mb_per_second']:,}",
+                f"{row['ratio']:.2f}",
+            ]
+            for row in rows
+        ],
+        aims,
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+SECTIONS: dict[str, Callable[[Rows], Section]] = {"codec": codec, "broker": broker, "spark": spark}

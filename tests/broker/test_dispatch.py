@@ -1,0 +1,88 @@
+"""From frame to frame: who is answered, in which version, and who is hung up on."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from sparklog.broker.dispatch import Dispatcher
+from sparklog.broker.registry import HANDLERS, OFFERED, Handler
+from sparklog.errors import ErrorCode, RemoteProtocolError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.connection import ClientConnection
+from sparklog.protocol.messages import ApiVersionsRequest, decode_response, encode
+
+
+@pytest.fixture
+def dispatch():
+    return Dispatcher(SimpleNamespace(offered=OFFERED))
+
+
+def frame(api, version, body=b""):
+    return memoryview(b"".join(ClientConnection("me").request(api, version, [body])))[4:]
+
+
+def unframed(answer):
+    data = b"".join(answer)
+    assert int.from_bytes(data[:4], "big") == len(data) - 4
+    return memoryview(data)[4:]
+
+
+def hello(version):
+    return encode(ApiVersionsRequest(client_software_name="x", client_software_version="1"), version)
+
+
+@pytest.mark.parametrize("version", OFFERED[ApiKey.API_VERSIONS])
+def test_what_is_offered_is_what_is_served(dispatch, version):
+    answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, version, hello(version)), "h"))
+    response = decode_response(ApiKey.API_VERSIONS, version, answer[4:])
+    assert response.error_code == 0
+    offered = {key.api_key: range(key.min_version, key.max_version + 1) for key in response.api_keys}
+    assert offered == {handler.api: handler.versions for handler in HANDLERS.values()}
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+def test_api_versions_is_answered_whatever_its_version(dispatch, version):
+    data = b"\0\x12" + version.to_bytes(2, "big", signed=True) + b"\0\0\0\x2a\0\x02me\0????"
+    answer = unframed(dispatch(memoryview(data), "h"))
+    assert int.from_bytes(answer[:4], "big") == 42
+    response = decode_response(ApiKey.API_VERSIONS, 0, answer[4:])
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert len(response.api_keys) == len(OFFERED)
+
+
+@pytest.mark.parametrize(("api", "version"), [(api, range_.stop) for api, range_ in OFFERED.items() if api != 18])
+def test_a_version_that_is_not_served_ends_the_connection(dispatch, api, version):
+    with pytest.raises(RemoteProtocolError, match=rf"'me' asks for {api.name} version {version}; .* are served"):
+        dispatch(memoryview(bytes([0, api, 0, version]) + b"\0\0\0\x01\0\x02me\0"), "h")
+
+
+@pytest.mark.parametrize("api", [7, 24, 999, -1])
+def test_an_api_that_is_not_served_ends_the_connection(dispatch, api):
+    with pytest.raises(RemoteProtocolError, match=rf"asks for API {api}, which is not served"):
+        dispatch(memoryview(api.to_bytes(2, "big", signed=True) + b"\0\0\0\0\0\x01\0\x02me"), "h")
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\x12\0\0\0\0", b"\0\x03\0\x01\0\0\0\1\xff\xff\0\0\0\5"])
+def test_a_malformed_request_ends_the_connection(dispatch, data):
+    with pytest.raises(RemoteProtocolError):
+        dispatch(memoryview(data), "h")
+
+
+@pytest.mark.parametrize("answer", [b"body", None])
+def test_an_answer_may_come_later_or_not_at_all(dispatch, monkeypatch, answer):
+    async def later(broker, request):
+        await asyncio.sleep(0)
+        return answer
+
+    def encode_plain(message, version):
+        return None if message is None else [message]
+
+    handler = Handler(ApiKey.METADATA, range(0, 1), lambda body, version: bytes(body), later, encode_plain)
+    monkeypatch.setitem(HANDLERS, ApiKey.METADATA, handler)
+
+    async def ask():
+        return await dispatch(frame(ApiKey.METADATA, 0), "h")
+
+    given = asyncio.run(ask())
+    assert given is None if answer is None else bytes(unframed(given)) == b"\0\0\0\0body"

@@ -1,0 +1,126 @@
+"""What clients are told, as the controller last said it."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import UpdateMetadataRequest, decode_request, encode
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import TopicPartition
+
+ONE, TWO = UUID(int=1), UUID(int=2)
+DELETING = -2
+
+
+def update(brokers=(1, 2), topics=(), epoch=1):
+    """An UpdateMetadata; ``topics`` are (name, id, {partition: leader})."""
+    request = UpdateMetadataRequest
+    endpoint = request.UpdateMetadataBroker.UpdateMetadataEndpoint
+    partition = request.UpdateMetadataTopicState.UpdateMetadataPartitionState
+    message = request(
+        controller_id=1,
+        controller_epoch=epoch,
+        broker_epoch=0,
+        live_brokers=[
+            request.UpdateMetadataBroker(
+                id=id_,
+                endpoints=[endpoint(port=9000 + id_, host="h", listener="PLAINTEXT", security_protocol=0)],
+                rack=None,
+            )
+            for id_ in brokers
+        ],
+        topic_states=[
+            request.UpdateMetadataTopicState(
+                topic_name=name,
+                topic_id=topic_id,
+                partition_states=[
+                    partition(
+                        partition_index=number,
+                        controller_epoch=1,
+                        leader=leader,
+                        leader_epoch=0,
+                        isr=[leader],
+                        zk_version=0,
+                        replicas=[leader],
+                        offline_replicas=[],
+                    )
+                    for number, leader in partitions.items()
+                ],
+            )
+            for name, topic_id, partitions in topics
+        ],
+    )
+    return decode_request(ApiKey.UPDATE_METADATA, 7, memoryview(encode(message, 7)))
+
+
+@pytest.fixture
+def cache():
+    return MetadataCache()
+
+
+def leader_of(cache, topic, partition):
+    found = cache.leader(TopicPartition(topic, partition))
+    return found.id if found else None
+
+
+def test_leaders_are_known_while_their_brokers_live(cache):
+    cache.update(update(topics=[("t", ONE, {0: 1, 1: 2, 2: -1})]))
+    assert [leader_of(cache, "t", number) for number in range(4)] == [1, 2, None, None]
+    assert not cache.is_ready("t")
+    cache.update(update(topics=[("t", ONE, {2: 1})]))
+    assert cache.is_ready("t")
+    cache.update(update(brokers=[1]))
+    assert [leader_of(cache, "t", number) for number in range(3)] == [1, None, 1]
+    assert leader_of(cache, "unknown", 0) is None
+
+
+def test_an_update_changes_only_what_it_names(cache):
+    cache.update(update(topics=[("t", ONE, {0: 1, 1: 1}), ("u", TWO, {0: 1})]))
+    cache.update(update(topics=[("t", ONE, {1: 2})], epoch=5))
+    assert [leader_of(cache, "t", 0), leader_of(cache, "t", 1), leader_of(cache, "u", 0)] == [1, 2, 1]
+    assert (cache.controller_id, cache.controller_epoch) == (1, 5)
+
+
+def test_a_topic_goes_with_its_last_partition(cache):
+    cache.update(update(topics=[("t", ONE, {0: 1, 1: 1})]))
+    cache.update(update(topics=[("t", ONE, {0: DELETING})]))
+    assert list(cache.topic("t").partitions) == [1]
+    cache.update(update(topics=[("t", ONE, {1: DELETING})]))
+    assert cache.topic("t") is None
+    assert cache.name_of(ONE) is None
+    assert cache.topics() == []
+
+
+def test_a_topic_made_again_is_another_topic(cache):
+    cache.update(update(topics=[("t", ONE, {0: 1, 1: 1})]))
+    cache.update(update(topics=[("t", TWO, {0: 2})]))
+    assert list(cache.topic("t").partitions) == [0]
+    assert cache.name_of(TWO) == "t"
+    assert cache.name_of(ONE) is None, "who asks for the old topic must not get the new one's records"
+
+
+def test_a_topic_without_an_id_has_no_name_by_id(cache):
+    cache.update(update(topics=[("t", ZERO_UUID, {0: 1})]))
+    assert [cache.name_of(nothing) for nothing in (ZERO_UUID, None)] == [None, None]
+    assert cache.topic("t").topic_id == ZERO_UUID
+
+
+def test_waiting_ends_with_the_update_that_brings_it_or_with_the_time(cache):
+    async def wait():
+        assert await cache.wait_for(lambda: True, 0)
+        waiting = asyncio.ensure_future(cache.wait_for(lambda: cache.is_ready("t"), 10))
+        others = asyncio.ensure_future(cache.wait_for(lambda: cache.is_ready("u"), 0.05))
+        await asyncio.sleep(0)
+        cache.update(update(topics=[("x", TWO, {0: 1})]))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        cache.update(update(topics=[("t", ONE, {0: 1})]))
+        assert await waiting
+        assert not await others
+        cache.update(update())
+        assert cache._waiting == []
+
+    asyncio.run(wait())

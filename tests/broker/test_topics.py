@@ -1,0 +1,59 @@
+"""Which topics may be made, and how they are laid out."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from sparklog.broker.topics import TopicMaker
+from sparklog.config.broker import parse_broker_config
+from sparklog.errors import ApiError, ErrorCode
+
+
+@pytest.fixture
+def maker():
+    metadata = SimpleNamespace(brokers=dict.fromkeys([3, 1, 2]))
+    config = parse_broker_config({"num.partitions": "4"})
+    return TopicMaker(config, metadata, None, None)
+
+
+def test_defaults_are_the_brokers(maker):
+    assignment, config = maker.plan("t", -1, -1, {"retention.ms": "5", "segment.ms": None})
+    assert list(assignment.partitions) == [0, 1, 2, 3]
+    assert {len(replicas) for replicas in assignment.partitions.values()} == {1}
+    assert {replicas[0] for replicas in assignment.partitions.values()} == {1, 2, 3}
+    assert config == {"retention.ms": "5"}
+    assert maker.plan("t", -1, -1, {})[0].topic_id != assignment.topic_id
+
+
+def test_leaders_begin_anywhere(maker):
+    firsts = {maker.plan("t", 1, 1, {})[0].partitions[0][0] for _ in range(200)}
+    assert firsts == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("", 1, 1, {}), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (("..", 1, 1, {}), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (("a b", 1, 1, {}), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (("x" * 250, 1, 1, {}), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (("t", 0, 1, {}), ErrorCode.INVALID_PARTITIONS),
+        (("t", -2, 1, {}), ErrorCode.INVALID_PARTITIONS),
+        (("t", 1_000_000_000, 1, {}), ErrorCode.INVALID_PARTITIONS),
+        (("t", 1, 0, {}), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (("t", 1, 4, {}), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (("t", 1, 1, {"no.such": "1"}), ErrorCode.INVALID_CONFIG),
+        (("t", 1, 1, {"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(maker, arguments, code):
+    with pytest.raises(ApiError) as caught:
+        maker.plan(*arguments)
+    assert caught.value.code is code
+
+
+def test_a_cluster_without_brokers_makes_no_topics():
+    maker = TopicMaker(parse_broker_config({}), SimpleNamespace(brokers={}), None, None)
+    with pytest.raises(ApiError) as caught:
+        maker.plan("t", 1, 1, {})
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

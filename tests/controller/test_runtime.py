@@ -1,0 +1,318 @@
+"""A controller at work: a real ZooKeeper, and brokers that do as the test says."""
+
+import asyncio
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sparklog.clock import SystemClock
+from sparklog.controller.runtime import Controller
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.connection import frame_response, parse_request
+from sparklog.protocol.messages import (
+    ApiVersionsResponse,
+    LeaderAndIsrResponse,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+    decode_request,
+    encode,
+)
+from sparklog.structs import Endpoint, TopicPartition
+from sparklog.zk import znodes
+from sparklog.zk.client import ZkClient
+from sparklog.zk.znodes import BrokerInfo, TopicAssignment
+
+pytestmark = pytest.mark.integration
+
+VERSIONS = {ApiKey.LEADER_AND_ISR: 6, ApiKey.STOP_REPLICA: 3, ApiKey.UPDATE_METADATA: 7}
+ANSWERS = {
+    ApiKey.LEADER_AND_ISR: lambda: LeaderAndIsrResponse(error_code=0, topics=[]),
+    ApiKey.STOP_REPLICA: lambda: StopReplicaResponse(error_code=0, partition_errors=[]),
+    ApiKey.UPDATE_METADATA: lambda: UpdateMetadataResponse(error_code=0),
+}
+
+
+class FakeBroker:
+    """Registered in ZooKeeper under a session of its own; notes what the controller says."""
+
+    def __init__(self, stage, broker_id):
+        self.id = broker_id
+        self.heard = []
+        self.silent = set()
+        """Requests to leave unanswered."""
+        self._stage = stage
+
+    async def start(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.endpoint = Endpoint(*self._server.sockets[0].getsockname())
+        await self.register()
+
+    async def register(self):
+        self._zk = await self._stage.session()
+        await self._stage.run_zk(self._zk.register_broker, BrokerInfo(self.id, self.endpoint), 1)
+
+    async def leave(self):
+        """The session ends; the port goes on answering."""
+        await self._stage.run_zk(self._zk.close)
+
+    async def _serve(self, reader, writer):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                request = parse_request(memoryview(frame))
+                api = ApiKey(request.api)
+                if api is not ApiKey.API_VERSIONS:
+                    self.heard.append((api, decode_request(api, request.version, request.body)))
+                if api not in self.silent:
+                    message = _versions() if api is ApiKey.API_VERSIONS else ANSWERS[api]()
+                    body = encode(message, request.version)
+                    writer.writelines(frame_response(api, request.version, request.correlation_id, [body]))
+        writer.close()
+
+    def close(self):
+        self._server.close()
+
+    @property
+    def leads(self):
+        """Partition → leader, as this broker was told last."""
+        leaders = {}
+        for api, message in self.heard:
+            if api is ApiKey.UPDATE_METADATA:
+                for topic in message.topic_states:
+                    for each in topic.partition_states:
+                        leaders[TopicPartition(topic.topic_name, each.partition_index)] = each.leader
+        return leaders
+
+    @property
+    def told_to_lead(self):
+        return {
+            (topic.topic_name, each.partition_index): each.leader_epoch
+            for api, message in self.heard
+            if api is ApiKey.LEADER_AND_ISR
+            for topic in message.topic_states
+            for each in topic.partition_states
+            if each.leader == self.id
+        }
+
+    @property
+    def told_to_stop(self):
+        return {
+            (topic.topic_name, each.partition_index)
+            for api, message in self.heard
+            if api is ApiKey.STOP_REPLICA
+            for topic in message.topic_states
+            for each in topic.partition_states
+        }
+
+
+def _versions():
+    key = ApiVersionsResponse.ApiVersion
+    return ApiVersionsResponse(
+        error_code=0,
+        api_keys=[key(api_key=api, min_version=0, max_version=version) for api, version in VERSIONS.items()],
+        throttle_time_ms=0,
+        supported_features=[],
+        finalized_features_epoch=-1,
+        finalized_features=[],
+    )
+
+
+class Stage:
+    """Everything that one test starts, on one loop."""
+
+    def __init__(self, chroot):
+        self._chroot = chroot
+        self._sessions = []
+        self._parts = []
+        self._thread = ThreadPoolExecutor(4)
+
+    async def run_zk(self, call, *args):
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+
+    async def session(self):
+        opened = await self.run_zk(lambda: ZkClient(self._chroot, session_timeout=2.0, on_session=lambda _: None))
+        await self.run_zk(opened.ensure_tree)
+        self._sessions.append(opened)
+        return opened
+
+    async def broker(self, broker_id):
+        broker = FakeBroker(self, broker_id)
+        await broker.start()
+        self._parts.append(broker)
+        return broker
+
+    async def controller(self, broker_id):
+        zk = await self.session()
+
+        async def run_zk(call, *args):
+            return await self.run_zk(zk.guarded, call, *args)
+
+        controller = Controller(broker_id, zk, run_zk, SystemClock())
+        controller.session = zk
+        controller.start()
+        self._parts.append(controller)
+        return controller
+
+    async def close(self):
+        for part in reversed(self._parts):
+            closing = part.close()
+            if closing is not None:
+                await closing
+        for session in self._sessions:
+            await self.run_zk(session.close)
+        self._thread.shutdown()
+
+
+async def until(condition, what=""):
+    """Give the loop its turns until the condition holds."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def on_stage(chroot):
+    """Runs ``test(stage, zk)`` with a session of the test's own, and closes everything."""
+
+    def run(test):
+        async def main():
+            stage = Stage(chroot)
+            try:
+                await test(stage, await stage.session())
+            finally:
+                await stage.close()
+
+        asyncio.run(main())
+
+    return run
+
+
+def topic(name, *leaders):
+    return TopicAssignment(name, {number: (leader,) for number, leader in enumerate(leaders)})
+
+
+def test_everyone_is_told_of_a_new_topic_and_its_leaders_to_lead(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 1, 2, 2), {})
+        expected = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 2, TopicPartition("t", 2): 2}
+        await until(lambda: one.leads == two.leads == expected)
+        await until(lambda: one.told_to_lead == {("t", 0): 0} and two.told_to_lead == {("t", 1): 0, ("t", 2): 0})
+        states = await stage.run_zk(zk.partition_states, expected)
+        assert {tp: (state.leader, state.isr) for tp, state in states.items()} == {
+            tp: (leader, (leader,)) for tp, leader in expected.items()
+        }
+
+    on_stage(test)
+
+
+def test_a_partition_without_its_broker_has_no_leader_until_it_is_back(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await until(lambda: two.told_to_lead == {("t", 0): 0})
+        await two.leave()
+        await until(lambda: one.leads == {TopicPartition("t", 0): -1})
+        await two.register()
+        await until(lambda: one.leads == {TopicPartition("t", 0): 2})
+        await until(lambda: two.told_to_lead == {("t", 0): 2})
+
+    on_stage(test)
+
+
+def test_a_deleted_topic_is_stopped_where_it_was_and_forgotten(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        await stage.controller(1)
+        for each in (topic("t", 1, 2), topic("u", 1)):
+            await stage.run_zk(zk.create_topic, each, {})
+        await until(lambda: len(two.leads) == 3)
+        await stage.run_zk(zk.request_topic_deletion, "t")
+        await until(lambda: one.told_to_stop == {("t", 0)} and two.told_to_stop == {("t", 1)})
+        while zk.topics() != ["u"] or zk.topics_to_delete():
+            await asyncio.sleep(0.01)
+        assert one.leads[TopicPartition("t", 1)] == -2
+
+    on_stage(test)
+
+
+def test_a_broker_that_does_not_answer_a_deletion_holds_up_nothing_else(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await until(lambda: TopicPartition("t", 0) in one.leads)
+        two.silent.add(ApiKey.STOP_REPLICA)
+        await stage.run_zk(zk.request_topic_deletion, "t")
+        await until(lambda: two.told_to_stop)
+        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        await until(lambda: ("u", 0) in one.told_to_lead)
+        await two.leave()
+        await stage.run_zk(zk.create_topic, topic("v", 1), {})
+        await until(lambda: ("v", 0) in one.told_to_lead)
+        two.silent.clear()
+        await two.register()
+        while zk.topics() != ["u", "v"]:
+            await asyncio.sleep(0.01)
+
+    on_stage(test)
+
+
+def test_the_next_controller_takes_over_with_a_higher_epoch_and_tells_everyone(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        first = await stage.controller(1)
+        await until(lambda: first.is_active)
+        second = await stage.controller(2)
+        await stage.run_zk(zk.create_topic, topic("t", 1, 2), {})
+        await until(lambda: len(two.leads) == 2)
+        assert not second.is_active
+        await stage.run_zk(first.session.close)
+        await until(lambda: second.is_active)
+        await until(lambda: two.heard[-1][1].controller_id == 2)
+        epochs = [message.controller_epoch for _, message in two.heard]
+        assert epochs == sorted(epochs)
+        assert epochs[-1] == epochs[0] + 1
+        await until(lambda: [api for api, message in one.heard if message.controller_id == 2])
+        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        await until(lambda: ("u", 0) in one.told_to_lead)
+
+    on_stage(test)
+
+
+def test_a_controller_whose_office_was_taken_decides_nothing_more(on_stage):
+    async def test(stage, zk):
+        one = await stage.broker(1)
+        first = await stage.controller(1)
+        await until(lambda: first.is_active)
+
+        def usurp():
+            # At once, or the controller would win the vacant office back.
+            change = zk._client.transaction()
+            change.delete("/controller")
+            change.create("/controller", znodes.encode_controller(9, 1), ephemeral=True)
+            change.set_data("/controller_epoch", b"50")
+            return change.commit()
+
+        await stage.run_zk(usurp)
+        await until(lambda: not first.is_active)
+        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        heard = len(one.heard)
+        await stage.run_zk(zk._client.delete, "/controller")
+        await until(lambda: ("t", 0) in one.told_to_lead)
+        assert {message.controller_epoch for _, message in one.heard[heard:]} == {51}
+
+    on_stage(test)
+
+
+def test_a_topic_asked_to_go_that_never_was_is_forgotten(on_stage):
+    async def test(stage, zk):
+        await stage.controller(1)
+        await stage.run_zk(zk.request_topic_deletion, "never")
+        while zk.topics_to_delete():
+            await asyncio.sleep(0.01)
+
+    on_stage(test)

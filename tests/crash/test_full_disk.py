@@ -1,0 +1,118 @@
+"""A disk that is full: the producer is told, nothing acknowledged is lost, and it goes on when there is room."""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+import pytest
+from integration import wire
+
+from sparklog.errors import ErrorCode
+from sparklog.structs import TopicPartition
+from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.eventually import eventually
+
+pytestmark = pytest.mark.integration
+
+TP = TopicPartition("full", 0)
+# An index entry for nearly every batch, so that an index meets the full disk too.
+CONFIGS = {"index.interval.bytes": "1", "segment.bytes": "400000"}
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Where the broker keeps its logs: 3 MB, 1 MB of it taken by ``ballast``."""
+    disk = tmp_path / "broker-0"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only root may make a small disk (mount a tmpfs)")
+    (disk / "ballast").write_bytes(b"x" * (1 << 20))
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.fixture
+def broker(small_disk, tmp_path, chroot):
+    with BrokerHarness(tmp_path, chroot) as running:
+        yield running
+
+
+def fill(connection, size):
+    """Produce until the disk refuses; the values that were acknowledged."""
+    acknowledged = []
+    for number in range(30_000):
+        value = b"%06d" % number + os.urandom(size)
+        code, _, message = wire.produce(connection, TP, wire.batch_of(value))
+        if code is not ErrorCode.NONE:
+            assert code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert "No space left" in message
+            return acknowledged
+        acknowledged.append(value)
+    raise AssertionError("the disk never filled up")
+
+
+def use_up(disk):
+    """Leave not a page of it."""
+    with contextlib.suppress(OSError), open(disk / "more", "wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 512)
+
+
+@pytest.mark.parametrize("size", [200, 60_000])
+def test_a_full_disk_loses_nothing_and_ends_when_there_is_room(broker, small_disk, size):
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, TP.topic, configs=CONFIGS)[0] is ErrorCode.NONE
+        acknowledged = fill(connection, size)
+        for _ in range(5):
+            code, _, _ = wire.produce(connection, TP, wire.batch_of(os.urandom(100_000)))
+            assert code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert wire.read_all(connection, TP) == acknowledged
+        assert broker.alive
+        (small_disk / "ballast").unlink()
+        assert wire.produce(connection, TP, wire.batch_of(b"room at last"))[0] is ErrorCode.NONE
+        acknowledged.append(b"room at last")
+        assert wire.read_all(connection, TP) == acknowledged
+    broker.kill()
+    broker.start()
+    with wire.connect(broker.address) as connection:
+        eventually(lambda: wire.fetch(connection, TP, 0).error is ErrorCode.NONE)
+        assert wire.read_all(connection, TP) == acknowledged
+
+
+def test_a_stop_on_a_full_disk_loses_nothing(broker, small_disk):
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, TP.topic, configs=CONFIGS)[0] is ErrorCode.NONE
+        acknowledged = fill(connection, 200)
+    use_up(small_disk)
+    broker.stop()
+    assert "Traceback" not in broker.output()
+    (small_disk / "ballast").unlink()
+    broker.start()
+    with wire.connect(broker.address) as connection:
+        eventually(lambda: wire.fetch(connection, TP, 0).error is ErrorCode.NONE)
+        assert wire.read_all(connection, TP) == acknowledged
+
+
+APPEND_TO_AN_INDEX = """
+import sys
+from pathlib import Path
+from sparklog.log.offset_index import OffsetIndex
+index = OffsetIndex(Path(sys.argv[1]), 0, 8000, writable=True)
+sys.stdin.readline()
+try:
+    index.append(1, 1)
+except OSError as error:
+    print(error.strerror, index.entries)
+"""
+
+
+def test_an_index_on_a_full_disk_is_an_error_and_no_signal(small_disk):
+    # A store into a mapped hole of a file is a SIGBUS there, and the end of the process.
+    command = [sys.executable, "-c", APPEND_TO_AN_INDEX, str(small_disk / "x.index")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        eventually(lambda: (small_disk / "x.index").exists() and (small_disk / "x.index").stat().st_size == 8000)
+        use_up(small_disk)
+        printed, _ = child.communicate("go on\n", timeout=60)
+    assert (child.returncode, printed) == (0, "No space left on device 0\n")

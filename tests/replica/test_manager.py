@@ -1,0 +1,189 @@
+"""All partitions of a broker: in by append, out by read, away by stop."""
+
+import asyncio
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+import pytest
+
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.manager import LogManager
+from sparklog.protocol.hot.fetch import FetchPartition
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.replica.manager import ReplicaManager
+from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.zk.znodes import PartitionState
+
+TP, ELSEWHERE = TopicPartition("t", 0), TopicPartition("t", 1)
+ID = UUID(int=1)
+ME = 1
+COMMITTED = IsolationLevel.READ_UNCOMMITTED
+
+
+def batch(size=10):
+    builder = RecordBatchBuilder()
+    builder.append(1, None, b"v" * size)
+    return memoryview(bytearray(builder.build()))
+
+
+def lead(epoch=0):
+    return PartitionState(ME, epoch, (ME,), 1)
+
+
+@pytest.fixture
+def manager(tmp_path):
+    loop = asyncio.new_event_loop()
+    with ThreadPoolExecutor(1) as disk:
+        logs = LogManager([tmp_path], TopicConfig(), ManualClock(), disk)
+        manager = ReplicaManager(ME, logs, loop)
+        manager.home = tmp_path
+        yield manager
+        logs.close()
+    loop.close()
+
+
+def ask(manager, offset=0, max_bytes=1 << 20, epoch=-1, tp=TP, **how):
+    asked = FetchPartition(tp.topic, ID, tp.partition, offset, max_bytes, epoch)
+    how = {"max_bytes": 1 << 20, "min_one_batch": True} | how
+    return manager.read(asked, tp.topic, COMMITTED, **how)
+
+
+def bytes_of(fetched):
+    return b"".join(bytes(piece.file.read(piece.position, piece.size)) for piece in fetched.records)
+
+
+def test_what_is_not_held_here_is_unknown(manager):
+    with pytest.raises(ApiError) as caught:
+        manager.append(TP, batch(), 1)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(manager)[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not manager.leads(TP)
+
+
+def test_what_is_appended_is_read(manager):
+    assert manager.apply(TP, lead(), TopicConfig(), ID) is ErrorCode.NONE
+    sent = [batch(), batch()]
+    for each in sent:
+        manager.append(TP, each, 1)
+    fetched, bound = ask(manager, offset=1)
+    assert bytes_of(fetched) == bytes(sent[1])
+    assert (fetched.error, fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (0, 2, 2, 0)
+    assert bound.offset == 2
+    assert manager.leader_count == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"offset": 2}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({"offset": -1}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({"epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"epoch": 2}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({"tp": ELSEWHERE}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_a_read_that_cannot_be_says_why_and_gives_nothing(manager, asked, error):
+    manager.apply(TP, lead(1), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+    fetched, bound = ask(manager, **asked)
+    assert (fetched.error, fetched.records, bound) == (error, [], None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit", "first", "expected"),
+    [
+        (10, 1 << 20, True, 500),
+        (10, 1 << 20, False, 10),
+        (1 << 20, 10, False, 10),
+        (1 << 20, 0, False, 0),
+        (-1, 1 << 20, False, 0),
+        (-(2**31), 1 << 20, True, 500),
+    ],
+)
+def test_limits_of_a_read(manager, asked, limit, first, expected):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    data = batch(500)
+    manager.append(TP, data, 1)
+    asked_for = FetchPartition("t", ID, 0, 0, asked)
+    fetched, _ = manager.read(asked_for, "t", COMMITTED, limit, min_one_batch=first)
+    size = len(bytes_of(fetched))
+    assert size == (len(data) if expected == 500 else expected)
+    assert bool(fetched.records) == bool(size)
+
+
+def test_an_append_wakes_whoever_waits_for_it(manager):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    _, bound = ask(manager)
+    waiting = manager.fetch_purgatory.wait([TP], lambda: manager.available(TP, bound, COMMITTED) >= 150, 60_000)
+    manager.append(TP, batch(), 1)
+    assert not waiting.done()
+    manager.append(TP, batch(100), 1)
+    assert waiting.result() is True
+
+
+def test_available_counts_what_has_become_visible(manager):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    _, since = ask(manager)
+    assert manager.available(TP, since, COMMITTED) == 0
+    manager.append(TP, batch(), 1)
+    assert manager.available(TP, since, COMMITTED) == len(batch())
+    manager.partition(TP).log.roll()
+    manager.append(TP, batch(), 1)
+    assert manager.available(TP, since, COMMITTED) > 1 << 20, "another segment is enough for anyone"
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_stopped_partition_is_gone_and_wakes_its_waiters(manager, delete):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+    _, bound = ask(manager)
+    waiting = manager.fetch_purgatory.wait([TP], lambda: manager.available(TP, bound, COMMITTED) > 0, 60_000)
+    manager.stop(TP, delete=delete)
+    manager.stop(TP, delete=delete)
+    assert waiting.result() is True
+    assert not manager.leads(TP)
+    assert (manager.home / "t-0").exists() != delete
+    assert manager.apply(TP, lead(), TopicConfig(), ID) is ErrorCode.NONE
+    assert ask(manager)[0].high_watermark == (0 if delete else 1)
+
+
+def test_a_stale_decision_is_answered_with_its_code(manager):
+    assert manager.apply(TP, lead(5), TopicConfig(), ID) is ErrorCode.NONE
+    assert manager.apply(TP, lead(4), TopicConfig(), ID) is ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_a_disk_that_refuses_is_a_storage_error(manager):
+    shutil.rmtree(manager.home)
+    assert manager.apply(TP, lead(), TopicConfig(), ID) is ErrorCode.KAFKA_STORAGE_ERROR
+    manager.home.mkdir()
+    assert manager.apply(TP, lead(), TopicConfig(), ID) is ErrorCode.NONE
+
+
+def test_a_write_that_fails_is_a_storage_error_and_the_next_goes_on(manager, monkeypatch):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", fail)
+        with pytest.raises(ApiError, match="No space left") as caught:
+            manager.append(TP, batch(), 1)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert manager.append(TP, batch(), 1).first_offset == 1
+
+
+def test_damage_found_while_reading_is_a_storage_error(manager):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    for _ in range(3):
+        manager.append(TP, batch(), 1)
+    (path,) = (manager.home / "t-0").glob("*.log")
+    with open(path, "rb+") as file:
+        file.seek(len(batch()) + 8)
+        file.write(b"\xff\xff\xff\xff")
+    assert ask(manager, offset=2)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bytes_of(ask(manager, offset=0, max_bytes=10)[0])

@@ -1,0 +1,120 @@
+"""One partition: who may lead it, in which epoch, and how far consumers see."""
+
+import pytest
+
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.log import Log
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.replica.partition import Partition
+from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.zk.znodes import PartitionState
+
+TP = TopicPartition("t", 0)
+ME, OTHER = 1, 2
+
+
+def batch(count=1):
+    builder = RecordBatchBuilder()
+    for _ in range(count):
+        builder.append(1, None, b"v")
+    return memoryview(bytearray(builder.build()))
+
+
+def state(leader, epoch, *isr):
+    return PartitionState(leader, epoch, isr or (leader,), 1)
+
+
+@pytest.fixture
+def partition(tmp_path):
+    settings = parse(TopicConfig, {"min.insync.replicas": "2"})
+    log = Log(tmp_path, TP, settings, ManualClock(), lambda work: work())
+    yield Partition(TP, ME, log)
+    log.close()
+
+
+def refusal(call, *arguments):
+    with pytest.raises(ApiError) as caught:
+        call(*arguments)
+    return caught.value.code
+
+
+def test_who_does_not_lead_takes_no_records(partition):
+    assert refusal(partition.append_as_leader, batch(), 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.apply(state(OTHER, 0))
+    assert refusal(partition.append_as_leader, batch(), 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.log.log_end_offset == 0
+
+
+def test_an_older_decision_is_refused_and_changes_nothing(partition):
+    assert partition.apply(state(ME, 5))
+    assert not partition.apply(state(OTHER, 4))
+    assert partition.is_leader
+    assert partition.apply(state(ME, 5, ME, OTHER)), "the same epoch may be told again"
+    assert partition.isr == (ME, OTHER)
+
+
+def test_each_leadership_begins_an_epoch_in_the_log(partition):
+    partition.apply(state(ME, 3))
+    partition.append_as_leader(batch(2), 1)
+    partition.apply(state(OTHER, 4))
+    partition.apply(state(ME, 7))
+    partition.append_as_leader(batch(1), 1)
+    assert [partition.log.epochs.epoch_at(offset) for offset in range(3)] == [3, 3, 7]
+
+
+def test_the_askers_epoch_must_be_the_current_one(partition):
+    assert refusal(partition.check_leader, 3) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.apply(state(ME, 3))
+    assert refusal(partition.check_leader, 2) is ErrorCode.FENCED_LEADER_EPOCH
+    assert refusal(partition.check_leader, 4) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    partition.check_leader(3)
+    partition.check_leader(-1)
+
+
+def test_alone_in_sync_all_is_committed_at_once(partition):
+    partition.apply(state(ME, 0))
+    for count in (1, 3, 2):
+        partition.append_as_leader(batch(count), 1)
+        assert partition.high_watermark == partition.log.end
+    for isolation in IsolationLevel:
+        assert partition.bound(isolation).offset == 6
+
+
+def test_with_another_in_sync_nothing_is_committed_that_it_may_lack(partition):
+    partition.apply(state(ME, 0))
+    partition.append_as_leader(batch(2), 1)
+    partition.apply(state(ME, 1, ME, OTHER))
+    partition.append_as_leader(batch(2), 1)
+    assert (partition.high_watermark.offset, partition.log.log_end_offset) == (2, 4)
+    partition.apply(state(ME, 2, ME))
+    assert partition.high_watermark.offset == 4
+
+
+def test_a_high_watermark_does_not_go_back(partition):
+    partition.apply(state(ME, 0))
+    partition.append_as_leader(batch(3), 1)
+    for decision in (state(OTHER, 1), state(ME, 2, ME, OTHER), state(-1, 3, ME)):
+        partition.apply(decision)
+        assert partition.high_watermark.offset == 3
+
+
+def test_acks_all_wants_enough_replicas_in_sync(partition):
+    partition.apply(state(ME, 0))
+    assert refusal(partition.append_as_leader, batch(), -1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log.log_end_offset == 0
+    partition.append_as_leader(batch(), 1)
+    partition.apply(state(ME, 1, ME, OTHER))
+    partition.append_as_leader(batch(), -1)
+    assert partition.log.log_end_offset == 2
+
+
+def test_a_refused_batch_leaves_the_partition_as_it_was(partition):
+    partition.apply(state(ME, 0))
+    partition.append_as_leader(batch(), 1)
+    broken = batch()
+    broken[-1] ^= 1
+    assert refusal(partition.append_as_leader, broken, 1) is ErrorCode.CORRUPT_MESSAGE
+    assert (partition.high_watermark.offset, partition.log.log_end_offset) == (1, 1)
