@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,9 @@ from benchmarks.peers import Peer, both_brokers
 from sparklog.clock import Clock, SystemClock
 
 ROUNDS = 3
-QUIET_WAIT_S = 4
+WARM_UP_SHARE = 0.5
+"""Of each load, in the round that is thrown away."""
+QUIET_WAIT_S = 2
 LOAD_TIMEOUT_S = 300
 _MEGABYTE = 1_000_000
 
@@ -122,40 +125,61 @@ def run(rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None) -> li
             results = Results()
             for number in range(rounds + 1):
                 say(f"broker: round {number} of {rounds}" if number else "broker: warming up")
-                _round(peers if number % 2 else peers[::-1], number, results if number else Results(), clock)
+                one_round = Round(directory, number, clock, 1.0 if number else WARM_UP_SHARE)
+                one_round.run(peers if number % 2 else peers[::-1], results if number else Results())
             for peer in peers:
                 results.add("memory after the load", peer.name, {"MB": machine.resident_bytes(peer.pid) / 1e6})
         rows = [results.row(each.name, figure) for each in MEASUREMENTS for figure in (*each.figures, "broker CPU us")]
         rows.append(results.row("memory after the load", "MB"))
         say("broker: what the machine can do")
-        os.sync()
         for name, rate in (("receive", limits.receive_rate(directory)), ("send", limits.send_rate(directory))):
             rows.append({"measurement": f"limit of one thread: {name}", "figure": "MB/s", "limit": rate})
     return rows
 
 
-def _round(peers: list[Peer], number: int, results: Results, clock: Clock) -> None:
-    topics: dict[tuple[str, str], str] = {}
-    for position, measurement in enumerate(MEASUREMENTS):
+@dataclass(frozen=True)
+class Round:
+    """Every measurement once on each peer, with ``share`` of its load, in topics of its own."""
+
+    directory: Path
+    number: int
+    clock: Clock
+    share: float
+
+    def run(self, peers: list[Peer], results: Results) -> None:
+        topics: dict[tuple[str, str], str] = {}
+        for position, measurement in enumerate(MEASUREMENTS):
+            for peer in peers:
+                topic = topics.get((peer.name, measurement.reads), f"r{self.number}-m{position}")
+                if not measurement.reads:
+                    peer.create_topic(topic)
+                    topics[peer.name, measurement.name] = topic
+                results.add(measurement.name, peer.name, self._measure(measurement, peer, topic))
         for peer in peers:
-            topic = topics.get((peer.name, measurement.reads), f"r{number}-m{position}")
-            if not measurement.reads:
-                peer.create_topic(topic)
-                topics[peer.name, measurement.name] = topic
-            results.add(measurement.name, peer.name, _measure(measurement, peer, topic, clock))
-    for peer in peers:
-        peer.delete_topics([topic for (name, _), topic in topics.items() if name == peer.name])
+            peer.delete_topics([topic for (name, _), topic in topics.items() if name == peer.name])
+
+    def _measure(self, measurement: Measurement, peer: Peer, topic: str) -> Figures:
+        """Run one load; its figures, and the broker's CPU time for each record or request in microseconds."""
+        self._settle()
+        arguments = dict(measurement.arguments)
+        counted = "requests" if "requests" in arguments else "records"
+        amount = arguments[counted] = int(arguments[counted] * self.share)
+        before = machine.cpu_seconds(peer.pid)
+        figures = _run_load(measurement.load, {"bootstrap": peer.bootstrap, "topic": topic, **arguments})
+        return figures | {"broker CPU us": (machine.cpu_seconds(peer.pid) - before) / amount * 1e6}
+
+    def _settle(self) -> None:
+        """Nothing of the loads before is left to be written while the next one runs, and the machine is quiet."""
+        for path in self.directory.glob("*/**/*.log"):
+            # Topics of the round before may still be being deleted.
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                os.fsync(file.fileno())
+        machine.await_quiet(self.clock, QUIET_WAIT_S)
 
 
-def _measure(measurement: Measurement, peer: Peer, topic: str, clock: Clock) -> Figures:
-    """Run one load; its figures, and the broker's CPU time for each record or request in microseconds."""
-    # Nothing of the load before is left to be written while this one runs.
-    os.sync()
-    machine.await_quiet(clock, QUIET_WAIT_S)
-    before = machine.cpu_seconds(peer.pid)
-    arguments = {"bootstrap": peer.bootstrap, "topic": topic, **measurement.arguments}
+def _run_load(load: str, arguments: dict[str, Any]) -> Figures:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.load", measurement.load, json.dumps(arguments)],
+        [sys.executable, "-m", "benchmarks.load", load, json.dumps(arguments)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -163,8 +187,6 @@ def _measure(measurement: Measurement, peer: Peer, topic: str, clock: Clock) -> 
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"{measurement.name} on {peer.name} failed:\n{done.stderr}")
+        raise RuntimeError(f"the load {load} {arguments} failed:\n{done.stderr}")
     figures: Figures = json.loads(done.stdout)
-    spent = machine.cpu_seconds(peer.pid) - before
-    amount = measurement.arguments.get("requests") or measurement.arguments["records"]
-    return figures | {"broker CPU us": spent / amount * 1e6}
+    return figures

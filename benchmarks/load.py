@@ -34,6 +34,8 @@ TIMEOUT_S = 60
 IN_FLIGHT = 5
 """As Kafka's producers have it by default (``max.in.flight.requests.per.connection``)."""
 _QUIET = {"log_level": 0, "socket.nagle.disable": True}
+_READ_AHEAD = {"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 1}
+"""By default librdkafka pauses for a second whenever it is 100,000 records ahead of its reader."""
 _DISTINCT_VALUES = 4096
 _NAMES_TOPICS = 12
 """The last Fetch version that names topics; later ones want their ids."""
@@ -95,7 +97,8 @@ def _check_end(bootstrap: str, topic: str, expected: int) -> None:
 
 
 def _consumer(bootstrap: str) -> Consumer:
-    return Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark", "enable.auto.commit": False, **_QUIET})
+    settings = {"group.id": "benchmark", "enable.auto.commit": False, **_READ_AHEAD, **_QUIET}
+    return Consumer({"bootstrap.servers": bootstrap, **settings})
 
 
 def consume(bootstrap: str, topic: str, size: int, records: int) -> Figures:

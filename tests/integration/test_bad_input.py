@@ -1,6 +1,7 @@
 """What is wrong is told to who sent it, or its connection is closed and the log says why; nobody else notices."""
 
 import random
+import socket
 import struct
 from contextlib import closing
 
@@ -10,7 +11,14 @@ from integration import wire
 from sparklog.broker.registry import HANDLERS
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import decode_response, is_flexible
+from sparklog.protocol.messages import (
+    DescribeGroupsRequest,
+    LeaveGroupRequest,
+    OffsetFetchRequest,
+    decode_response,
+    encode,
+    is_flexible,
+)
 from sparklog.record.compression import CompressionType
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
@@ -125,9 +133,9 @@ def test_a_request_of_the_largest_size_is_read(broker):
     header = len(wire.request_bytes(ApiKey.METADATA, 1)) - 4
     frame = wire.request_bytes(ApiKey.METADATA, 1, struct.pack(">i", 0) + b"\0" * (MAX_REQUEST - header - 4))
     assert struct.unpack(">i", frame[:4]) == (MAX_REQUEST,)
-    with closing(wire.socket.create_connection(wire.endpoint_of(broker.address), 20)) as sock:
+    with closing(socket.create_connection(wire.endpoint_of(broker.address), 20)) as sock:
         sock.sendall(frame)
-        assert struct.unpack(">ii", sock.recv(8, wire.socket.MSG_WAITALL))[1] == wire.CORRELATION_ID
+        assert struct.unpack(">ii", sock.recv(8, socket.MSG_WAITALL))[1] == wire.CORRELATION_ID
 
 
 def test_random_bytes_never_harm(broker):
@@ -164,11 +172,11 @@ def test_an_unsupported_version_closes_the_connection(broker, api):
 
 
 def test_an_api_versions_request_of_the_future_is_answered_in_version_0(broker):
-    with closing(wire.socket.create_connection(wire.endpoint_of(broker.address), 20)) as sock:
+    with closing(socket.create_connection(wire.endpoint_of(broker.address), 20)) as sock:
         for version in (99, 4):
             sock.sendall(wire.request_bytes(ApiKey.API_VERSIONS, version, b"\2x\2y\0", flexible=True))
-            (size,) = struct.unpack(">i", sock.recv(4, wire.socket.MSG_WAITALL))
-            frame = memoryview(sock.recv(size, wire.socket.MSG_WAITALL))
+            (size,) = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))
+            frame = memoryview(sock.recv(size, socket.MSG_WAITALL))
             assert struct.unpack_from(">i", frame) == (wire.CORRELATION_ID,)
             answer = decode_response(ApiKey.API_VERSIONS, 0 if version == 99 else version, frame[4:])
             expected = ErrorCode.UNSUPPORTED_VERSION if version == 99 else ErrorCode.NONE
@@ -184,6 +192,31 @@ def test_a_malformed_body_closes_the_connection(broker, api):
     assert flexible, "the bodies below are malformed in flexible versions only"
     for body in (b"\xff\xff\xff", b"\xff" * 40, b"\xff\xff\xff\xff\x07"):
         assert_hung_up(broker, wire.request_bytes(api, version, body, flexible=True), because="")
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "message", "because"),
+    [
+        (
+            ApiKey.OFFSET_FETCH,
+            7,
+            OffsetFetchRequest(group_id=None, topics=None, require_stable=False),
+            "group_id is null",
+        ),
+        (ApiKey.LEAVE_GROUP, 4, LeaveGroupRequest(group_id="g", members=None), "members is null"),
+        (
+            ApiKey.LEAVE_GROUP,
+            4,
+            LeaveGroupRequest(group_id="g", members=[LeaveGroupRequest.MemberIdentity(member_id=None)]),
+            "malformed MemberIdentity version 4: member_id is null",
+        ),
+        (ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=["g", None]), "null in groups"),
+    ],
+    ids=["string", "array", "nested", "element"],
+)
+def test_a_null_where_none_may_be_closes_the_connection(broker, api, version, message, because):
+    body = encode(message, version)
+    assert_hung_up(broker, wire.request_bytes(api, version, body, flexible=is_flexible(api, version)), because=because)
 
 
 # Records.

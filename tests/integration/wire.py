@@ -15,6 +15,7 @@ from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchR
 from sparklog.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    FindCoordinatorRequest,
     ListOffsetsRequest,
     Message,
     MetadataRequest,
@@ -190,6 +191,15 @@ def list_offset(connection: BlockingConnection, tp: TopicPartition, timestamp: i
     )
     (result,) = answer.topics[0].partitions
     return ErrorCode(result.error_code), result.offset, result.timestamp
+
+
+def find_coordinator(connection: BlockingConnection, group: str) -> int:
+    """The node id of the group's coordinator, -1 if there is none now."""
+    answer = connection.request(
+        ApiKey.FIND_COORDINATOR, lambda _: FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    )
+    (found,) = answer.coordinators
+    return int(found.node_id)
 
 
 def request_bytes(

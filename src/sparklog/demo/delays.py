@@ -15,8 +15,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 FLIGHT = "carrier string, flight int, tailnum string, origin string, dest string, distance int, dep_delay int"
 
-_TABLE = """window_start timestamp, window_end timestamp, carrier string, origin string,
-            flights long, departed long, mean_delay double, p90_delay int"""
 _SAME_WINDOW = "old.window_start = new.window_start AND old.carrier = new.carrier AND old.origin = new.origin"
 
 
@@ -30,7 +28,7 @@ class DelayOptions:
     checkpoint: str
     window: str = "1 hour"
     watermark: str = "14 days"
-    flights_per_batch: int | None = 120_000
+    flights_per_batch: int | None = 200_000
 
 
 class Report(NamedTuple):
@@ -50,10 +48,6 @@ class Report(NamedTuple):
 
 def run(spark: SparkSession, options: DelayOptions) -> Report:
     """Process what the topic has and the checkpoint does not know yet, then return. Raises Spark's errors."""
-    table = DeltaTable.createIfNotExists(spark).location(options.table)
-    for column in _TABLE.split(","):
-        table = table.addColumn(*column.split())
-    table.execute()
     query = (
         _delays(_flights(spark, options), options)
         .writeStream.outputMode("update")
@@ -70,9 +64,16 @@ def run(spark: SparkSession, options: DelayOptions) -> Report:
     return Report(
         sum(each.numInputRows for each in progress),
         len(progress),
-        spark.read.format("delta").load(options.table).count(),
+        _count(spark, options.table),
         sum(each.batchDuration for each in progress) / 1000,
     )
+
+
+def _count(spark: SparkSession, path: str) -> int:
+    """The rows of the table, which only the first batch makes."""
+    if not DeltaTable.isDeltaTable(spark, path):
+        return 0
+    return int(DeltaTable.forPath(spark, path).toDF().count())
 
 
 def _flights(spark: SparkSession, options: DelayOptions) -> DataFrame:
@@ -115,13 +116,13 @@ def _upsert(batch: DataFrame, path: str) -> None:
         first = batch.agg(F.min("window_start")).first()[0]
         if first is None:
             return
-        table = DeltaTable.forPath(batch.sparkSession, path)
-        if table.toDF().isEmpty():
-            batch.write.format("delta").mode("append").save(path)
+        if not DeltaTable.isDeltaTable(batch.sparkSession, path):
+            batch.write.format("delta").save(path)
             return
         # Files that end before the batch begins need not be looked at.
         recent = F.expr(_SAME_WINDOW) & (F.col("old.window_start") >= F.lit(first))
-        merge = table.alias("old").merge(batch.alias("new"), recent)
+        table = DeltaTable.forPath(batch.sparkSession, path).alias("old")
+        merge = table.merge(batch.alias("new"), recent)
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     finally:
         batch.unpersist()

@@ -144,7 +144,26 @@ def highest_version(api: ApiKey) -> int:
 
 def decode_request(api: ApiKey, version: int, body: memoryview) -> Message:
     """The request in ``body`` (what follows the header). Raises RemoteProtocolError if it is malformed."""
-    return _decode(SCHEMAS[api].request, version, body)
+    schema = SCHEMAS[api].request
+    message = _decode(schema, version, body)
+    _reject_nulls(schema._struct, message, version)
+    return message
+
+
+def _reject_nulls(schema: Any, message: Message, version: int) -> None:
+    """Raises RemoteProtocolError where a field is null that may not be; the library lets it pass."""
+    for field in schema.untagged_fields(version):
+        value = getattr(message, field.name)
+        if value is None:
+            null = field.is_array() or field.type_str in ("string", "bytes")
+            if null and not field.nullable_for_version_q(version):
+                kind = type(message).__name__
+                raise RemoteProtocolError(f"malformed {kind} version {version}: {field.name} is null")
+        elif field.is_struct_array():
+            for each in value:
+                _reject_nulls(field.array_of, each, version)
+        elif field.is_array() and None in value:
+            raise RemoteProtocolError(f"malformed {type(message).__name__} version {version}: null in {field.name}")
 
 
 def decode_response(api: ApiKey, version: int, body: memoryview) -> Message:
