@@ -1,5 +1,7 @@
 """A log against a list: whatever is done to it, it holds the batches that it was given, in order."""
 
+import errno
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from log.samples import SMALL, abandon, batch_of, open_log, read_bytes, whole
 
-from sparklog.errors import ApiError, ErrorCode, LogClosed
+from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed
 from sparklog.record.batch import RecordBatch
 from sparklog.record.compression import CompressionType
 from sparklog.record.records import iter_batches, iter_records
@@ -327,3 +329,39 @@ def test_the_end_of_an_epoch_is_known(log):
         4: OffsetAndEpoch(3, 4),
         5: OffsetAndEpoch(3, 4),
     }
+
+
+def test_times_are_found_after_a_truncation(home):
+    log = filled(home, 30, {"index.interval.bytes": "0"})
+    log.truncate_to(2)
+    for timestamp in (1020, *[1000] * 30):
+        log.append_as_leader(batch_of(timestamp), 0)
+    for timestamp in (1002, 1010, 1020):
+        assert log.offset_for_timestamp(timestamp) == (1020, 2)
+    assert log.latest_timestamp() == (1020, 2)
+
+
+@pytest.mark.parametrize("entry", [8, 12], ids=["offset index", "time index"])
+def test_a_disk_that_has_no_room_for_an_index_entry_leaves_the_log_as_it_was(home, monkeypatch, entry):
+    settings = {"index.interval.bytes": "0"}
+    log = filled(home, 5, settings)
+    before, write = whole(log), os.pwrite
+
+    def refuse(fd, data, position):
+        if len(data) == entry:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", refuse)
+        for _ in range(2):
+            with pytest.raises(LogDirFailed, match="No space left"):
+                log.append_as_leader(batch_of(5000), 0)
+    assert whole(log) == before
+    assert log.log_end_offset == 5
+    assert log.latest_timestamp() == (1004, 4)
+    assert log.append_as_leader(batch_of(6000), 0).first_offset == 5
+    assert log.offset_for_timestamp(5000) == (6000, 5)
+    log.close()
+    again = open_log(home, settings)
+    assert [batch.base_offset for batch in iter_batches(whole(again))] == list(range(6))

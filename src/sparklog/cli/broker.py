@@ -12,7 +12,6 @@ import click
 
 from sparklog.broker.server import Broker
 from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config
-from sparklog.errors import ConfigError
 
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
 
@@ -43,7 +42,7 @@ def broker(
     for text in settings:
         name, separator, value = text.partition("=")
         if not separator:
-            raise ConfigError(f"--set {text!r} is not NAME=VALUE")
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
         properties[name.strip()] = value.strip()
     given = {
         "broker.id": broker_id, "zookeeper.connect": zookeeper, "log.dirs": data, "host.name": host, "port": port,

@@ -155,14 +155,21 @@ def _print(
         if left is not None:
             columns = {name: column[:left] for name, column in columns.items()}
         count = len(columns["value"])
-        sys.stdout.buffer.write(_json_lines(tp, columns) if layout.as_json else _plain_lines(columns, layout))
-        sys.stdout.buffer.flush()
+        _write(_json_lines(tp, columns) if layout.as_json else _plain_lines(columns, layout))
         if advance is not None:
             advance(count)
         if left is not None:
             left -= count
             if not left:
                 return
+
+
+def _write(text: bytes | memoryview) -> None:
+    # Standard output without a buffer (PYTHONUNBUFFERED) may take only a part, and when its reader has gone does.
+    rest = memoryview(text)
+    while rest:
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.buffer.flush()
 
 
 def _plain_lines(columns: Columns, layout: _Layout) -> memoryview:

@@ -21,7 +21,7 @@ from sparklog.cli.interruption import interruptible
     help="Where the picture goes.",
 )  # fmt: skip
 def demo(flights: int | None, partitions: int, data: Path | None, plot: Path) -> None:
-    """The guided tour: a year of flights through a log and Spark, in about a minute.
+    """The guided tour: a year of flights through a log and Spark.
 
     Starts a cluster, replays every departure from New York in 2013 into a topic, computes delays with Spark Structured
     Streaming into a Delta table, reads the topic back and checks that every flight arrived as sent, and draws a

@@ -20,10 +20,19 @@ if TYPE_CHECKING:
     from sparklog.client.producer import BatchProducer
 
 
+def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -> bytes | None:
+    if text == "":
+        raise click.BadParameter("must not be empty")
+    return None if text is None else text.replace("\\t", "\t").encode()
+
+
 @click.command()
 @click.argument("topic")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("-k", "--key-separator", help="What divides key from value, such as ':' or a tab; default: no keys.")
+@click.option(
+    "-k", "--key-separator", callback=_separator,
+    help="What divides key from value, such as ':' or a tab; default: no keys.",
+)  # fmt: skip
 @click.option("-p", "--partition", type=click.IntRange(0), help="Write to this partition only; default: by key.")
 @click.option(
     "-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none",
@@ -38,7 +47,7 @@ if TYPE_CHECKING:
 def produce(
     topic: str,
     file: Path | None,
-    key_separator: str | None,
+    key_separator: bytes | None,
     partition: int | None,
     compression: str,
     acks: str,
@@ -58,14 +67,8 @@ def produce(
     with ExitStack() as stack:
         descriptor = sys.stdin.fileno() if file is None else stack.enter_context(file.open("rb")).fileno()
         cluster = stack.enter_context(connected(bootstrap, compression_type=compression, acks=acks))
-        writer = _LineWriter(cluster, topic, partition, _separator(key_separator), null_empty)
+        writer = _LineWriter(cluster, topic, partition, key_separator, null_empty)
         writer.run(descriptor, os.fstat(descriptor).st_size or None)
-
-
-def _separator(text: str | None) -> bytes | None:
-    if text == "":
-        raise click.BadParameter("must not be empty", param_hint="--key-separator")
-    return None if text is None else text.replace("\\t", "\t").encode()
 
 
 class _LineWriter:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparklog.errors import DataSourceError
+from sparklog.errors import DataSourceError, SparklogError
 from sparklog.local.jars import jar_set
 from sparklog.local.java import find_java
 
@@ -25,7 +27,7 @@ STOP_GRACE_S = 20.0
 def spark_session(directory: Path) -> Iterator[SparkSession]:
     """A session with Delta Lake on two cores; Spark's files and its log (``spark.log``) are in ``directory``.
 
-    What Spark raises becomes a DataSourceError that names the log. At the end the JVM has ended, not only the session.
+    What Spark raises becomes a DataSourceError that quotes the log. At the end the JVM has ended, not only the session.
     """
     jars = jar_set("delta")
     os.environ["JAVA_HOME"] = str(find_java().home)
@@ -35,29 +37,52 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    with _quiet(log), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield _start(jars, directory, log)
+        except SparklogError:
+            raise
+        except (PySparkException, Py4JError) as error:
+            raise DataSourceError("SPARKLOG_DEMO", f"Spark failed: {_first_lines(error)}{_end_of(log)}") from error
+        except ConnectionError as error:
+            raise DataSourceError("SPARKLOG_DEMO", f"Spark's JVM died ({error}); run it again{_end_of(log)}") from error
+        finally:
+            _end()
+
+
+def _start(jars: Sequence[Path], directory: Path, log: Path) -> SparkSession:
     from sparklog.spark.session import session
 
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    with _standard_error_to(log):
+        spark = session("sparklog demo", jars=jars, **_settings(directory))
+    # PySpark's own handler asks the JVM to cancel jobs, over the connection that the interrupted call is using.
+    signal.signal(signal.SIGINT, on_interrupt)
+    return spark
+
+
+@contextmanager
+def _quiet(log: Path) -> Iterator[None]:
+    """What is logged meanwhile, such as py4j's calls that an interrupt cut short, goes to ``log``."""
+    handler = logging.FileHandler(log)
+    logging.getLogger().addHandler(handler)
     try:
-        with _standard_error_to(log):
-            spark = session("sparklog demo", jars=jars, **_settings(directory))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield spark
-    except (PySparkException, Py4JError) as error:
-        raise DataSourceError("SPARKLOG_DEMO", f"Spark failed: {_first_lines(error)}\n(its log is {log})") from error
+        yield
     finally:
-        _end()
+        logging.getLogger().removeHandler(handler)
+        handler.close()
 
 
 def _settings(directory: Path) -> dict[str, str]:
     return {
-        "spark__driver__memory": "2g",
-        "spark__local__dir": str(directory / "local"),
-        "spark__log__level": "ERROR",
-        "spark__sql__shuffle__partitions": "2",
-        "spark__sql__warehouse__dir": str(directory / "warehouse"),
-        "spark__databricks__delta__snapshotPartitions": "2",
-        "spark__databricks__delta__merge__materializeSource": "none",
+        "spark_driver_memory": "2g",
+        "spark_local_dir": str(directory / "local"),
+        "spark_log_level": "ERROR",
+        "spark_sql_shuffle_partitions": "2",
+        "spark_sql_warehouse_dir": str(directory / "warehouse"),
+        "spark_databricks_delta_snapshotPartitions": "2",
+        "spark_databricks_delta_merge_materializeSource": "none",
     }
 
 
@@ -81,9 +106,9 @@ def _end() -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.getActiveSession()
-    if spark is not None:
-        with suppress(Exception):  # The JVM may have died; what matters is that it is gone below.
+    with suppress(Exception):  # The JVM may have died; what matters is that it is gone below.
+        spark = SparkSession.getActiveSession()
+        if spark is not None:
             spark.stop()
     gateway: Any = SparkContext._gateway
     if gateway is None:
@@ -102,6 +127,15 @@ def _end() -> None:
 
 def _first_lines(error: Exception) -> str:
     """The message without the JVM's stack trace."""
-    lines = str(error).splitlines()
-    kept = [line for line in lines if line.strip() and not line.lstrip().startswith(("at ", "JVM stacktrace"))]
-    return "\n".join(kept[:6]) or type(error).__name__
+    return "\n".join(_without_frames(str(error))[:6]) or type(error).__name__
+
+
+def _end_of(log: Path) -> str:
+    """The last lines of Spark's log, which may be gone when the message is read."""
+    lines = _without_frames(log.read_text(errors="replace"))[-6:]
+    return "\nthe end of Spark's log:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
+
+
+def _without_frames(text: str) -> list[str]:
+    frames = ("at ", "JVM stacktrace", "File ", "Traceback")
+    return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(frames)]

@@ -46,7 +46,6 @@ def draw(by_hour: pa.Table, path: Path) -> None:
         f"Late out of New York: mean departure delay of every hour of {YEAR}", x=0.01, ha="left", fontsize=15
     )
     figure.colorbar(last, ax=axes[:, 0], label="mean departure delay, minutes", extend="both", pad=0.01, aspect=40)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     plt.close(figure)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,6 +68,9 @@ def _check(options: TourOptions) -> None:
         raise ConfigError(f"the demo needs {', '.join(missing)}; type: pip install 'sparklog[demo]'")
     if options.data is not None and options.data.exists() and any(options.data.iterdir()):
         raise ConfigError(f"{options.data} is not empty: the demo wants a new directory for --data")
+    directory = options.plot.absolute().parent
+    if not (directory.is_dir() and os.access(directory, os.W_OK)):
+        raise ConfigError(f"the picture cannot be written into {directory}: choose another place with --plot")
 
 
 @contextmanager
