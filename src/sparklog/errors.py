@@ -13,6 +13,7 @@ The tree::
     │   └── LocalProtocolError      we were asked to send what the protocol does not allow
     ├── ConnectionFailed            a peer cannot be reached, or hung up
     ├── CoordinationError           ZooKeeper: lost session, duplicate broker id, stale epoch
+    │   └── MalformedZnode          a znode does not hold what it must
     ├── DataSourceError             an option or a state that the Spark source cannot serve
     └── ApiError                    an answer with an error code; ``.code`` says which
 
@@ -186,6 +187,10 @@ class ConnectionFailed(SparklogError, ConnectionError):
 
 class CoordinationError(SparklogError):
     """ZooKeeper: a lost session, a duplicate broker id, a stale epoch."""
+
+
+class MalformedZnode(CoordinationError):
+    """A znode does not hold what it must."""
 
 
 class DataSourceError(SparklogError):

@@ -53,6 +53,7 @@ class BrokerContext:
     controller: Controller
     zk: ZkClient
     run_zk: Callable[..., Awaitable[Any]]
+    """Runs a call of ``zk`` off the loop; raises ApiError(REQUEST_TIMED_OUT) if ZooKeeper does not answer."""
     fence: ControllerFence
     producer_ids: ProducerIds
     offered: dict[ApiKey, range]

@@ -22,7 +22,7 @@ class ProducerIds:
         self._refill = asyncio.Lock()
 
     async def take(self) -> int:
-        """The next id. Raises CoordinationError if ZooKeeper cannot be asked for more."""
+        """The next id. Raises ApiError if ZooKeeper cannot be asked for more."""
         async with self._refill:
             producer_id = next(self._left, None)
             if producer_id is None:

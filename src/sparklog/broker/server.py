@@ -26,7 +26,7 @@ from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import parse_stored
 from sparklog.controller.runtime import Controller
-from sparklog.errors import ConfigError, CoordinationError
+from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.log.manager import LogManager
 from sparklog.net.server import SocketServer
@@ -59,6 +59,13 @@ class Broker:
     async def run_zk(self, call: Callable[..., T], *args: object) -> T:
         """Run a blocking ZooKeeper call on the thread that is kept for them, in order."""
         return await self._loop.run_in_executor(self._zk_thread, lambda: self._zk.guarded(call, *args))
+
+    async def _ask_zk(self, call: Callable[..., T], *args: object) -> T:
+        """``run_zk`` for an API handler: a silent ZooKeeper becomes what a client is told, and tries again."""
+        try:
+            return await self.run_zk(call, *args)
+        except CoordinationError as error:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer the broker: {error}") from error
 
     async def start(self) -> None:
         """Returns when clients are served and the controller knows this broker.
@@ -141,12 +148,12 @@ class Broker:
             metadata=metadata,
             replicas=replicas,
             groups=GroupCoordinator(config, store, self._clock, self._loop),
-            topics=TopicMaker(config, metadata, self._zk, self.run_zk),
+            topics=TopicMaker(config, metadata, self._zk, self._ask_zk),
             controller=self._controller,
             zk=self._zk,
-            run_zk=self.run_zk,
+            run_zk=self._ask_zk,
             fence=self._fence,
-            producer_ids=ProducerIds(config.broker_id, self._zk, self.run_zk),
+            producer_ids=ProducerIds(config.broker_id, self._zk, self._ask_zk),
             offered=OFFERED,
         )
         self._dispatch = Dispatcher(self._context)
@@ -188,7 +195,7 @@ class Broker:
     def _start_chores(self) -> None:
         config = self._config
         chores: tuple[tuple[int, Callable[[], object]], ...] = (
-            (config.log_flush_offset_checkpoint_interval_ms, lambda: self._disk_thread.submit(self._logs.checkpoint)),
+            (config.log_flush_offset_checkpoint_interval_ms, self._logs.checkpoint_later),
             (config.log_retention_check_interval_ms, self._context.replicas.apply_retention),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
@@ -206,7 +213,7 @@ class Broker:
             self._server.close()
         if hasattr(self, "_context"):
             await self._context.groups.close()
+        self._zk_thread.shutdown()
+        self._disk_thread.shutdown()  # nothing is written behind the back of the last checkpoint
         if hasattr(self, "_logs"):
             self._logs.close()
-        self._zk_thread.shutdown()
-        self._disk_thread.shutdown()

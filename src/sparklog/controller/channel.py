@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from sparklog.errors import ConnectionFailed, ProtocolError
+from sparklog.errors import SparklogError
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message
@@ -55,7 +55,7 @@ class BrokerChannel:
                 if self._connection is None or self._connection.closed:
                     self._connection = await AsyncConnection.open(self.broker.endpoint, client_id=self._client_id)
                 return await self._connection.request(queued.api, lambda _version: queued.message)
-            except (ConnectionFailed, ProtocolError) as error:
+            except SparklogError as error:
                 _logger.warning("broker %d did not take %s, trying again: %s", self.broker.id, queued.api.name, error)
                 await asyncio.sleep(_RETRY_SECONDS)
 

@@ -16,7 +16,7 @@ from sparklog.controller import requests
 from sparklog.controller.channel import BrokerChannel
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import decide
-from sparklog.errors import CoordinationError, ErrorCode
+from sparklog.errors import CoordinationError, ErrorCode, MalformedZnode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message
 from sparklog.structs import TopicPartition
@@ -151,7 +151,11 @@ class Controller:
         for gone in context.assignments.keys() - set(topics):
             context.forget(gone)
         for topic in set(topics) - context.assignments.keys():
-            assignment = await self._run_zk(self._zk.assignment, topic)
+            try:
+                assignment = await self._run_zk(self._zk.assignment, topic)
+            except MalformedZnode as error:
+                _logger.error("topic %s is left alone: %s", topic, error)
+                continue
             if assignment is not None:
                 context.assignments[topic] = assignment
                 states = await self._run_zk(self._zk.partition_states, context.partitions_of(topic))

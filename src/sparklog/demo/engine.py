@@ -82,7 +82,6 @@ def _settings(directory: Path) -> dict[str, str]:
         "spark_sql_shuffle_partitions": "2",
         "spark_sql_warehouse_dir": str(directory / "warehouse"),
         "spark_databricks_delta_snapshotPartitions": "2",
-        "spark_databricks_delta_merge_materializeSource": "none",
     }
 
 

@@ -55,13 +55,12 @@ def load_segments(directory: Path, config: TopicConfig, *, recovery_point: int, 
             continue
         needs_scan = not clean and (after is None or after > recovery_point)
         size = segment.size
-        if needs_scan or not indexed or not _can_be_believed(segment):
+        if needs_scan or not indexed or not _can_be_believed(segment, is_last=after is None):
             loaded.next_offset = _recover(segment, after)
             torn = segment.size < size
             loaded.dropped_bytes += size - segment.size
         else:
-            segment.load_latest()
-            loaded.next_offset = segment.next_offset()
+            loaded.next_offset = segment.next_offset() if after is None else after
         if after is not None and not torn:
             segment.seal()
         loaded.segments.add(segment)
@@ -72,13 +71,23 @@ def _has_indexes(directory: Path, base: int) -> bool:
     return all(segment_path(directory, base, suffix).exists() for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
 
 
-def _can_be_believed(segment: LogSegment) -> bool:
+def _can_be_believed(segment: LogSegment, *, is_last: bool) -> bool:
+    """Whether the indexes hold together, and the end of the log, where appends go on, can be read.
+
+    A batch that went bad in an older segment since a clean stop is not cut away with all that follows it: it is left,
+    said in the log, and fails whoever reads it.
+    """
     try:
         segment.check_indexes()
-        segment.next_offset()
     except CorruptRecord as error:
         _logger.warning("rebuilding the indexes of %s: %s", segment.log.path, error)
         return False
+    try:
+        segment.next_offset()
+        segment.load_latest()
+    except CorruptRecord as error:
+        _logger.error("%s is damaged: %s", segment.log.path, error)
+        return not is_last
     return True
 
 

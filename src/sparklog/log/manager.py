@@ -11,6 +11,7 @@ import fcntl
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple
@@ -129,7 +130,7 @@ class LogManager:
             tp,
             config,
             self._clock,
-            self._executor.submit,
+            self._in_background,
             recovery_point=points.recovery_point,
             log_start_offset=points.log_start_offset,
             clean=clean,
@@ -160,7 +161,7 @@ class LogManager:
         doomed = log.directory.with_name(f"{tp}.{uuid4().hex}{DELETED_DIR_SUFFIX}")
         log.directory.rename(doomed)
         sync_directory(doomed.parent)
-        self._executor.submit(shutil.rmtree, doomed)
+        self._in_background(lambda: shutil.rmtree(doomed))
 
     def delete_old_segments(self, tp: TopicPartition, high_watermark: int) -> None:
         """Apply the topic's retention; the files are unlinked by ``unlink_due`` after ``file.delete.delay.ms``."""
@@ -178,10 +179,29 @@ class LogManager:
             path.unlink(missing_ok=True)
         self._doomed = [each for each in self._doomed if each[0] > now]
 
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Run on the executor; what fails there is logged, for nobody waits for it."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception:
+                _logger.exception("a disk operation failed")
+
+        self._executor.submit(guarded)
+
     def checkpoint(self) -> None:
         """Write the recovery points and log start offsets."""
+        self._checkpoint(self.logs)
+
+    def checkpoint_later(self) -> None:
+        """Write the checkpoints in the background, as they stand now."""
+        logs = dict(self.logs)
+        self._in_background(lambda: self._checkpoint(logs))
+
+    def _checkpoint(self, logs: dict[TopicPartition, Log]) -> None:
         for log_dir in self._dirs:
-            here = {tp: log for tp, log in self.logs.items() if log.directory.parent == log_dir.path}
+            here = {tp: log for tp, log in logs.items() if log.directory.parent == log_dir.path}
             write_offsets(log_dir.path / RECOVERY_POINTS, {tp: log.recovery_point for tp, log in here.items()})
             starts = {tp: log.log_start_offset for tp, log in here.items() if log.log_start_offset > 0}
             write_offsets(log_dir.path / LOG_START_OFFSETS, starts)

@@ -30,6 +30,7 @@ _CORKED_AT_MOST = 256 << 10
 _BUFFERS_A_CALL = 64
 _ACCEPTS_A_TURN = 64
 _BACKLOG = 512
+_ACCEPT_PAUSE_S = 1
 
 Answer = list[Chunk] | None
 """The chunks of a whole response frame, or None for a request that gets no answer."""
@@ -268,11 +269,17 @@ class SocketServer:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                _logger.error("cannot accept a connection: %s", error.strerror)
+                _logger.error("cannot accept a connection, trying again in %d s: %s", _ACCEPT_PAUSE_S, error.strerror)
+                self.loop.remove_reader(self._listener.fileno())
+                self.loop.call_later(_ACCEPT_PAUSE_S, self._accept_again)
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._channels.add(ServerChannel(self, sock, f"{address[0]}:{address[1]}"))
+
+    def _accept_again(self) -> None:
+        if self._listener is not None:
+            self.loop.add_reader(self._listener.fileno(), self._on_connection)
 
     def forget(self, channel: ServerChannel) -> None:
         self._channels.discard(channel)

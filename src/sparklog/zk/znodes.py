@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sparklog.errors import CoordinationError
+from sparklog.errors import MalformedZnode
 from sparklog.structs import Endpoint, TopicPartition, uuid_from_text, uuid_to_text
 
 BROKER_IDS = "/brokers/ids"
@@ -51,19 +51,19 @@ def _parse(path: str, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except ValueError as error:
-        raise CoordinationError(f"znode {path} does not hold JSON: {error}") from error
+        raise MalformedZnode(f"znode {path} does not hold JSON: {error}") from error
     if not isinstance(value, dict):
-        raise CoordinationError(f"znode {path} does not hold a JSON object")
+        raise MalformedZnode(f"znode {path} does not hold a JSON object")
     return value
 
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """A znode that lacks something, or holds it in another form, comes out as CoordinationError with its path."""
+    """A znode that lacks something, or holds it in another form, comes out as MalformedZnode with its path."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise CoordinationError(f"znode {path} does not hold what it must: {error!r}") from error
+        raise MalformedZnode(f"znode {path} does not hold what it must: {error!r}") from error
 
 
 class BrokerInfo(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteTopicsResponse, Message
 from sparklog.protocol.wire import ZERO_UUID
@@ -37,7 +37,10 @@ async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID, timeo
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _result(name, topic_id, code, "there is no such topic")
     doomed = topic.topic_id
-    await broker.run_zk(broker.zk.request_topic_deletion, name)
+    try:
+        await broker.run_zk(broker.zk.request_topic_deletion, name)
+    except ApiError as error:
+        return _result(name, doomed, error.code, str(error))
 
     def is_gone() -> bool:
         left = cache.topic(name)

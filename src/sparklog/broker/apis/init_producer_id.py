@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.errors import CoordinationError, ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import InitProducerIdResponse, Message
 
@@ -17,7 +17,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         return _refused(ErrorCode.INVALID_REQUEST)
     try:
         producer_id = await broker.producer_ids.take()
-    except CoordinationError:
+    except ApiError:
         return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return InitProducerIdResponse(
         throttle_time_ms=0, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=_FIRST_EPOCH
