@@ -24,7 +24,7 @@ from benchmarks.load import Figures
 from benchmarks.peers import Peer, both_brokers
 from sparklog.clock import Clock, SystemClock
 
-ROUNDS = 3
+ROUNDS = 5
 WARM_UP_SHARE = 0.5
 """Of each load, in the round that is thrown away."""
 QUIET_WAIT_S = 2
@@ -70,11 +70,11 @@ def _bytes(size: int) -> str:
 
 _TAILS = ("p50 ms", "p99 ms")
 MEASUREMENTS = [
-    *_librdkafka(1000, 300_000),
-    *_librdkafka(100, 1_000_000),
-    *_raw(1000, _MEGABYTE, 600, (1, -1)),
-    *_raw(100, _MEGABYTE, 600, (1,)),
-    *_raw(1000, 16_000, 15_000, (1,)),
+    *_librdkafka(1000, 200_000),
+    *_librdkafka(100, 600_000),
+    *_raw(1000, _MEGABYTE, 500, (1, -1)),
+    *_raw(100, _MEGABYTE, 400, (1,)),
+    *_raw(1000, 16_000, 10_000, (1,)),
     Measurement(
         "librdkafka, 100 B: one record a request, acks=1",
         "produce",
@@ -82,11 +82,11 @@ MEASUREMENTS = [
         {"size": 100, "acks": "1", "records": 20_000, "one_by_one": True},
     ),
     Measurement(
-        "librdkafka, 100 B: round trip, acks=all", "round_trip", _TAILS, {"size": 100, "acks": "all", "requests": 3000}
+        "librdkafka, 100 B: round trip, acks=all", "round_trip", _TAILS, {"size": 100, "acks": "all", "requests": 2000}
     ),
     Measurement("librdkafka, 100 B: producer to consumer", "end_to_end", _TAILS, {"size": 100, "requests": 2000}),
     Measurement(
-        "raw requests, 100 B: round trip, acks=1", "raw_round_trip", _TAILS, {"size": 100, "acks": 1, "requests": 5000}
+        "raw requests, 100 B: round trip, acks=1", "raw_round_trip", _TAILS, {"size": 100, "acks": 1, "requests": 3000}
     ),
 ]
 

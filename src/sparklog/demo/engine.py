@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOP_GRACE_S = 20.0
+
+_CAUSE = re.compile(r"(Caused by|[\w.]*(Error|Exception))?: ?\S")
+"""Java's and Python's last words on what went wrong; py4j puts the name of a Java exception on a line of its own."""
 
 
 @contextmanager
@@ -125,8 +129,10 @@ def _end() -> None:
 
 
 def _first_lines(error: Exception) -> str:
-    """The message without the JVM's stack trace."""
-    return "\n".join(_without_frames(str(error))[:6]) or type(error).__name__
+    """What failed, and the causes that its stack traces name."""
+    first, *others = _without_frames(str(error)) or [type(error).__name__]
+    causes = [line for line in others if _CAUSE.match(line) and line not in first]
+    return "\n".join(dict.fromkeys([first, *causes[:4]]))
 
 
 def _end_of(log: Path) -> str:
@@ -136,5 +142,5 @@ def _end_of(log: Path) -> str:
 
 
 def _without_frames(text: str) -> list[str]:
-    frames = ("at ", "JVM stacktrace", "File ", "Traceback")
-    return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(frames)]
+    """The lines of ``text`` but for those of stack traces, Java's or Python's, which are indented."""
+    return [line for line in text.splitlines() if line.strip() and not line[0].isspace()]

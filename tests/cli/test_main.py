@@ -1,0 +1,129 @@
+"""Help, misuse, and what becomes of errors."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from sparklog import __version__
+from sparklog.cli import main as main_module
+from sparklog.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
+from sparklog.errors import ConfigError
+
+HELP = """
+import json, sys, time
+from sparklog.cli.main import main
+sys.argv = ["sparklog", "--help"]
+try:
+    main()
+except SystemExit as ended:
+    heavy = [name for name in ("pyspark", "pyarrow", "pandas", "kafka", "kazoo", "rich") if name in sys.modules]
+    print(json.dumps([ended.code, heavy, time.process_time()]), file=sys.stderr)
+"""
+
+COMMAND_LINES = [[name] for name in COMMANDS] + [["topic", name] for name in ("create", "list", "describe", "delete")]
+
+MISUSES = [
+    (["clean"], "No such command 'clean'"),
+    (["topic", "create"], "Missing argument 'NAME'"),
+    (["topic", "create", "a", "--partitions", "0"], "--partitions"),
+    (["topic", "create", "a", "--replication", "x"], "--replication"),
+    (["topic", "create", "a", "--config", "retention.ms"], "--config"),
+    (["topic", "describe"], "Missing argument 'NAME'"),
+    (["topic", "delete"], "Missing argument 'NAME...'"),
+    (["topic", "delete", "a"], "add --yes"),
+    (["produce"], "Missing argument 'TOPIC'"),
+    (["produce", "a", "no-such-file"], "no-such-file"),
+    (["produce", "a", "--compression", "brotli"], "--compression"),
+    (["produce", "a", "--key-separator", ""], "--key-separator"),
+    (["produce", "a", "--acks", "2"], "--acks"),
+    (["produce", "a", "--nonsense"], "--nonsense"),
+    (["consume"], "Missing argument 'TOPIC'"),
+    (["consume", "a", "--from", "yesterday"], "--from"),
+    (["consume", "a", "--to", "-1"], "--to"),
+    (["consume", "a", "--max", "-1"], "--max"),
+    (["consume", "a", "--partition", "-1"], "--partition"),
+    (["consume", "a", "--follow", "--to", "3"], "--follow"),
+    (["up", "--brokers", "0"], "--brokers"),
+    (["up", "--port", "65536"], "--port"),
+    (["demo", "--flights", "0"], "--flights"),
+    (["demo", "--partitions", "101"], "--partitions"),
+    (["broker", "--id", "one"], "--id"),
+    (["broker", "--set", "broker.id"], "--set"),
+]
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    status, heavy, cpu_seconds = json.loads(done.stderr)
+    assert (status, heavy) == (0, [])
+    assert cpu_seconds < 1
+    for name, summary in COMMANDS.items():
+        assert f"{name} " in done.stdout
+        assert summary in done.stdout
+
+
+@pytest.mark.parametrize("arguments", COMMAND_LINES, ids=" ".join)
+def test_every_command_has_help(arguments):
+    result = CliRunner().invoke(cli, [*arguments, "--help"], prog_name="sparklog")
+    assert result.exit_code == 0
+    assert result.output.startswith(f"Usage: sparklog {' '.join(arguments)}")
+
+
+def test_the_version_is_ours(run):
+    assert run("--version") == (0, f"sparklog, version {__version__}\n", "")
+
+
+@pytest.mark.parametrize(("arguments", "named"), MISUSES, ids=[" ".join(arguments) for arguments, _ in MISUSES])
+def test_misuse_ends_with_2_and_names_what_is_wrong(run, arguments, named):
+    result = run(*arguments)
+    assert result.status == 2
+    assert result.out == ""
+    assert named in result.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["topic", "list"], ["topic", "create", "a"], ["topic", "delete", "a", "-y"], ["produce", "a"], ["consume", "a"]],
+    ids=" ".join,
+)
+def test_no_broker_is_one_line_that_says_what_to_type(run, arguments):
+    # Port 1 is a system's own: nothing of ours listens there.
+    result = run(*arguments, "--bootstrap", "127.0.0.1:1")
+    assert (result.status, result.out) == (1, "")
+    assert result.err.count("\n") == 1
+    assert result.err.startswith("sparklog: no broker can be reached; tried 127.0.0.1:1 ")
+    assert '"sparklog up" starts one here' in result.err
+
+
+def test_an_address_that_is_none_is_named(run):
+    result = run("topic", "list", "--bootstrap", "somewhere")
+    assert (result.status, result.out) == (1, "")
+    assert result.err == "sparklog: bootstrap.servers: 'somewhere' is not host:port with a port from 1 to 65535\n"
+
+
+def test_a_broker_whose_settings_cannot_be_read_says_so(run, tmp_path):
+    result = run("broker", "--config", tmp_path / "server.properties")
+    assert (result.status, result.out) == (1, "")
+    assert result.err == f"sparklog: cannot read {tmp_path / 'server.properties'}: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (ConfigError("x is wrong"), 1, "sparklog: x is wrong\n"),
+        (PermissionError(13, "Permission denied", "a"), 1, "sparklog: [Errno 13] Permission denied: 'a'\n"),
+        (KeyboardInterrupt(), INTERRUPTED, ""),
+        (BrokenPipeError(), BROKEN_PIPE, ""),
+        (KeyError("k"), 1, "sparklog: unexpected KeyError: 'k' (SPARKLOG_DEBUG=1 shows where; please report it)\n"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_becomes_a_status_and_at_most_a_line(run, monkeypatch, error, status, text):
+    def fail(*_arguments, **_options):
+        raise error
+
+    monkeypatch.setattr(main_module.click.Group, "invoke", fail)
+    assert run("topic", "list") == (status, "", text)

@@ -1,0 +1,79 @@
+"""``sparklog produce`` on a real cluster."""
+
+import json
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+
+def records(here, topic, *options):
+    """Partition, key and value of what the topic has."""
+    lines = here("consume", topic, "--json", *options).out.splitlines()
+    return [(each["partition"], each["key"], each["value"]) for each in map(json.loads, lines)]
+
+
+def test_each_line_of_standard_input_is_a_record(here, topic):
+    result = here("produce", topic, stdin=b"one\n\nthree\nlast without a newline")
+    assert (result.status, result.out) == (0, "")
+    assert result.err.startswith("produced 4 records, 0.0 MB in ")
+    assert result.err.endswith(f" to {topic}\n")
+    assert records(here, topic) == [(0, None, text) for text in ("one", "", "three", "last without a newline")]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_file_arrives_whole_whatever_the_compression(here, topic, tmp_path, compression):
+    text = "".join(f"line {number}\n" for number in range(20_000))
+    (tmp_path / "lines").write_text(text)
+    assert here("produce", topic, tmp_path / "lines", "--compression", compression).status == 0
+    assert here("consume", topic).out == text
+
+
+def test_keys_choose_the_partition_and_a_line_without_one_has_none(here, topic):
+    here("topic", "create", topic, "--partitions", 4)
+    text = b"".join(b"k%d:v%d\n" % (number % 10, number) for number in range(100)) + b"no key\n"
+    assert here("produce", topic, "--key-separator", ":", stdin=text).status == 0
+    found = records(here, topic)
+    assert sorted(value for _, key, value in found if key) == sorted(f"v{number}" for number in range(100))
+    assert [value for _, key, value in found if key is None] == ["no key"]
+    assert len({(partition, key) for partition, key, _ in found if key}) == 10
+    assert len({partition for partition, key, _ in found if key}) > 1
+    in_order = [int(value[1:]) for _, key, value in found if key == "k3"]
+    assert in_order == sorted(in_order)
+
+
+def test_a_partition_can_be_chosen(here, topic):
+    here("topic", "create", topic, "--partitions", 3)
+    assert here("produce", topic, "--partition", 2, stdin=b"a\nb\n").status == 0
+    assert records(here, topic) == [(2, None, "a"), (2, None, "b")]
+    result = here("produce", topic, "--partition", 3, stdin=b"a\n")
+    assert result.status == 2
+    assert result.err.endswith(f"--partition: topic '{topic}' has only partitions 0 to 2\n")
+
+
+def test_an_empty_value_becomes_null_where_asked(here, topic):
+    here("produce", topic, "-k", "=", "--null-empty", stdin=b"a=1\na=\n")
+    assert records(here, topic) == [(0, "a", "1"), (0, "a", None)]
+
+
+def test_a_line_too_large_is_refused_with_the_setting_to_change(here, topic):
+    here("topic", "create", topic)
+    result = here("produce", topic, stdin=b"x" * 2_000_000)
+    assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
+    assert "MESSAGE_TOO_LARGE" in result.err
+    assert "raise the topic's max.message.bytes" in result.err
+    assert records(here, topic) == []
+
+
+def test_a_line_in_a_pipe_does_not_wait_for_the_next(here, spawn, topic):
+    here("topic", "create", topic)
+    reader = spawn("consume", topic, "--follow", stdout=subprocess.PIPE)
+    writer = spawn("produce", topic, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    writer.stdin.write(b"first\n")
+    writer.stdin.flush()
+    assert reader.stdout.readline() == b"first\n"
+    assert writer.poll() is None
+    _, said = writer.communicate(b"second\n", timeout=60)
+    assert reader.stdout.readline() == b"second\n"
+    assert said.startswith(b"produced 2 records")

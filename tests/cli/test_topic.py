@@ -1,0 +1,90 @@
+"""``sparklog topic`` on a real cluster."""
+
+import os
+import pty
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+
+def rows(text):
+    return [line.split("\t") for line in text.splitlines()]
+
+
+def test_a_topic_from_creation_to_deletion(here, topic):
+    created = here("topic", "create", topic, "--partitions", 3, "--config", "retention.ms=3600000")
+    assert created == (0, f"created topic {topic}: 3 partitions, 1 copy each\n", "")
+
+    assert here("produce", topic, stdin=b"a\nb\n").status == 0
+    listed = here("topic", "list")
+    assert rows(listed.out)[0] == ["topic", "partitions", "copies", "records"]
+    assert [topic, "3", "1", "2"] in rows(listed.out)
+
+    described = here("topic", "describe", topic)
+    assert described.status == 0
+    first, header, *partitions, settings, setting = described.out.splitlines()
+    assert first.startswith(f"topic {topic}: 3 partitions, id ")
+    assert header.split("\t") == ["partition", "leader", "replicas", "in sync", "first offset", "end offset"]
+    assert [line.split("\t")[:5] for line in partitions] == [[str(n), "0", "0", "0", "0"] for n in range(3)]
+    assert sum(int(line.split("\t")[5]) for line in partitions) == 2
+    assert (settings, setting) == ("setting\tvalue", "retention.ms\t3600000")
+    assert "cleanup.policy\tdelete" in here("topic", "describe", topic, "--all-configs").out
+
+    assert here("topic", "delete", topic, "--yes") == (0, f"deleted {topic}\n", "")
+    assert topic not in here("topic", "list").out
+    assert here("topic", "delete", topic, "--yes").status == 1
+
+
+def test_a_name_that_is_taken_is_refused_with_advice(here, topic):
+    here("topic", "create", topic)
+    result = here("topic", "create", topic)
+    assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
+    assert f"topic '{topic}' exists already" in result.err
+    assert '"sparklog topic delete"' in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--config", "retention.hours=1"], "unknown setting 'retention.hours'"),
+        (["--config", "retention.ms=soon"], "retention.ms='soon' is not a long"),
+        (["--replication", "2"], "replication factor"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_bad_setting_is_named_and_nothing_is_made(here, topic, arguments, named):
+    result = here("topic", "create", topic, *arguments)
+    assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
+    assert named in result.err
+    assert topic not in here("topic", "list").out
+
+
+def test_a_name_that_cannot_be_one_is_refused(here):
+    result = here("topic", "create", "a/b")
+    assert (result.status, result.err.count("\n")) == (1, 1)
+    assert "'a/b' cannot be a topic's name" in result.err
+
+
+@pytest.mark.parametrize("command", [["describe"], ["delete", "--yes"]], ids=" ".join)
+def test_an_unknown_topic_is_one_line_with_advice(here, topic, command):
+    result = here("topic", *command, topic)
+    assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
+    assert f"topic '{topic}'" in result.err
+    assert 'see "sparklog topic list"' in result.err
+
+
+@pytest.mark.parametrize(("answer", "status", "left"), [("n\n", 130, True), ("y\n", 0, False)], ids=["no", "yes"])
+def test_a_person_is_asked_before_a_topic_is_deleted(here, spawn, topic, answer, status, left):
+    here("topic", "create", topic)
+    keyboard, terminal = pty.openpty()
+    try:
+        asking = spawn("topic", "delete", topic, stdin=terminal, stdout=-1, stderr=-1, text=True)
+        os.write(keyboard, answer.encode())
+        out, _ = asking.communicate(timeout=60)
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+    assert asking.returncode == status
+    assert f"Delete {topic} with all records?" in out
+    assert (topic in here("topic", "list").out) is left

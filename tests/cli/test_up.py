@@ -1,0 +1,103 @@
+"""``sparklog up``: a cluster that runs until it is told to stop."""
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from sparklog.testing.eventually import eventually, wait_for_death
+
+pytestmark = pytest.mark.integration
+
+READY = "Ctrl-C stops the cluster"
+
+
+class Up:
+    """A running ``sparklog up`` and what it has said."""
+
+    def __init__(self, spawn, directory, output):
+        self.directory = directory
+        self._output = output
+        with output.open("wb") as file:
+            self.process = spawn("up", "--data", directory, "--port", "0", stdout=file, stderr=subprocess.STDOUT)
+        self.wait_for(READY)
+
+    @property
+    def said(self):
+        return self._output.read_text()
+
+    @property
+    def bootstrap(self):
+        return re.search(r"^broker 0 +(\S+)", self.said, re.MULTILINE)[1]
+
+    def wait_for(self, text):
+        eventually(lambda: text in self.said or self.process.poll() is not None, 60, text)
+        assert text in self.said, self.said
+
+    def pid(self, name):
+        return int((self.directory / f"{name}.pid").read_text())
+
+    def stop(self, number):
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def start(spawn, tmp_path):
+    """Starts a cluster in this test's directory."""
+    runs = iter(range(10))
+    return lambda: Up(spawn, tmp_path / "cluster", tmp_path / f"output-{next(runs)}")
+
+
+def test_it_ends_when_told_leaves_nothing_and_goes_on_with_its_data(start, run, topic, processes_left):
+    first = start()
+    zookeeper, broker = first.pid("zookeeper"), first.pid("broker-0")
+    assert re.search(rf"^ZooKeeper .* process {zookeeper}$", first.said, re.MULTILINE)
+    assert re.search(rf"^broker 0 .* process {broker}$", first.said, re.MULTILINE)
+    assert f"sparklog consume greetings --bootstrap {first.bootstrap}\n" in first.said
+    bootstrap = first.bootstrap
+    assert run("produce", topic, "-b", bootstrap, stdin=b"kept\n").status == 0
+    assert len(processes_left()) >= 3
+
+    assert first.stop(signal.SIGTERM) == 0
+    assert first.said.endswith("\nstopped\n")
+    assert processes_left() == []
+    assert list(first.directory.glob("*.pid")) == []
+    assert run("topic", "list", "-b", bootstrap).status == 1
+
+    second = start()
+    assert second.bootstrap == bootstrap
+    assert run("consume", topic, "-b", bootstrap).out == "kept\n"
+    assert second.stop(signal.SIGINT) == 0
+    assert processes_left() == []
+
+
+def test_a_killed_broker_is_back_and_a_second_up_is_refused(start, run, topic):
+    up = start()
+    assert run("produce", topic, "-b", up.bootstrap, stdin=b"before\n").status == 0
+    killed = up.pid("broker-0")
+    os.kill(killed, signal.SIGKILL)
+    wait_for_death(killed)
+    up.wait_for("broker 0 is back")
+    assert "broker 0 was killed by SIGKILL" in up.said
+    again = up.pid("broker-0")
+    assert again != killed
+    assert f"broker 0 is back (process {again})" in up.said
+    assert run("consume", topic, "-b", up.bootstrap).out == "before\n"
+
+    refused = run("up", "--data", up.directory, "--port", "0")
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert f"{up.directory} is in use by a running cluster (process {up.process.pid})" in refused.err
+    assert up.pid("broker-0") == again
+    assert run("produce", topic, "-b", up.bootstrap, stdin=b"after\n").status == 0
+    assert up.stop(signal.SIGTERM) == 0
+
+
+def test_a_port_that_is_taken_is_named(run, tmp_path, bootstrap):
+    port = bootstrap.rpartition(":")[2]
+    refused = run("up", "--data", tmp_path / "cluster", "--port", port)
+    assert refused.status == 1
+    assert f"port {port} on 127.0.0.1, wanted by broker 0, is in use" in refused.err
+    assert list((tmp_path / "cluster").glob("*.pid")) == []
