@@ -1,4 +1,4 @@
-"""Fixtures of the command-line tests: commands in this process, commands as processes of their own, and what they left."""
+"""Fixtures of the command-line tests: commands in this process or in their own, and what they left."""
 
 import os
 import subprocess
@@ -32,10 +32,11 @@ def run(monkeypatch, capfd, tmp_path):
         source = tmp_path / "standard-input"
         source.write_bytes(stdin)
         capfd.readouterr()
-        with source.open() as file, monkeypatch.context() as patch, pytest.raises(SystemExit) as ended:
+        with source.open() as file, monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["sparklog", *map(str, arguments)])
             patch.setattr(sys, "stdin", file)
-            main()
+            with pytest.raises(SystemExit) as ended:
+                main()
         return Result(ended.value.code, *capfd.readouterr())
 
     return call

@@ -10,13 +10,9 @@ from sparklog.cli.interruption import SIGNALS, interruptible
 @pytest.mark.parametrize("number", SIGNALS)
 def test_the_first_signal_interrupts_and_no_other_cuts_short(number):
     before = [signal.getsignal(each) for each in SIGNALS]
-    orderly = []
-    with pytest.raises(KeyboardInterrupt), interruptible():
-        try:
+    with interruptible():
+        with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
-        finally:
-            for each in SIGNALS:
-                signal.raise_signal(each)
-            orderly.append("stopped")
-    assert orderly == ["stopped"]
+        for each in SIGNALS:
+            signal.raise_signal(each)
     assert [signal.getsignal(each) for each in SIGNALS] == before

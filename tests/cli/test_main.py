@@ -115,7 +115,7 @@ def test_a_broker_whose_settings_cannot_be_read_says_so(run, tmp_path):
     [
         (ConfigError("x is wrong"), 1, "sparklog: x is wrong\n"),
         (PermissionError(13, "Permission denied", "a"), 1, "sparklog: [Errno 13] Permission denied: 'a'\n"),
-        (KeyboardInterrupt(), INTERRUPTED, ""),
+        (KeyboardInterrupt(), INTERRUPTED, "\n"),
         (BrokenPipeError(), BROKEN_PIPE, ""),
         (KeyError("k"), 1, "sparklog: unexpected KeyError: 'k' (SPARKLOG_DEBUG=1 shows where; please report it)\n"),
     ],

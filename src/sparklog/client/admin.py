@@ -149,7 +149,7 @@ def _raise_first(results: list[Message], what: str) -> None:
     for each in results:
         code = ErrorCode(each.error_code)
         if code is not ErrorCode.NONE:
-            raise ApiError(code, f"{what} {each.name!r}: {code.name}: {each.error_message or 'no reason given'}")
+            raise ApiError(code, f"{what} {each.name!r}: {each.error_message or code.name}")
 
 
 def _create_request(version: int, topics: Collection[NewTopic], timeout_ms: int, validate_only: bool) -> Message:

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -75,6 +75,8 @@ def _check(options: TourOptions) -> None:
     if options.data is not None and options.data.exists() and any(options.data.iterdir()):
         raise ConfigError(f"{options.data} is not empty: the demo wants a new directory for --data")
     directory = options.plot.absolute().parent
+    with suppress(OSError):
+        directory.mkdir(parents=True, exist_ok=True)
     if not (directory.is_dir() and os.access(directory, os.W_OK)):
         raise ConfigError(f"the picture cannot be written into {directory}: choose another place with --plot")
 

@@ -15,7 +15,8 @@ from sparklog.local.process import ChildProcess
 START_TIMEOUT_S = 60.0
 STOP_GRACE_S = 20.0
 
-PROGRAM = (sys.executable, "-m", "sparklog.cli.main")
+PROGRAM = (sys.executable, "-P", "-m", "sparklog.cli.main")
+"""``-P``: a module that lies about in the working directory must not stand in for one of the library's."""
 
 
 @dataclass(frozen=True)
