@@ -170,10 +170,11 @@ class Round:
 
     def _settle(self) -> None:
         """Nothing of the loads before is left to be written while the next one runs, and the machine is quiet."""
-        for path in self.directory.glob("*/**/*.log"):
-            # Topics of the round before may still be being deleted.
-            with suppress(FileNotFoundError), path.open("rb") as file:
-                os.fsync(file.fileno())
+        for folder, _, names in os.walk(self.directory):
+            for name in names:
+                # Topics of the round before may still be being deleted.
+                with suppress(FileNotFoundError), open(os.path.join(folder, name), "rb") as file:
+                    os.fsync(file.fileno())
         machine.await_quiet(self.clock, QUIET_WAIT_S)
 
 

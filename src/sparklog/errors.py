@@ -143,6 +143,8 @@ class ApiError(SparklogError):
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
         self.code = code
+        self.reason = message
+        """What went wrong, without the code: what an error message on the wire holds."""
 
     def __str__(self) -> str:
         text = super().__str__()

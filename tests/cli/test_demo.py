@@ -8,8 +8,6 @@ import pytest
 
 from sparklog.demo.flights import load_flights
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.slow]
-
 FLIGHTS = 3000
 HOUR_MS = 3_600_000
 DEADLINE_S = 150

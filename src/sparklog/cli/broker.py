@@ -49,7 +49,7 @@ def broker(
     }  # fmt: skip
     properties |= {name: str(value) for name, value in given.items() if value is not None}
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
     asyncio.run(_serve(parse_broker_config(properties)))
 
 

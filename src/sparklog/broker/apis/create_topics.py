@@ -41,7 +41,7 @@ def _refused(name: str, error: ApiError) -> Message:
         name=name,
         topic_id=ZERO_UUID,
         error_code=error.code,
-        error_message=str(error),
+        error_message=error.reason,
         topic_config_error_code=ErrorCode.NONE,
         num_partitions=-1,
         replication_factor=-1,

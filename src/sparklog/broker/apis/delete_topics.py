@@ -40,7 +40,7 @@ async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID, timeo
     try:
         await broker.run_zk(broker.zk.request_topic_deletion, name)
     except ApiError as error:
-        return _result(name, doomed, error.code, str(error))
+        return _result(name, doomed, error.code, error.reason)
 
     def is_gone() -> bool:
         left = cache.topic(name)

@@ -26,7 +26,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         try:
             configs = await _describe(broker, resource, request.message)
         except ApiError as error:
-            code, text = error.code, str(error)
+            code, text = error.code, error.reason
         results.append(
             _Result(
                 error_code=code,

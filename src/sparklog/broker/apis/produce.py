@@ -61,7 +61,7 @@ def _append(
     try:
         appended = broker.replicas.append(tp, records, message.acks)
     except ApiError as error:
-        return ProduceResult(error.code, message=str(error))
+        return ProduceResult(error.code, message=error.reason)
     log_start = broker.replicas.partition(tp).log.log_start_offset
     return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, log_start)
 
