@@ -8,6 +8,7 @@ import pytest
 
 from sparklog.clock import SystemClock
 from sparklog.controller.runtime import Controller
+from sparklog.errors import CoordinationError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import frame_response, parse_request
 from sparklog.protocol.messages import (
@@ -131,7 +132,7 @@ class Stage:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
     async def session(self):
-        opened = await self.run_zk(lambda: ZkClient(self._chroot, session_timeout=2.0, on_session=lambda _: None))
+        opened = await self.run_zk(lambda: ZkClient(self._chroot, session_timeout=10.0, on_session=lambda _: None))
         await self.run_zk(opened.ensure_tree)
         self._sessions.append(opened)
         return opened
@@ -257,6 +258,25 @@ def test_a_broker_that_does_not_answer_a_deletion_holds_up_nothing_else(on_stage
         await two.register()
         while zk.topics() != ["u", "v"]:
             await asyncio.sleep(0.01)
+
+    on_stage(test)
+
+
+def test_a_controller_that_failed_in_office_vacates_it_and_is_elected_again(on_stage):
+    async def test(stage, zk):
+        one = await stage.broker(1)
+        controller = await stage.controller(1)
+        await until(lambda: controller.is_active)
+        epoch, fine = controller.context.epoch, controller.session.topics_to_delete
+
+        def failing(on_change=None):
+            controller.session.topics_to_delete = fine
+            raise CoordinationError("once")
+
+        controller.session.topics_to_delete = failing
+        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        await until(lambda: one.told_to_lead == {("t", 0): 0})
+        assert controller.context.epoch > epoch
 
     on_stage(test)
 

@@ -85,8 +85,10 @@ class Controller:
                     continue
                 if self._context is not None and holder == self._id:
                     await self._serve()
-                else:
-                    await self._resign()
+                    continue
+                await self._resign()
+                # After a failure in office the znode is still ours: vacate it, or nobody could stand.
+                if not await self._run_zk(self._zk.give_up_controller):
                     await self._stand.wait()
             except CoordinationError as error:
                 _logger.warning("controller: %s", error)

@@ -7,6 +7,7 @@ answers to questions in order (Kafka answers each connection's requests in the o
 from __future__ import annotations
 
 from collections import deque
+from struct import Struct
 from typing import NamedTuple
 
 from sparklog.errors import RemoteProtocolError
@@ -14,6 +15,8 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import has_flexible_response_header, is_flexible
 from sparklog.protocol.wire import WireReader, WireWriter, frame
 from sparklog.structs import Chunk
+
+_HEADER = Struct(">hhi")
 
 
 class Request(NamedTuple):
@@ -33,7 +36,7 @@ def parse_request(data: memoryview) -> Request:
     enough to answer (request header versions 1 and 2, ``RequestHeader.json``).
     """
     reader = WireReader(data)
-    api, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
+    api, version, correlation_id = reader.numbers(_HEADER)
     client_id = reader.string_or_none()
     if _is_known(api) and is_flexible(ApiKey(api), version):
         reader.flexible = True

@@ -30,24 +30,25 @@ class WireReader:
         self.flexible = flexible
 
     def int8(self) -> int:
-        return self._unpack(_I8)
+        return self.numbers(_I8)[0]
 
     def int16(self) -> int:
-        return self._unpack(_I16)
+        return self.numbers(_I16)[0]
 
     def int32(self) -> int:
-        return self._unpack(_I32)
+        return self.numbers(_I32)[0]
 
     def int64(self) -> int:
-        return self._unpack(_I64)
+        return self.numbers(_I64)[0]
 
-    def _unpack(self, form: struct.Struct) -> int:
+    def numbers(self, form: struct.Struct) -> tuple[int, ...]:
+        """Several numbers of fixed width that follow one another, in one step."""
         try:
-            (value,) = form.unpack_from(self.buffer, self.position)
+            values = form.unpack_from(self.buffer, self.position)
         except struct.error as error:
             raise RemoteProtocolError(f"message ends at byte {len(self.buffer)}, in the middle of a number") from error
         self.position += form.size
-        return int(value)
+        return values
 
     def uvarint(self) -> int:
         """An unsigned varint of at most 32 bits."""

@@ -193,6 +193,14 @@ class ZkClient:
             return None
         return epoch, stat.version + 1
 
+    def give_up_controller(self) -> bool:
+        """Leave the office if this session holds it; whether it did."""
+        node = self._get(znodes.CONTROLLER)
+        if node is None or node[1].ephemeralOwner != self.session_id:
+            return False
+        self._delete(znodes.CONTROLLER)
+        return True
+
     # topics
 
     def topics(self, on_change: OnChange | None = None) -> list[str]:

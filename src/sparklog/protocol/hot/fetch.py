@@ -6,6 +6,7 @@ Records are chunks on the way out (slices of segment files, never read) and view
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -16,6 +17,8 @@ from sparklog.protocol.wire import ZERO_UUID, WireReader, WireWriter
 from sparklog.structs import Chunk, IsolationLevel
 
 MIN_VERSION, MAX_VERSION = 4, 16
+_LIMITS = Struct(">iiib")
+_FETCHED = Struct(">ihqq")
 TOPIC_ID_VERSION = 13
 """From this version on topics are named by id alone."""
 
@@ -67,8 +70,8 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
     """Raises RemoteProtocolError if the body is malformed."""
     reader = WireReader(body, flexible=is_flexible(ApiKey.FETCH, version))
     replica_id = reader.int32() if version <= 14 else -1
-    max_wait_ms, min_bytes, max_bytes = reader.int32(), reader.int32(), reader.int32()
-    isolation = IsolationLevel.READ_COMMITTED if reader.int8() else IsolationLevel.READ_UNCOMMITTED
+    max_wait_ms, min_bytes, max_bytes, isolated = reader.numbers(_LIMITS)
+    isolation = IsolationLevel.READ_COMMITTED if isolated else IsolationLevel.READ_UNCOMMITTED
     session_id, session_epoch = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
     partitions: list[FetchPartition] = []
     for _ in range(reader.array_length()):
@@ -196,10 +199,8 @@ def _write_topic_name(writer: WireWriter, name: str | UUID) -> None:
 
 
 def _write_fetched(writer: WireWriter, partition: FetchedPartition, version: int) -> None:
-    writer.int32(partition.partition)
-    writer.int16(partition.error)
-    writer.int64(partition.high_watermark)
-    writer.int64(partition.last_stable_offset)
+    ends = partition.high_watermark, partition.last_stable_offset
+    writer.raw(_FETCHED.pack(partition.partition, partition.error, *ends))
     if version >= 5:
         writer.int64(partition.log_start_offset)
     writer.array_length(None if partition.aborted is None else len(partition.aborted))

@@ -5,6 +5,7 @@ Versions 0 to 2 have the same shape without ``transactional_id`` and carry recor
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import NamedTuple
 
 from sparklog.errors import ErrorCode
@@ -14,6 +15,8 @@ from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.structs import Chunk, TopicPartition
 
 MIN_VERSION, MAX_VERSION = 0, 11
+_ACKS = Struct(">hi")
+_RESULT = Struct(">ihq")
 
 
 class ProduceRequest(NamedTuple):
@@ -39,7 +42,7 @@ def decode_request(body: memoryview, version: int) -> ProduceRequest:
     """Raises RemoteProtocolError if the body is malformed."""
     reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
     transactional_id = reader.string_or_none() if version >= 3 else None
-    acks, timeout_ms = reader.int16(), reader.int32()
+    acks, timeout_ms = reader.numbers(_ACKS)
     records = []
     for _ in range(reader.array_length()):
         topic = reader.string()
@@ -91,9 +94,7 @@ def encode_response(results: dict[TopicPartition, ProduceResult], version: int, 
 
 
 def _write_result(writer: WireWriter, partition: int, result: ProduceResult, version: int) -> None:
-    writer.int32(partition)
-    writer.int16(result.error)
-    writer.int64(result.base_offset)
+    writer.raw(_RESULT.pack(partition, result.error, result.base_offset))
     if version >= 2:
         writer.int64(result.log_append_time_ms)
     if version >= 5:
