@@ -1,10 +1,19 @@
 """What every test has: the fixtures of ``fix_*.py``, and a header that says what ran. pytest-randomly adds the seed."""
 
+import os
+
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sparklog.record import _impl
 
 pytest_plugins = ["fix_cluster", "fix_spark"]
+
+# No deadlines: how long an example takes says more of the machine than of the code.
+_RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("deterministic", _RELAXED, derandomize=True)
+settings.register_profile("exhaustive", _RELAXED, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
