@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from sparklog.clock import Clock
@@ -24,6 +25,8 @@ from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
+_LOOK_AT_LEAST_EVERY_S = 5.0
+"""Also without a watch: a word lost on the way to this loop costs seconds, not the cluster's attention."""
 RunZk = Callable[..., Awaitable[Any]]
 """Runs a blocking ZooKeeper call off the loop and awaits what it gives."""
 
@@ -108,7 +111,8 @@ class Controller:
     async def _serve(self) -> None:
         """One look after another until the office changes hands."""
         while not self._stand.is_set():
-            await self._look.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), _LOOK_AT_LEAST_EVERY_S)
             self._look.clear()
             if not self._stand.is_set():
                 await self._reconcile()
@@ -199,7 +203,7 @@ class Controller:
         everyone = asyncio.gather(*answers, return_exceptions=True)
         look = asyncio.ensure_future(self._look.wait())
         try:
-            await asyncio.wait((everyone, look), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((everyone, look), timeout=_LOOK_AT_LEAST_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             look.cancel()
         if not everyone.done():
