@@ -111,8 +111,10 @@ def test_a_reader_that_goes_away_ends_it_quietly(here, spawn, topic, options, un
     assert consumer.wait(60) == 141
 
 
-def test_a_full_disk_is_one_line(here, spawn, numbers):
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_a_full_disk_is_one_line(here, spawn, numbers, unbuffered):
+    environ = {"PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "wb") as full:
-        consumer = spawn("consume", numbers, stdout=full, stderr=subprocess.PIPE, text=True)
+        consumer = spawn("consume", numbers, environ=environ, stdout=full, stderr=subprocess.PIPE, text=True)
         _, err = consumer.communicate(timeout=60)
     assert (consumer.returncode, err) == (1, "sparklog: [Errno 28] No space left on device\n")

@@ -336,3 +336,72 @@ def test_a_topic_asked_to_go_that_never_was_is_forgotten(on_stage):
             await asyncio.sleep(0.01)
 
     on_stage(test)
+
+
+class QuietZk:
+    """A ZooKeeper that holds nothing but the office, and answers without a turn of the loop."""
+
+    def __init__(self):
+        self._holder = None
+        self.watches = []
+
+    def controller(self, _on_change):
+        return self._holder
+
+    def try_become_controller(self, broker_id, _now_ms):
+        self._holder = broker_id
+        return 1, 0
+
+    def brokers(self, _on_change):
+        return {}
+
+    def topics(self, on_change):
+        self.watches.append(on_change)
+        return []
+
+    def topics_to_delete(self, _on_change):
+        return []
+
+
+async def quiet_controller():
+    """A controller in office, with nothing left to do, and its ZooKeeper."""
+
+    async def run_zk(call, *args):
+        return call(*args)
+
+    zk = QuietZk()
+    controller = Controller(1, zk, run_zk, SystemClock())
+    controller.start()
+    await spin(20)
+    assert controller.is_active
+    return controller, zk
+
+
+async def spin(turns):
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+def test_every_look_sets_the_same_watch():
+    async def test():
+        controller, zk = await quiet_controller()
+        zk.watches[0]()
+        await spin(20)
+        await controller.close()
+        assert len(zk.watches) == 2
+        assert len(set(zk.watches)) == 1
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_closing_ends_it_in_whatever_turn_of_the_loop_a_watch_fires(turns):
+    async def test():
+        controller, _ = await quiet_controller()
+        controller.on_session_expired()
+        await spin(turns)
+        async with asyncio.timeout(5):
+            await controller.close()
+        assert not controller.is_active
+
+    asyncio.run(test())

@@ -27,7 +27,7 @@ def connect(chroot):
 
     def open_session():
         events = queue.Queue()
-        client = ZkClient(chroot, session_timeout=1.0, on_session=events.put)
+        client = ZkClient(chroot, session_timeout=10.0, on_session=events.put)
         client.ensure_tree()
         sessions.append(client)
         return client, events
@@ -218,6 +218,20 @@ def test_many_states_at_once(zk):
     states = {TopicPartition("t", number): STATE for number in range(1200)}
     assert len(zk.write_partition_states(states, version)) == 1200
     assert len(zk.partition_states(states)) == 1200
+
+
+def test_a_watch_set_again_is_told_once(zk):
+    told = queue.Queue()
+
+    def changed():
+        told.put("changed")
+
+    for _ in range(3):
+        zk.topics(changed)
+    zk.topics_to_delete(lambda: told.put("last"))
+    zk.create_topic(TopicAssignment("t", {0: (1,)}), {})
+    zk.request_topic_deletion("t")
+    assert [told.get(timeout=30) for _ in range(2)] == ["changed", "last"]
 
 
 def test_producer_ids_are_given_once(connect):

@@ -61,8 +61,10 @@ class BrokerChannel:
 
     async def close(self) -> None:
         """Stop; nothing more is sent."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        # More than once: under wait_for, Python 3.11 loses a cancellation that comes together with the answer.
+        while not self._task.done():
+            self._task.cancel()
+            await asyncio.wait((self._task,), timeout=_RETRY_SECONDS)
         while not self._queue.empty():
             self._queue.get_nowait().answer.cancel()
         if self._connection is not None:

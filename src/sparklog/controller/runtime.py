@@ -44,6 +44,9 @@ class Controller:
         self._channels: dict[int, BrokerChannel] = {}
         self._look = asyncio.Event()
         self._stand = asyncio.Event()
+        # Made once: a look that sets a watch anew, while the last one has not fired, then adds nothing to it.
+        self._on_office_change = self._wake(self._stand, self._look)
+        self._on_cluster_change = self._wake(self._look)
         self._task: asyncio.Task[None] | None = None
         self._brokers_changed = False
 
@@ -82,7 +85,7 @@ class Controller:
         while True:
             self._stand.clear()
             try:
-                holder = await self._run_zk(self._zk.controller, self._wake(self._stand, self._look))
+                holder = await self._run_zk(self._zk.controller, self._on_office_change)
                 if holder is None:
                     await self._stand_for_election()
                     continue
@@ -111,8 +114,10 @@ class Controller:
     async def _serve(self) -> None:
         """One look after another until the office changes hands."""
         while not self._stand.is_set():
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with what it waits for.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), _LOOK_AT_LEAST_EVERY_S)
+                async with asyncio.timeout(_LOOK_AT_LEAST_EVERY_S):
+                    await self._look.wait()
             self._look.clear()
             if not self._stand.is_set():
                 await self._reconcile()
@@ -128,7 +133,7 @@ class Controller:
     async def _reconcile(self) -> None:
         context = self._context
         assert context is not None
-        wake = self._wake(self._look)
+        wake = self._on_cluster_change
         fresh = await self._observe_brokers(context, await self._run_zk(self._zk.brokers, wake))
         await self._observe_topics(context, await self._run_zk(self._zk.topics, wake))
         asked = set(await self._run_zk(self._zk.topics_to_delete, wake))

@@ -92,12 +92,12 @@ class EmbeddedZooKeeper(Running):
 
     def is_ready(self) -> bool:
         """Whether it serves requests: accepting a connection is not enough, it must have loaded its data."""
-        return "Mode: " in self.four_letter_word("srvr")
+        return "Mode: " in self.four_letter_word("srvr", timeout=0.5)  # it may accept early and then stay silent
 
-    def four_letter_word(self, word: str) -> str:
+    def four_letter_word(self, word: str, timeout: float = 5.0) -> str:
         """The answer to one of ZooKeeper's four-letter commands; empty when it cannot be reached."""
         try:
-            with socket.create_connection((self.host, self.port), timeout=5) as connection:
+            with socket.create_connection((self.host, self.port), timeout=timeout) as connection:
                 connection.sendall(word.encode())
                 return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
         except OSError:

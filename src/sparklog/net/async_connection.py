@@ -37,7 +37,8 @@ class AsyncConnection:
     async def open(cls, endpoint: Endpoint, *, client_id: str = "sparklog", timeout: float = 10.0) -> AsyncConnection:
         """Connect. Raises ConnectionFailed if nobody answers within ``timeout`` seconds."""
         try:
-            reader, writer = await asyncio.wait_for(asyncio.open_connection(*endpoint), timeout)
+            async with asyncio.timeout(timeout):  # wait_for may lose a cancellation in Python 3.11
+                reader, writer = await asyncio.open_connection(*endpoint)
         except (OSError, TimeoutError) as error:
             raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {str(error) or 'timed out'}") from error
         return cls(endpoint, reader, writer, client_id)
@@ -46,7 +47,8 @@ class AsyncConnection:
         """Ask and wait: ``build`` is handed the version agreed on and returns the request."""
         async with self._turn:
             try:
-                return await asyncio.wait_for(self._exchange(api, build), timeout)
+                async with asyncio.timeout(timeout):
+                    return await self._exchange(api, build)
             except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
                 self.close()
                 raise ConnectionFailed(

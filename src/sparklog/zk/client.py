@@ -11,7 +11,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
@@ -332,5 +332,14 @@ class ZkClient:
             self._client.delete(path, recursive=recursive)
 
 
-def _watch(on_change: OnChange | None):  # type: ignore[no-untyped-def]
-    return None if on_change is None else lambda _event: on_change()
+class _Watch(NamedTuple):
+    """kazoo keeps a path's watches in a set until they fire: the same callback again must be an equal member of it."""
+
+    on_change: OnChange
+
+    def __call__(self, _event: object) -> None:
+        self.on_change()
+
+
+def _watch(on_change: OnChange | None) -> _Watch | None:
+    return None if on_change is None else _Watch(on_change)

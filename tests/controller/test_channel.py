@@ -1,0 +1,88 @@
+"""The line to one broker, which answers in memory and when the test says: so the loop's turns can be counted."""
+
+import asyncio
+
+import pytest
+
+from sparklog.controller import requests
+from sparklog.controller.channel import BrokerChannel
+from sparklog.controller.context import ControllerContext
+from sparklog.net.async_connection import AsyncConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.connection import frame_response, parse_request
+from sparklog.protocol.messages import ApiVersionsResponse, UpdateMetadataResponse, encode
+from sparklog.structs import Endpoint
+from sparklog.zk.znodes import BrokerInfo
+
+
+class Peer:
+    """What an AsyncConnection writes to: answers ApiVersions at once, and the rest on ``answer``."""
+
+    def __init__(self):
+        self.reader = asyncio.StreamReader()
+        self.asked = asyncio.Event()
+        self._data = bytearray()
+        self._closed = False
+
+    def write(self, data):
+        self._data += data
+
+    async def drain(self):
+        frame, self._data = self._data, bytearray()
+        self._request = parse_request(memoryview(frame)[4:])
+        if self._request.api == ApiKey.API_VERSIONS:
+            self._feed(_versions())
+        else:
+            self.asked.set()
+
+    def answer(self):
+        self._feed(UpdateMetadataResponse(error_code=0))
+
+    def _feed(self, message):
+        asked = self._request
+        body = encode(message, asked.version)
+        for chunk in frame_response(ApiKey(asked.api), asked.version, asked.correlation_id, [body]):
+            self.reader.feed_data(bytes(chunk))
+
+    def close(self):
+        self._closed = True
+
+    def is_closing(self):
+        return self._closed
+
+
+def _versions():
+    key = ApiVersionsResponse.ApiVersion(api_key=ApiKey.UPDATE_METADATA, min_version=0, max_version=7)
+    return ApiVersionsResponse(
+        error_code=0,
+        api_keys=[key],
+        throttle_time_ms=0,
+        supported_features=[],
+        finalized_features_epoch=-1,
+        finalized_features=[],
+    )
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_closing_ends_it_in_whatever_turn_of_the_loop_the_answer_comes(turns, monkeypatch):
+    async def test():
+        peer = Peer()
+
+        async def opened(endpoint, *, client_id):
+            return AsyncConnection(endpoint, peer.reader, peer, client_id)
+
+        monkeypatch.setattr(AsyncConnection, "open", opened)
+        channel = BrokerChannel(BrokerInfo(1, Endpoint("broker", 9092)), "controller")
+        message = requests.update_metadata(ControllerContext(1, 0), 1, channel.broker.epoch, [])
+        answers = [channel.send(ApiKey.UPDATE_METADATA, message) for _ in range(3)]
+        async with asyncio.timeout(5):
+            await peer.asked.wait()
+            peer.answer()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await channel.close()
+        assert answers[0].done()
+        assert answers[2].cancelled()
+        assert peer.is_closing()
+
+    asyncio.run(test())
