@@ -8,6 +8,7 @@ The tree::
     │   ├── CorruptRecord           bytes that are not the format they claim (code CORRUPT_MESSAGE)
     │   ├── LogClosed               an append or a read after close
     │   └── LogDirFailed            the disk refused; its partitions go offline
+    │       └── DiskFull            it is only full; its partitions stay, and take appends when there is room
     ├── ProtocolError               the wire
     │   ├── RemoteProtocolError     the peer sent what the protocol does not allow
     │   └── LocalProtocolError      we were asked to send what the protocol does not allow
@@ -169,6 +170,10 @@ class LogDirFailed(LogError):
     """The disk under a log directory refused an operation."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class DiskFull(LogDirFailed):
+    """There is no room for what was to be written; nothing has changed."""
 
 
 class ProtocolError(SparklogError):

@@ -11,6 +11,7 @@ from golden.samples import COMPRESSIONS, golden_records
 
 from sparklog.clock import SystemClock
 from sparklog.config.topic import TopicConfig
+from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
@@ -31,7 +32,7 @@ def directory(request, tmp_path):
 
 def open_log(directory, *, clean=True):
     tp = TopicPartition(directory.name.removesuffix("-0"), 0)
-    return Log(directory, tp, CONFIG, SystemClock(), lambda task: task(), clean=clean)
+    return Log(directory, tp, CONFIG, SystemClock(), lambda task: task(), Knowledge(clean=clean))
 
 
 def batches_of(log):

@@ -151,7 +151,7 @@ def test_a_torn_write_is_cut_off_after_a_crash(broker):
     with segment.open("ab") as file:
         file.write(bytes(wire.batch_of(b"half of a batch"))[:50])
     broker.start()
-    assert f"{segment}: cut from" in broker.output()
+    assert f"{segment}: torn tail: 50 bytes" in broker.output()
     assert stored(broker) == numbered(0, 10)
     send(broker, numbered(10, 12))
     assert stored(broker) == numbered(0, 12)

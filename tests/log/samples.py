@@ -1,12 +1,19 @@
 """Batches and logs for the tests of this package."""
 
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
+from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
+from sparklog.log.segment import LogSegment
+from sparklog.log.time_index import TimestampOffset
+from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
+from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
@@ -26,7 +33,7 @@ def open_log(directory: Path, settings: dict[str, str] | None = None, **how) -> 
     """A log whose background work is done at once."""
     directory.mkdir(parents=True, exist_ok=True)
     clock = how.pop("clock", None) or ManualClock()
-    return Log(directory, TP, parse(TopicConfig, settings or {}), clock, lambda work: work(), **how)
+    return Log(directory, TP, parse(TopicConfig, settings or {}), clock, lambda work: work(), Knowledge(**how))
 
 
 def read_bytes(piece) -> bytes:
@@ -46,3 +53,32 @@ def abandon(log: Log) -> None:
             if index._map is not None:
                 index._map.close()
                 index._map = None
+
+
+def transactional(producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0) -> memoryview:
+    """A batch of an open transaction, as its producer sends it."""
+    builder = RecordBatchBuilder(
+        producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True
+    )
+    for number in range(count):
+        builder.append(1000 + number, b"k", b"%d" % producer_id)
+    return memoryview(bytearray(builder.build()))
+
+
+def marker_of(producer_id: int, kind: ControlType, *, epoch: int = 0, coordinator_epoch: int = 0) -> memoryview:
+    """What a transaction coordinator ends a transaction with."""
+    marker = EndTransactionMarker(kind, coordinator_epoch)
+    return memoryview(bytearray(build_marker(marker, ProducerIdAndEpoch(producer_id, epoch), 2000)))
+
+
+def write_cleaned(directory: Path, base: int, batches: list[bytes], config: TopicConfig) -> None:
+    """A segment that holds ``batches`` (with their offsets), finished but for its names, as a rewrite leaves it."""
+    with TemporaryDirectory() as scratch:
+        segment = LogSegment(Path(scratch), base, config, active=True, create=True)
+        for data in batches:
+            batch = RecordBatch(data)
+            latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            segment.append(memoryview(data), batch.base_offset, batch.last_offset, latest)
+        segment.close()
+        for path in segment.paths:
+            shutil.copy(path, directory / f"{path.name}.cleaned")

@@ -3,7 +3,7 @@
 import pytest
 
 from sparklog.errors import CorruptRecord
-from sparklog.log.leader_epochs import EpochEntry, LeaderEpochCache
+from sparklog.log.leader_epochs import EpochEntry, LeaderEpochCache, read_epochs
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_where_an_epoch_ended(cache):
     assert cache.end_offset(0, 50) is None
     for epoch, offset in ((1, 5), (4, 10)):
         cache.assign(epoch, offset)
-    assert cache.end_offset(0, 50) is None
+    assert cache.end_offset(0, 50) == (5, 0)
     assert cache.end_offset(1, 50) == (10, 1)
     assert cache.end_offset(3, 50) == (10, 1)
     assert cache.end_offset(4, 50) == (50, 4)
@@ -70,5 +70,30 @@ def test_a_write_that_fails_is_tried_again_by_the_next(cache, tmp_path, monkeypa
 @pytest.mark.parametrize("content", ["garbage", "0\n1\n1 x\n", "0\n1\n1\n", "0\n5\n"])
 def test_garbage_is_refused(tmp_path, content):
     (tmp_path / "leader-epoch-checkpoint").write_text(content)
+    with pytest.raises(CorruptRecord, match="leader-epoch-checkpoint"):
+        LeaderEpochCache(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("start", "left"),
+    [
+        (4, [(1, 5), (4, 10), (6, 20)]),
+        (5, [(1, 5), (4, 10), (6, 20)]),
+        (7, [(1, 7), (4, 10), (6, 20)]),
+        (10, [(4, 10), (6, 20)]),
+        (15, [(4, 15), (6, 20)]),
+        (99, [(6, 99)]),
+    ],
+)
+def test_a_new_start_forgets_the_epochs_that_ended_before_it(cache, tmp_path, start, left):
+    for epoch, offset in ((1, 5), (4, 10), (6, 20)):
+        cache.assign(epoch, offset)
+    cache.truncate_from_start(start)
+    assert read_epochs(tmp_path / "leader-epoch-checkpoint") == left
+
+
+@pytest.mark.parametrize("lines", ["4 10\n1 5", "1 5\n1 6", "1 10\n2 5", "-1 0\n1 5", "1 -5\n2 6"])
+def test_epochs_that_do_not_rise_are_refused(tmp_path, lines):
+    (tmp_path / "leader-epoch-checkpoint").write_text(f"0\n2\n{lines}\n")
     with pytest.raises(CorruptRecord, match="leader-epoch-checkpoint"):
         LeaderEpochCache(tmp_path)

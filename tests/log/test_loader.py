@@ -119,16 +119,32 @@ def test_recovery_ends_the_log_before_a_flipped_byte(home, segment, position):
     assert_holds(log, batches[: first + 2])
 
 
-def test_segments_behind_a_bad_one_are_set_aside_until_the_next_start(home):
-    fill(home)
-    later = [path.name for path in log_files(home)[1:]]
-    overwrite(log_files(home)[0], 0, b"\xff" * 61)
+def test_what_stands_behind_a_corrupt_block_is_kept_and_said(home, caplog):
+    batches = fill(home)
+    first, *later = log_files(home)
+    before = {path.name: path.read_bytes() for path in (first, *later)}
+    size = len(batches[0])
+    overwrite(first, size, b"\xff" * 61)
     log = reopen(home)
-    assert log.log_end_offset == 0
-    assert sorted(path.name for path in home.glob("*.log.deleted")) == [f"{name}.deleted" for name in later]
+    assert log.log_end_offset == 2
+    assert "corrupt block in the middle" in caplog.text
+    assert f"begin again at position {2 * size} (offset 4)" in caplog.text
     log.close()
-    reopen(home)
-    assert not list(home.glob("*.deleted"))
+    assert_holds(reopen(home), batches[:1])
+    kept = {path.name: path.read_bytes() for path in home.glob("*.corrupt")}
+    rest = b"\xff" * 61 + before[first.name][size + 61 :]
+    assert kept == {f"{first.name}.{size}.corrupt": rest} | {
+        f"{path.name}.corrupt": before[path.name] for path in later
+    }
+
+
+def test_a_torn_tail_is_said_to_be_one_and_not_kept(home, caplog):
+    fill(home)
+    with open(log_files(home)[-1], "ab") as file:
+        file.write(b"\0" * 100)
+    reopen(home).close()
+    assert "torn tail: 100 bytes behind offset" in caplog.text
+    assert not list(home.glob("*.corrupt"))
 
 
 def test_what_lies_below_the_recovery_point_is_not_read_again(home):

@@ -322,7 +322,7 @@ def test_the_end_of_an_epoch_is_known(log):
         log.append_as_leader(batch_of(), epoch)
     ends = {epoch: log.epochs.end_offset(epoch, log.log_end_offset) for epoch in range(6)}
     assert ends == {
-        0: None,
+        0: OffsetAndEpoch(0, 0),
         1: OffsetAndEpoch(2, 1),
         2: OffsetAndEpoch(2, 1),
         3: OffsetAndEpoch(2, 1),

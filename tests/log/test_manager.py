@@ -7,7 +7,7 @@ import pytest
 from log.samples import abandon, batch_of, read_bytes, whole
 
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ConfigError, CorruptRecord, LogDirFailed
+from sparklog.errors import ConfigError, LogDirFailed
 from sparklog.log.manager import LogManager
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -102,7 +102,7 @@ def test_recovery_points_are_written_of_what_is_on_disk(later, tmp_path):
 
 def test_a_directory_in_use_is_refused(later, tmp_path):
     manager = opened(later, tmp_path / "a")
-    with pytest.raises(LogDirFailed, match="in use by another broker"):
+    with pytest.raises(ConfigError, match="in use by another broker"):
         opened(later, tmp_path / "b", tmp_path / "a")
     opened(later, tmp_path / "b").close()  # and the first of the two was let go
     manager.close()
@@ -124,12 +124,33 @@ def test_a_directory_that_cannot_be_made_is_refused(later, tmp_path):
         LogManager([tmp_path / "file" / "dir"], TopicConfig(), ManualClock(), later)
 
 
-def test_a_checkpoint_of_garbage_is_refused_by_name(later, tmp_path):
-    opened(later, tmp_path).close()
-    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"\xff garbage")
-    manager = LogManager([tmp_path], TopicConfig(), ManualClock(), later)
-    with pytest.raises(CorruptRecord, match="recovery-point-offset-checkpoint"):
-        manager.load({})
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_a_checkpoint_of_garbage_costs_a_scan_and_is_named(later, tmp_path, caplog, name):
+    manager = opened(later, tmp_path)
+    manager.get_or_create(ONE, None, None).append_as_leader(batch_of(), 0)
+    manager.close()
+    (tmp_path / name).write_bytes(b"\xff garbage")
+    manager = opened(later, tmp_path)
+    assert name in caplog.text
+    assert (manager.logs[ONE].log_end_offset, manager.logs[ONE].log_start_offset) == (1, 0)
+    assert (manager.logs[ONE].scanned_bytes > 0) == name.startswith("recovery")
+    manager.close()
+
+
+def test_a_directory_whose_start_failed_is_left_as_it_was(later, tmp_path):
+    manager = opened(later, tmp_path)
+    log = manager.get_or_create(ONE, None, None)
+    for _ in range(3):
+        log.append_as_leader(batch_of(), 0)
+    manager.advance_start(ONE, 2)
+    abandoned = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    manager._dirs[0].close()
+    refused = LogManager([tmp_path], TopicConfig(), ManualClock(), later)
+    with pytest.raises(ConfigError):
+        refused.own("cluster", 2)
+    refused.close()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == abandoned
+    assert opened(later, tmp_path).logs[ONE].log_start_offset == 2
 
 
 def test_what_is_no_partition_is_left_alone(later, tmp_path):

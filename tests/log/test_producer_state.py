@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode
+from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
-from sparklog.log.producer_state import EXPIRATION_MS, ProducerStateManager, _decode
+from sparklog.log.producer_snapshot import read_snapshot
+from sparklog.log.producer_state import EXPIRATION_MS, ProducerStateManager
 from sparklog.record.batch import RecordBatch, patch_header
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
@@ -31,7 +33,7 @@ def batch(
 
 def open_log(directory: Path, *, clean: bool = True, config: TopicConfig | None = None) -> Log:
     directory.mkdir(exist_ok=True)
-    return Log(directory, TP, config or TopicConfig(), ManualClock(), lambda work: work(), clean=clean)
+    return Log(directory, TP, config or TopicConfig(), ManualClock(), lambda work: work(), Knowledge(clean=clean))
 
 
 @pytest.fixture
@@ -146,4 +148,4 @@ def test_arbitrary_bytes_are_no_snapshot(tmp_path_factory: pytest.TempPathFactor
     path = tmp_path_factory.mktemp("garbage") / f"{0:020d}.snapshot"
     path.write_bytes(data)
     with pytest.raises(CorruptRecord):
-        _decode(path)
+        read_snapshot(path)

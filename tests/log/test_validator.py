@@ -7,9 +7,11 @@ from log.samples import batch_of
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.validator import validate_produced
+from sparklog.log.origin import AppendOrigin
+from sparklog.log.validator import validate_appended
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
+from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
 
 
 def patched(position, data, batch=None, *, seal=True):
@@ -19,6 +21,13 @@ def patched(position, data, batch=None, *, seal=True):
     if seal:
         out[17:21] = crc32c.crc32c(out[21:]).to_bytes(4, "big")
     return memoryview(out)
+
+
+NOW = 1_000_000
+
+
+def check(records, config, origin=AppendOrigin.CLIENT):
+    return validate_appended(records, config, origin, NOW)
 
 
 def keyless(key):
@@ -55,7 +64,7 @@ REFUSED = {
 def test_refused(name):
     records, code = REFUSED[name]
     with pytest.raises(ApiError) as caught:
-        validate_produced(records, parse(TopicConfig, {"max.message.bytes": "1000"}))
+        check(records, parse(TopicConfig, {"max.message.bytes": "1000"}))
     assert caught.value.code is code
     assert str(caught.value)
 
@@ -63,27 +72,27 @@ def test_refused(name):
 def test_a_batch_may_be_as_large_as_the_limit():
     records = batch_of(1, size=500)
     limit = {"max.message.bytes": str(len(records))}
-    assert validate_produced(records, parse(TopicConfig, limit)).size_in_bytes == len(records)
+    assert check(records, parse(TopicConfig, limit)).size_in_bytes == len(records)
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_good_batches_are_taken(codec):
-    batch = validate_produced(batch_of(1, 2, 3, codec=codec), TopicConfig())
+    batch = check(batch_of(1, 2, 3, codec=codec), TopicConfig())
     assert batch.record_count == 3
 
 
 def test_an_idempotent_producers_batch_is_taken():
     builder = RecordBatchBuilder(producer_id=5, producer_epoch=0, base_sequence=0)
     builder.append(1, None, b"v")
-    assert validate_produced(memoryview(bytearray(builder.build())), TopicConfig()).producer_id == 5
+    assert check(memoryview(bytearray(builder.build())), TopicConfig()).producer_id == 5
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key():
     compacted = parse(TopicConfig, {"cleanup.policy": "compact"})
-    assert validate_produced(keyless(b"k"), compacted).record_count == 2
-    validate_produced(keyless(None), TopicConfig())
+    assert check(keyless(b"k"), compacted).record_count == 2
+    check(keyless(None), TopicConfig())
     with pytest.raises(ApiError) as caught:
-        validate_produced(keyless(None), compacted)
+        check(keyless(None), compacted)
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
@@ -92,5 +101,45 @@ def test_records_of_a_compacted_topic_that_cannot_be_read_are_refused(codec):
     compacted = parse(TopicConfig, {"cleanup.policy": "compact"})
     batch = batch_of(1, 2, key=b"k", codec=codec)
     with pytest.raises(ApiError) as caught:
-        validate_produced(patched(61, b"\xff" * (len(batch) - 61), batch), compacted)
+        check(patched(61, b"\xff" * (len(batch) - 61), batch), compacted)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+@pytest.mark.parametrize(
+    ("times", "complaint"),
+    [
+        ((NOW - 100, NOW, NOW + 50), None),
+        ((NOW, NOW - 101, NOW + 1), "101 ms before"),
+        ((NOW, NOW + 51, NOW), "51 ms after"),
+        ((NOW, -1), None),
+        ((-1, -1), None),
+    ],
+)
+def test_a_record_whose_time_is_out_of_bounds_is_refused(codec, times, complaint):
+    bounded = parse(TopicConfig, {"message.timestamp.before.max.ms": "100", "message.timestamp.after.max.ms": "50"})
+    records = batch_of(*times, codec=codec)
+    if complaint is None:
+        check(records, bounded)
+        return
+    with pytest.raises(ApiError, match=complaint) as caught:
+        check(records, bounded)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_the_brokers_own_time_has_no_bounds():
+    stamped = parse(TopicConfig, {"message.timestamp.before.max.ms": "0", "message.timestamp.type": "LogAppendTime"})
+    assert check(batch_of(1), stamped).record_count == 1
+
+
+def test_a_coordinator_may_write_markers_and_transactions_and_a_client_may_not():
+    marker = build_marker(EndTransactionMarker(ControlType.ABORT, 3), ProducerIdAndEpoch(7, 0), NOW)
+    data = RecordBatchBuilder(producer_id=7, producer_epoch=0, is_transactional=True)
+    data.append(NOW, b"k", b"v")
+    compacted = parse(TopicConfig, {"cleanup.policy": "compact"})
+    for records in (marker, data.build()):
+        view = memoryview(bytearray(records))
+        assert check(view, compacted, AppendOrigin.COORDINATOR).producer_id == 7
+        with pytest.raises(ApiError) as caught:
+            check(view, compacted)
+        assert caught.value.code is ErrorCode.INVALID_RECORD

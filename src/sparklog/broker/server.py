@@ -21,13 +21,14 @@ from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.offsets_store import LogOffsetsStore
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.registry import OFFERED
-from sparklog.broker.topics import TopicMaker
+from sparklog.broker.topics import OFFSETS_TOPIC, TopicMaker
 from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import parse_stored
 from sparklog.controller.runtime import Controller
-from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
+from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode, LogDirFailed
 from sparklog.group.runtime import GroupCoordinator
+from sparklog.log.loader import Knowledge
 from sparklog.log.manager import LogManager
 from sparklog.net.server import SocketServer
 from sparklog.replica.manager import ReplicaManager
@@ -85,7 +86,12 @@ class Broker:
         await self.run_zk(self._zk.ensure_tree)
         cluster_id = await self.run_zk(self._zk.cluster_id)
         self._logs = LogManager(
-            [Path(each) for each in config.log_dirs], config.topic_defaults, self._clock, self._disk_thread
+            [Path(each) for each in config.log_dirs],
+            config.topic_defaults,
+            self._clock,
+            self._disk_thread,
+            recovery_threads=config.num_recovery_threads_per_data_dir,
+            defaults=Knowledge(producer_expiration_ms=config.producer_id_expiration_ms),
         )
         self._logs.own(cluster_id, config.broker_id)
         await self._load_logs()
@@ -132,7 +138,22 @@ class Broker:
         for topic in topics:
             properties = await self.run_zk(self._zk.topic_config, topic)
             configs[topic] = parse_stored(topic, properties, defaults)
-        self._logs.load(configs)
+        await self._loop.run_in_executor(None, self._logs.load, configs)
+        self._logs.on_failure = self._hear_disk_failed
+
+    def _hear_disk_failed(self, path: Path, reason: str) -> None:
+        self._loop.call_soon_threadsafe(self._on_disk_failed, path, reason)
+
+    def _on_disk_failed(self, path: Path, reason: str) -> None:
+        """Serve the partitions of one log directory no longer; without any directory left, give up."""
+        if self._stopping:
+            return
+        self._logs.fail(path, reason)
+        for tp in self._context.replicas.forget_unusable():
+            if tp.topic == OFFSETS_TOPIC:
+                self._context.groups.unload(tp.partition)
+        if not self._logs.has_directory and not self.failure.done():
+            self.failure.set_result(LogDirFailed("no log directory is left in service"))
 
     def _assemble(self, cluster_id: str) -> None:
         config, metadata = self._config, MetadataCache()
@@ -196,6 +217,9 @@ class Broker:
         config = self._config
         chores: tuple[tuple[int, Callable[[], object]], ...] = (
             (config.log_flush_offset_checkpoint_interval_ms, self._logs.checkpoint_later),
+            (config.log_flush_start_offset_checkpoint_interval_ms, self._logs.checkpoint_later),
+            (config.log_flush_scheduler_interval_ms, self._logs.flush_due),
+            (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers),
             (config.log_retention_check_interval_ms, self._context.replicas.apply_retention),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]

@@ -23,6 +23,7 @@ COMMANDS = {
     "topic": "Create, list, describe and delete topics.",
     "produce": "Write the lines of a file, or of standard input, to a topic.",
     "consume": "Print the records of a topic.",
+    "log": "Look into the files of a log directory, and check them.",
     "demo": "The guided tour: a year of flights through a log and Spark.",
     "broker": "Run one broker until SIGTERM or Ctrl-C.",
 }
@@ -51,8 +52,7 @@ class LazyGroup(click.Group):
             sys.stdout.flush()
             return result
         except BrokenPipeError:
-            # Whoever read our output has gone; what is still buffered must not fail once more at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()  # whoever read it has gone
             ctx.exit(BROKEN_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -87,7 +87,16 @@ def main() -> NoReturn:
 
 def _failed(text: str) -> int:
     click.echo(f"sparklog: {text}", err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
     return 1
+
+
+def _drop_output() -> None:
+    """What is still buffered must not fail once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _unexpected(error: Exception) -> str:

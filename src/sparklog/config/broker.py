@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparklog.config.definition import ConfigType as T
-from sparklog.config.definition import at_least, between, definitions, parse, setting
+from sparklog.config.definition import Definition, at_least, between, definitions, parse, setting
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError
 
@@ -70,6 +70,41 @@ class BrokerConfig:
         "Between two writes of the recovery points.",
         at_least(1),
     )
+    log_flush_scheduler_interval_ms: int = setting(
+        "log.flush.scheduler.interval.ms",
+        T.LONG,
+        1000,
+        "Between two looks for logs whose flush.ms has passed.",
+        at_least(1),
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = setting(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        T.INT,
+        60_000,
+        "Between two writes of the log start offsets.",
+        at_least(1),
+    )
+    num_recovery_threads_per_data_dir: int = setting(
+        "num.recovery.threads.per.data.dir",
+        T.INT,
+        1,
+        "Threads that open the logs of one directory; the directories are opened side by side.",
+        at_least(1),
+    )
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms",
+        T.INT,
+        86_400_000,
+        "How long an idempotent producer that writes nothing is remembered.",
+        at_least(1),
+    )
+    producer_id_expiration_check_interval_ms: int = setting(
+        "producer.id.expiration.check.interval.ms",
+        T.INT,
+        600_000,
+        "Between two looks for producers to forget.",
+        at_least(1),
+    )
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms", T.LONG, 300_000, "Between two looks for segments to delete.", at_least(1)
     )
@@ -85,8 +120,32 @@ def topic_synonyms() -> dict[str, str]:
     }
 
 
+_COARSE = {
+    "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+    "log.roll.ms": (("log.roll.hours", 3_600_000),),
+    "log.roll.jitter.ms": (("log.roll.jitter.hours", 3_600_000),),
+}
+"""Kafka's older spellings of a time, which count where the one in milliseconds is not given; the first wins."""
+
+
+def _refine(properties: dict[str, str]) -> dict[str, str]:
+    """The same settings, each by one name only."""
+    refined = dict(properties)
+    for name, spellings in _COARSE.items():
+        for coarse, unit in spellings:
+            text = refined.pop(coarse, None)
+            if text is not None and name not in refined:
+                amount = Definition(coarse, T.INT, 0, "").parse(text)
+                refined[name] = str(amount * unit if amount >= 0 else -1)
+    only_dir = refined.pop("log.dir", None)
+    if only_dir is not None:
+        refined.setdefault("log.dirs", only_dir)
+    return refined
+
+
 def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     """A broker's settings, those that are topics' defaults among them. Raises ConfigError on any that does not fit."""
+    properties = _refine(properties)
     synonyms = topic_synonyms()
     for_topics = {synonyms[name]: text for name, text in properties.items() if name in synonyms}
     own = {name: text for name, text in properties.items() if name not in synonyms}

@@ -99,9 +99,10 @@ def between(low: float, high: float) -> Check:
     return lambda value: None if low <= value <= high else f"must be from {low} to {high}"
 
 
-def one_of(*allowed: str) -> Check:
-    """One of these words."""
-    return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
+def one_of(*allowed: str | bool) -> Check:
+    """One of these values."""
+    words = ", ".join(str(each).lower() if isinstance(each, bool) else each for each in allowed)
+    return lambda value: None if value in allowed else f"must be {'one of ' if len(allowed) > 1 else ''}{words}"
 
 
 def any_of(*allowed: str) -> Check:

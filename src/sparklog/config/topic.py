@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparklog.config.definition import ConfigType as T
-from sparklog.config.definition import any_of, at_least, one_of, parse, setting
+from sparklog.config.definition import any_of, at_least, between, one_of, parse, setting
 from sparklog.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -35,6 +35,30 @@ class TopicConfig:
         "Codec on disk; producer keeps what was sent.",
         one_of(*COMPRESSION_NAMES),
         broker="compression.type",
+    )
+    compression_gzip_level: int = setting(
+        "compression.gzip.level",
+        T.INT,
+        -1,
+        "Level where compression.type=gzip; -1 for the codec's own.",
+        lambda level: None if level == -1 or 1 <= level <= 9 else "must be -1, or from 1 to 9",
+        broker="compression.gzip.level",
+    )
+    compression_lz4_level: int = setting(
+        "compression.lz4.level",
+        T.INT,
+        9,
+        "Kept for Kafka; sparklog compresses LZ4 at one level only.",
+        between(1, 17),
+        broker="compression.lz4.level",
+    )
+    compression_zstd_level: int = setting(
+        "compression.zstd.level",
+        T.INT,
+        3,
+        "Level where compression.type=zstd.",
+        between(-131_072, 22),
+        broker="compression.zstd.level",
     )
     delete_retention_ms: int = setting(
         "delete.retention.ms",
@@ -87,8 +111,56 @@ class TopicConfig:
         one_of("CreateTime", "LogAppendTime"),
         broker="log.message.timestamp.type",
     )
+    message_timestamp_after_max_ms: int = setting(
+        "message.timestamp.after.max.ms",
+        T.LONG,
+        _LONG_MAX,
+        "How far a record's time may lie ahead of the broker's.",
+        at_least(0),
+        broker="log.message.timestamp.after.max.ms",
+    )
+    message_timestamp_before_max_ms: int = setting(
+        "message.timestamp.before.max.ms",
+        T.LONG,
+        _LONG_MAX,
+        "How far a record's time may lie behind the broker's.",
+        at_least(0),
+        broker="log.message.timestamp.before.max.ms",
+    )
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms",
+        T.LONG,
+        _LONG_MAX,
+        "How long a record may stay uncompacted.",
+        at_least(1),
+        broker="log.cleaner.max.compaction.lag.ms",
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio",
+        T.DOUBLE,
+        0.5,
+        "Share of a log that must be new before it is compacted.",
+        between(0, 1),
+        broker="log.cleaner.min.cleanable.ratio",
+    )
+    min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms",
+        T.LONG,
+        0,
+        "How long a record stays uncompacted at least.",
+        at_least(0),
+        broker="log.cleaner.min.compaction.lag.ms",
+    )
     min_insync_replicas: int = setting(
         "min.insync.replicas", T.INT, 1, "Replicas that acks=all needs.", at_least(1), broker="min.insync.replicas"
+    )
+    preallocate: bool = setting(
+        "preallocate",
+        T.BOOLEAN,
+        False,
+        "Only false: segment files grow as they are written.",
+        one_of(False),
+        broker="log.preallocate",
     )
     retention_bytes: int = setting(
         "retention.bytes",
@@ -122,6 +194,14 @@ class TopicConfig:
         at_least(4),
         broker="log.index.size.max.bytes",
     )
+    segment_jitter_ms: int = setting(
+        "segment.jitter.ms",
+        T.LONG,
+        0,
+        "Most that is taken off segment.ms, at random, lest all segments roll at once.",
+        at_least(0),
+        broker="log.roll.jitter.ms",
+    )
     segment_ms: int = setting(
         "segment.ms", T.LONG, 604_800_000, "Age at which a segment is rolled.", at_least(1), broker="log.roll.ms"
     )
@@ -132,6 +212,21 @@ class TopicConfig:
         "Whether a replica out of sync may lead.",
         broker="unclean.leader.election.enable",
     )
+
+
+    @property
+    def longest_segment_ms(self) -> int:
+        """Age at which a segment is rolled: a compacted topic's must be in time for ``max.compaction.lag.ms``."""
+        if "compact" in self.cleanup_policy:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level that goes with ``compression_type``; None for a codec's own, or one without levels."""
+        if self.compression_type == "gzip" and self.compression_gzip_level > 0:
+            return self.compression_gzip_level
+        return self.compression_zstd_level if self.compression_type == "zstd" else None
 
 
 def parse_stored(topic: str, properties: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:

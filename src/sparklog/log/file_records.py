@@ -21,6 +21,7 @@ class BatchPosition(NamedTuple):
     last_offset: int
     leader_epoch: int
     max_timestamp: int
+    producer_id: int
 
     @property
     def end(self) -> int:
@@ -79,11 +80,11 @@ class FileRecords:
         header = os.pread(self.fileno(), layout.HEADER_SIZE, position)
         if len(header) < layout.HEADER_SIZE:
             raise CorruptRecord(f"{self.path}: {len(header)} bytes at position {position} are no batch header")
-        base, length, epoch, magic, _, _, delta, _, max_timestamp, *_ = layout.HEADER.unpack(header)
+        base, length, epoch, magic, _, _, delta, _, max_timestamp, producer_id, *_ = layout.HEADER.unpack(header)
         size = length + layout.LOG_OVERHEAD
         if magic != layout.MAGIC_V2 or size < layout.HEADER_SIZE or position + size > self.size or delta < 0:
             raise CorruptRecord(f"{self.path}: no whole batch at position {position} (magic {magic}, size {size})")
-        return BatchPosition(position, size, base, base + delta, epoch, max_timestamp)
+        return BatchPosition(position, size, base, base + delta, epoch, max_timestamp, producer_id)
 
     def batches(self, position: int = 0) -> Iterator[BatchPosition]:
         """Every batch from ``position`` on."""

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
-from sparklog.errors import LogError
+from sparklog.errors import DiskFull, LogDirFailed, LogError
 from sparklog.structs import TopicPartition
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
+INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+CLEANED_SUFFIX = ".cleaned"
+"""A file that a rewrite has not finished."""
+SWAP_SUFFIX = ".swap"
+"""A finished file on its way to replace others."""
 DELETED_SUFFIX = ".deleted"
+"""A file to be removed."""
+CORRUPT_SUFFIX = ".corrupt"
+"""What was cut out of a log for standing behind damage; nobody but a person removes it. Kafka has no such files."""
+
 DELETED_DIR_SUFFIX = "-delete"
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
 _OFFSET_DIGITS = 20
 _MAX_TOPIC_NAME = 249
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
@@ -28,10 +41,16 @@ def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
 
 def base_offset_of(path: Path) -> int:
     """The offset that a segment file is named by. Raises LogError for another name."""
+    offset = find_base_offset(path)
+    if offset is None:
+        raise LogError(f"{path} is not named by an offset of {_OFFSET_DIGITS} digits; no broker wrote it: move it away")
+    return offset
+
+
+def find_base_offset(path: Path) -> int | None:
+    """The offset that a file is named by, None if by none."""
     digits = path.name.partition(".")[0]
-    if len(digits) != _OFFSET_DIGITS or not digits.isdecimal():
-        raise LogError(f"{path} is not named by an offset of {_OFFSET_DIGITS} digits")
-    return int(digits)
+    return int(digits) if len(digits) == _OFFSET_DIGITS and digits.isascii() and digits.isdecimal() else None
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
@@ -49,6 +68,32 @@ def is_topic_name(name: str) -> bool:
         and name not in (".", "..")
         and all(c.isascii() and (c.isalnum() or c in "._-") for c in name)
     )
+
+
+def disk_refused(what: str, error: OSError) -> LogDirFailed:
+    """The error to raise where the disk refused ``what``: only a full one may be written to again."""
+    kind = DiskFull if error.errno in _FULL else LogDirFailed
+    return kind(f"{what}: {error.strerror or error}")
+
+
+def sync_descriptor(fd: int) -> None:
+    """fsync a file that its owner may close meanwhile; one that it has closed (-1) it has deleted, or synced itself."""
+    if fd < 0:
+        return
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+
+
+def sync_file(path: Path) -> None:
+    """Make what was written to ``path`` last through a crash."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def sync_directory(directory: Path) -> None:

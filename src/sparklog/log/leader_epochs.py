@@ -6,6 +6,8 @@ Source: KIP-101; Kafka 3.9, ``LeaderEpochFileCache``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,15 +23,27 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+def read_epochs(path: Path) -> list[EpochEntry]:
+    """The entries of a ``leader-epoch-checkpoint``. Raises CorruptRecord if it does not hold together."""
+    try:
+        entries = [EpochEntry(int(epoch), int(offset)) for epoch, offset in read_checkpoint(path, 2)]
+    except ValueError as error:
+        raise CorruptRecord(f"{path}: {error}") from error
+    for before, after in pairwise(entries):
+        if before.epoch >= after.epoch or before.start_offset > after.start_offset:
+            raise CorruptRecord(f"{path}: {after} follows {before}")
+    if entries and min(entries[0]) < 0:
+        raise CorruptRecord(f"{path} begins with {entries[0]}")
+    return entries
+
+
 class LeaderEpochCache:
     """Kept in memory, written through to the file at each change."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, anew: bool = False) -> None:
+        """``anew`` looks at no file. Raises CorruptRecord if the file does not hold together."""
         self._path = directory / LEADER_EPOCHS
-        try:
-            self._entries = [EpochEntry(int(e), int(o)) for e, o in read_checkpoint(self._path, 2)]
-        except ValueError as error:
-            raise CorruptRecord(f"{self._path}: {error}") from error
+        self._entries = [] if anew else read_epochs(self._path)
 
     @property
     def latest(self) -> EpochEntry | None:
@@ -43,9 +57,14 @@ class LeaderEpochCache:
         self._replace([*kept, EpochEntry(epoch, start_offset)])
 
     def end_offset(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
-        """The largest epoch at or below ``epoch`` and where it ended; None if the cache begins later."""
-        if not self._entries or epoch < self._entries[0].epoch:
+        """The largest epoch at or below ``epoch`` and where it ended; None if no epoch is known or asked for.
+
+        An ``epoch`` before the first one known has ended where that begins.
+        """
+        if not self._entries or epoch < 0:
             return None
+        if epoch < self._entries[0].epoch:
+            return OffsetAndEpoch(self._entries[0].start_offset, epoch)
         for entry, after in zip(self._entries, [*self._entries[1:], None], strict=True):
             if after is None or after.epoch > epoch:
                 return OffsetAndEpoch(after.start_offset if after else log_end_offset, entry.epoch)
@@ -60,6 +79,24 @@ class LeaderEpochCache:
         kept = [entry for entry in self._entries if entry.start_offset < offset]
         if kept != self._entries:
             self._replace(kept)
+
+    def truncate_from_start(self, offset: int) -> None:
+        """Forget epochs that ended at or before ``offset``; the one that holds it begins there from now on."""
+        before = [entry for entry in self._entries if entry.start_offset <= offset]
+        if before and before[-1].start_offset < offset:
+            after = self._entries[len(before) :]
+            self._replace([EpochEntry(before[-1].epoch, offset), *after])
+        elif len(before) > 1:
+            self._replace(self._entries[len(before) - 1 :])
+
+    def clear(self) -> None:
+        """Forget all epochs."""
+        if self._entries:
+            self._replace([])
+
+    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Hold these (epoch, start offset) and no others."""
+        self._replace([EpochEntry(*entry) for entry in entries])
 
     def _replace(self, entries: list[EpochEntry]) -> None:
         write_checkpoint(self._path, entries)

@@ -1,30 +1,47 @@
-"""Opening a partition directory: which segments it has, and how far each can be believed.
+"""Opening a partition directory: which segments it has, how far each can be believed, what its producers did.
 
 After a clean stop the indexes are trusted once they pass their sanity check. Otherwise every segment that holds offsets
-at or beyond the recovery point is scanned, length and CRC of each batch, its indexes rebuilt; the log ends after the
-last good batch, and segments behind a bad one are set aside under ``.deleted``.
+at or beyond the recovery point is recovered, and the last one always; the log ends after the last good batch.
+Interrupted swaps and deletions are finished or undone first, leader epochs that cannot be read are found again in the
+batches, and the producers' state is brought to the end of the log. See ``docs/adr/0006`` for what that promises.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
 from sparklog.log.files import (
-    DELETED_SUFFIX,
+    CORRUPT_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     base_offset_of,
     segment_path,
 )
+from sparklog.log.leader_epochs import LeaderEpochCache
+from sparklog.log.producer_state import EXPIRATION_MS, ProducerStateManager
+from sparklog.log.recovery import Recovered, recover_segment
+from sparklog.log.scan import Located
 from sparklog.log.segment import LogSegment
 from sparklog.log.segments import LogSegments
+from sparklog.log.swap import finish_interrupted
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What is known of a partition before its directory is looked at."""
+
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    clean: bool = True
+    """Whether the log directory was closed in order."""
+    producer_expiration_ms: int = EXPIRATION_MS
 
 
 @dataclass(slots=True)
@@ -32,39 +49,131 @@ class Loaded:
     """What a directory held."""
 
     segments: LogSegments
-    next_offset: int
-    dropped_bytes: int
+    producers: ProducerStateManager
+    epochs: LeaderEpochCache
+    next_offset: int = 0
+    log_start_offset: int = 0
+    scanned_bytes: int = 0
+    dropped_bytes: int = 0
 
 
-def load_segments(directory: Path, config: TopicConfig, *, recovery_point: int, clean: bool) -> Loaded:
-    """Open every segment of ``directory``; an empty directory gets its first."""
-    for leftover in directory.glob(f"*{DELETED_SUFFIX}"):
-        leftover.unlink()
-    bases = sorted(base_offset_of(path) for path in directory.glob(f"*{LOG_SUFFIX}"))
-    loaded = Loaded(LogSegments(), 0, 0)
-    if not bases:
-        loaded.segments.add(LogSegment(directory, 0, config, active=True, create=True))
-        return loaded
-    torn = False
-    for base, after in zip(bases, [*bases[1:], None], strict=True):
-        indexed = _has_indexes(directory, base)
-        segment = LogSegment(directory, base, config, active=after is None or not clean)
-        if torn:
-            loaded.dropped_bytes += segment.size
-            segment.rename_deleted()
-            continue
-        needs_scan = not clean and (after is None or after > recovery_point)
-        size = segment.size
-        if needs_scan or not indexed or not _can_be_believed(segment, is_last=after is None):
-            loaded.next_offset = _recover(segment, after)
-            torn = segment.size < size
-            loaded.dropped_bytes += size - segment.size
+@dataclass
+class LogLoader:
+    """Opens one directory, once."""
+
+    directory: Path
+    config: TopicConfig
+    known: Knowledge
+    now_ms: int
+    _loaded: Loaded = field(init=False)
+    _state_is_current: bool = field(default=False, init=False)
+
+    def load(self) -> Loaded:
+        """Open every segment; an empty directory gets its first.
+
+        Raises LogError where something stands that only a person can decide on; OSError if the disk refuses.
+        """
+        finish_interrupted(self.directory)
+        producers = ProducerStateManager(self.directory, self.known.producer_expiration_ms)
+        epochs, epochs_are_lost = self._open_epochs()
+        loaded = self._loaded = Loaded(LogSegments(), producers, epochs)
+        bases = sorted(base_offset_of(path) for path in self.directory.glob(f"*{LOG_SUFFIX}"))
+        if bases:
+            producers.discard_stray(bases)
+            self._open_segments(bases)
         else:
-            loaded.next_offset = segment.next_offset() if after is None else after
-        if after is not None and not torn:
-            segment.seal()
-        loaded.segments.add(segment)
-    return loaded
+            base = loaded.next_offset = self.known.log_start_offset
+            loaded.segments.add(LogSegment(self.directory, base, self.config, active=True, create=True))
+        first = loaded.segments.first.base_offset
+        loaded.log_start_offset = min(max(self.known.log_start_offset, first), loaded.next_offset)
+        if epochs_are_lost:
+            epochs.replace(loaded.segments.epochs_from(loaded.log_start_offset))
+        epochs.truncate_from_end(loaded.next_offset)
+        self._load_producers()
+        return loaded
+
+    def _open_epochs(self) -> tuple[LeaderEpochCache, bool]:
+        try:
+            return LeaderEpochCache(self.directory), False
+        except CorruptRecord as error:
+            _logger.warning("%s; the epochs are taken from the batches instead", error)
+            return LeaderEpochCache(self.directory, anew=True), True
+
+    def _open_segments(self, bases: list[int]) -> None:
+        loaded, is_cut = self._loaded, False
+        for base, after in zip(bases, [*bases[1:], None], strict=True):
+            indexed = _has_indexes(self.directory, base)
+            segment = LogSegment(
+                self.directory, base, self.config, active=after is None or not self.known.clean or not indexed
+            )
+            if is_cut:
+                loaded.dropped_bytes += segment.size
+                _set_aside(segment)
+                continue
+            is_last = after is None
+            is_due = not self.known.clean and (is_last or (after or 0) > self.known.recovery_point)
+            if is_due or not indexed or not _can_be_believed(segment, is_last=is_last):
+                recovered = self._recover(segment, after)
+                loaded.next_offset = recovered.next_offset
+                is_cut = recovered.damage is not None
+            else:
+                loaded.next_offset = segment.next_offset() if after is None else after
+                self._state_is_current = False
+            if not is_last and not is_cut:
+                segment.seal()
+                if not indexed or self.known.clean:
+                    segment.flush_indexes()
+            loaded.segments.add(segment)
+
+    def _recover(self, segment: LogSegment, limit: int | None) -> Recovered:
+        """Recover the segment, and with it what is known of the producers up to its end."""
+        loaded, producers = self._loaded, self._loaded.producers
+        if not self._state_is_current:
+            if not self.known.clean:
+                producers.discard_snapshots(beyond=segment.base_offset)
+            self._load_producers_up_to(segment.base_offset)
+            self._state_is_current = True
+        recovered = recover_segment(segment, limit, self._visit)
+        producers.end_offset = recovered.next_offset
+        if limit is not None:
+            producers.take_snapshot(self.now_ms, durable=False)
+        loaded.scanned_bytes += recovered.scanned_bytes
+        loaded.dropped_bytes += recovered.dropped_bytes
+        return recovered
+
+    def _visit(self, segment: LogSegment, found: Located) -> None:
+        if found.batch.producer_id >= 0:
+            aborted = self._loaded.producers.update(found.batch, self.now_ms)
+            if aborted is not None:
+                segment.txn_index.append(aborted)
+
+    def _load_producers(self) -> None:
+        """Bring the producers' state to the end of the log; a log closed before there were snapshots knows none."""
+        loaded = self._loaded
+        if self._state_is_current:
+            return
+        if self.known.clean and not loaded.producers.has_snapshots():
+            loaded.producers.load(loaded.next_offset, loaded.next_offset)
+        else:
+            self._load_producers_up_to(loaded.next_offset)
+
+    def _load_producers_up_to(self, offset: int) -> None:
+        first = self.known.log_start_offset
+        if self._loaded.segments:
+            first = max(first, self._loaded.segments.first.base_offset)
+        replay(self._loaded.producers, self._loaded.segments, min(first, offset), offset, self.now_ms)
+
+
+def replay(
+    producers: ProducerStateManager, segments: LogSegments, log_start_offset: int, up_to: int, now_ms: int
+) -> None:
+    """Bring ``producers`` to ``up_to`` from the newest snapshot before it; the transaction indexes are left alone."""
+    producers.load(log_start_offset, up_to)
+    start = producers.end_offset
+    for segment in segments.from_offset(start) if start < up_to else ():
+        for batch in segment.producers_batches(start, up_to):
+            producers.update(batch, now_ms)
+    producers.end_offset = up_to
 
 
 def _has_indexes(directory: Path, base: int) -> bool:
@@ -91,13 +200,12 @@ def _can_be_believed(segment: LogSegment, *, is_last: bool) -> bool:
     return True
 
 
-def _recover(segment: LogSegment, limit: int | None) -> int:
-    next_offset = segment.base_offset
-    size = segment.size
-    for batch in segment.recover(limit):
-        next_offset = batch.next_offset
-    if segment.size < size:
-        _logger.warning(
-            "%s: cut from %d to %d bytes after offset %d", segment.log.path, size, segment.size, next_offset - 1
-        )
-    return next_offset
+def _set_aside(segment: LogSegment) -> None:
+    """A segment behind a damaged one is part of the log no longer; what it holds is kept."""
+    segment.close()
+    for path in segment.paths:
+        if path == segment.log.path and segment.size:
+            _logger.error("%s stands behind the damage and is kept as %s%s", path, path.name, CORRUPT_SUFFIX)
+            path.rename(path.with_name(path.name + CORRUPT_SUFFIX))
+        else:
+            path.unlink()

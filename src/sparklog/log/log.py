@@ -2,41 +2,39 @@
 
 Invariants: offsets rise and are never given twice; ``log_end_offset`` is one past the last batch written; a batch is
 either whole in the log or not in it; every batch bears the leader epoch under which it was appended, and epochs never
-fall. Durable: everything below ``recovery_point``; the rest is as durable as the page cache until ``flush``.
+fall; a transaction's abort is in the transaction index before its marker counts as appended. Durable: everything below
+``recovery_point``; the rest is as durable as the page cache until ``flush``. Whole: ``docs/adr/0006-the-log-on-disk``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed
+from sparklog.errors import ApiError, ErrorCode, LogClosed, LogError
+from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
-from sparklog.log.leader_epochs import LeaderEpochCache
-from sparklog.log.loader import load_segments
-from sparklog.log.producer_state import ProducerStateManager
+from sparklog.log.files import disk_refused, sync_directory
+from sparklog.log.loader import Knowledge, LogLoader, replay
+from sparklog.log.origin import AppendOrigin
 from sparklog.log.retention import SegmentView, deletable, policies_of
 from sparklog.log.segment import LogSegment
+from sparklog.log.segments import LogPosition
 from sparklog.log.time_index import TimestampOffset
-from sparklog.log.validator import as_topic_compresses, validate_produced
+from sparklog.log.transaction_index import AbortedTransaction
+from sparklog.log.validator import as_topic_compresses, batches_of_leader, validate_appended
 from sparklog.record.batch import RecordBatch, patch_append_time, patch_header
 from sparklog.record.layout import NO_TIMESTAMP
-from sparklog.structs import FileSlice, TopicPartition
+from sparklog.structs import FileSlice, OffsetAndEpoch, TopicPartition
 
 Submit = Callable[[Callable[[], None]], object]
 """Runs something later, off the calling thread (an executor's ``submit``)."""
-
-
-class LogPosition(NamedTuple):
-    """An offset, and the place in a segment file where its batch begins or will begin."""
-
-    offset: int
-    segment_base: int
-    position: int
 
 
 class Appended(NamedTuple):
@@ -58,37 +56,49 @@ class Log:
         config: TopicConfig,
         clock: Clock,
         submit: Submit,
+        known: Knowledge | None = None,
         *,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        clean: bool = True,
+        draw: Callable[[int], int] = random.randrange,
     ) -> None:
+        """Open or begin the log in ``directory``; ``draw(n)`` is a number from 0 up to, not with, n.
+
+        Raises LogError where what is there cannot be used, LogDirFailed if the disk refuses.
+        """
+        known = known or Knowledge()
         self.directory = directory
         self.tp = tp
-        self.config = config
+        self._config = config
         self._clock = clock
         self._submit = submit
-        self.epochs = LeaderEpochCache(directory)
-        loaded = load_segments(directory, config, recovery_point=recovery_point, clean=clean)
+        self._draw = draw
+        try:
+            loaded = LogLoader(directory, config, known, clock.now_ms()).load()
+        except OSError as error:
+            raise disk_refused(f"cannot open {directory}", error) from error
+        self.epochs = loaded.epochs
         self._segments = loaded.segments
+        self._producers = loaded.producers
         self.log_end_offset = loaded.next_offset
-        self.recovery_point = min(recovery_point, self.log_end_offset) if not clean else self.log_end_offset
-        self.log_start_offset = min(max(log_start_offset, self._segments.first.base_offset), self.log_end_offset)
-        self.epochs.truncate_from_end(self.log_end_offset)
+        self.log_start_offset = loaded.log_start_offset
+        self.recovery_point = loaded.next_offset if known.clean else min(known.recovery_point, loaded.next_offset)
+        self.scanned_bytes = loaded.scanned_bytes
         self.recovered_bytes_dropped = loaded.dropped_bytes
-        self._producers = ProducerStateManager(directory)
-        self._load_producers(replay=not clean or self._producers.has_snapshots())
+        self._recovery_lock = threading.Lock()
+        self._truncations = 0
+        self._has_new_names = False
+        self._unflushed_since_ms: int | None = None
         self._closed = False
 
-    def _load_producers(self, *, replay: bool) -> None:
-        """Bring the producers' state to the end of the log; a log closed before there were snapshots knows none."""
-        self._producers.load(self.log_start_offset, self.log_end_offset)
-        start = self._producers.end_offset if replay else self.log_end_offset
-        for segment in self._segments.from_offset(start) if start < self.log_end_offset else ():
-            for found in segment.batches_from(start):
-                batch = RecordBatch(segment.log.read(found.position, found.size))
-                self._producers.update(batch, self._clock.now_ms())
-        self._producers.end_offset = self.log_end_offset
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings; setting them takes effect with the next append."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        for segment in self._segments:
+            segment.config = config
 
     @property
     def topic_id(self) -> UUID | None:
@@ -108,62 +118,111 @@ class Log:
         return len(self._segments)
 
     @property
+    def producer_count(self) -> int:
+        return len(self._producers)
+
+    @property
     def end(self) -> LogPosition:
         """Where the next batch will begin."""
         active = self._segments.active
         return LogPosition(self.log_end_offset, active.base_offset, active.size)
 
-    def append_as_leader(self, records: memoryview, leader_epoch: int) -> Appended:
+    # Appending
+
+    def append_as_leader(
+        self, records: memoryview, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> Appended:
         """Give the batch in ``records`` the next offsets and write it; the buffer's header is changed in place.
 
         A batch that an idempotent producer sends again is not written; the offsets of the first time are the answer.
-        Raises ApiError if the batch is refused, LogDirFailed if the disk is; the log is as before then.
+        Raises ApiError if the batch is refused, LogDirFailed if the disk is; the log is as before then, except that a
+        batch whose fsync (``flush.messages``) failed stays, unacknowledged.
         """
         self._check_open()
-        batch = validate_produced(records, self.config)
-        repeated = self._producers.check(batch)
+        now = self._clock.now_ms()
+        batch = validate_appended(records, self._config, origin, now)
+        repeated = self._producers.check(batch, origin)
         if repeated is not None:
             return Appended(repeated.first_offset, repeated.last_offset, self._append_time(repeated.timestamp))
-        records = as_topic_compresses(batch, self.config)
-        first = self.log_end_offset
-        last = first + batch.last_offset_delta
-        now = self._clock.now_ms()
-        patch_header(records, 0, first, leader_epoch)
-        stamped = self._append_time(now) == now
-        if stamped:
+        records = as_topic_compresses(batch, self._config)
+        patch_header(records, 0, self.log_end_offset, leader_epoch)
+        append_time = self._append_time(now)
+        if append_time == now:
             patch_append_time(records, 0, now)
-        segment = self._segments.active
+        appended = RecordBatch(records)
+        self._append((appended,), records, now)
+        return Appended(appended.base_offset, appended.last_offset, append_time)
+
+    def append_as_follower(self, records: memoryview) -> int:
+        """Write batches as the leader gave them, offsets and epochs with them; returns the new end offset.
+
+        Raises CorruptRecord if they do not hold together, LogError if they do not lie behind the end of the log,
+        LogDirFailed if the disk refuses.
+        """
+        self._check_open()
+        batches = batches_of_leader(records, self.log_end_offset)
+        if batches:
+            size = sum(batch.size_in_bytes for batch in batches)
+            self._append(batches, records[:size], self._clock.now_ms())
+        return self.log_end_offset
+
+    def _append(self, batches: Sequence[RecordBatch], records: memoryview, now: int) -> None:
+        """Write ``batches``, which are all of ``records``, and take note of them."""
+        first, last = batches[0], batches[-1]
+        newest = max(batches, key=lambda batch: batch.max_timestamp)
+        latest = TimestampOffset(newest.max_timestamp, newest.last_offset)
         try:
-            if segment.should_roll(len(records), last, now if stamped else batch.max_timestamp):
-                segment = self.roll()
-            self.epochs.assign(leader_epoch, first)
-            appended = RecordBatch(records)
-            segment.append(records, appended)
+            segment = self._segments.active
+            if segment.should_roll(len(records), last.last_offset, latest.timestamp, now):
+                segment = self.roll(first.base_offset)
+            for batch in batches:
+                self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            segment.append(records, first.base_offset, last.last_offset, latest)
+            try:
+                self._take_note(batches, segment, now)
+            except OSError:  # a marker whose abort is in no index must not be in the log
+                segment.truncate_to(first.base_offset)
+                self._replay_producers(first.base_offset)
+                raise
         except OSError as error:
-            raise LogDirFailed(f"cannot append to {self.directory}: {error}") from error
-        self.log_end_offset = last + 1
-        self._producers.update(appended, now)
-        return Appended(first, last, self._append_time(now))
+            raise disk_refused(f"cannot append to {self.directory}", error) from error
+        self.log_end_offset = last.next_offset
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now
+        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
+            self.flush()
+
+    def _take_note(self, batches: Sequence[RecordBatch], segment: LogSegment, now: int) -> None:
+        for batch in batches:
+            aborted = self._producers.update(batch, now)
+            if aborted is not None:
+                segment.txn_index.append(aborted)
+
+    def _replay_producers(self, up_to: int) -> None:
+        replay(self._producers, self._segments, self.log_start_offset, up_to, self._clock.now_ms())
 
     def _append_time(self, timestamp: int) -> int:
         """``timestamp`` where this broker's clock stamps the records, -1 where they keep their producer's time."""
-        return timestamp if self.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
+        return timestamp if self._config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
 
-    def roll(self) -> LogSegment:
-        """Begin a new segment at the end offset; the old one is flushed in the background."""
-        old = self._segments.active
-        self._producers.take_snapshot(self._clock.now_ms(), durable=False)
-        new = LogSegment(self.directory, self.log_end_offset, self.config, active=True, create=True)
+    def roll(self, base_offset: int | None = None) -> LogSegment:
+        """Begin a new segment at the end offset (or beyond it); the old one is flushed in the background."""
+        old, base = self._segments.active, self.log_end_offset if base_offset is None else base_offset
+        now = self._clock.now_ms()
+        self._producers.take_snapshot(now, durable=False)
         old.seal()
+        if self.recovery_point >= self.log_end_offset:  # the old one counts as flushed, so its indexes must be
+            old.flush_indexes()
+        new = LogSegment(self.directory, base, self._config, active=True, create=True)
+        new.created_ms = now
+        jitter = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        new.jitter_ms = self._draw(jitter) if jitter else 0
         self._segments.add(new)
-        self._submit(lambda: self._flush_sealed(new.base_offset))
+        self._has_new_names = True
+        self._submit(lambda: self._flush_to(base))
         return new
 
-    def _flush_sealed(self, up_to: int) -> None:
-        for segment in self._segments.from_offset(self.recovery_point):
-            if segment.base_offset < up_to:
-                segment.flush()
-        self.recovery_point = max(self.recovery_point, up_to)
+    # Reading
 
     def read(self, offset: int, max_bytes: int, bound: LogPosition, *, min_one_batch: bool) -> FileSlice | None:
         """Batches from the one that holds ``offset`` on, never beyond ``bound``; None if there is none yet.
@@ -179,55 +238,67 @@ class Log:
             )
         if offset >= bound.offset:
             return None
-        for segment in self._segments.from_offset(offset):
-            if segment.base_offset > bound.segment_base:
-                return None
-            end = bound.position if segment.base_offset == bound.segment_base else segment.size
-            found = segment.read(offset, max_bytes, end, min_one_batch=min_one_batch)
-            if found is not None:
-                return found
-        return None
+        return self._segments.read(offset, max_bytes, bound, min_one_batch=min_one_batch)
 
     def read_all(self, block: int) -> Iterator[memoryview]:
         """Every batch of the log, copied into memory a few at a time; each view holds whole batches."""
         self._check_open()
-        for segment in self._segments:
-            start = end = 0
-            for batch in segment.log.batches():
-                if end > start and batch.end - start > block:
-                    yield segment.log.read(start, end - start)
-                    start = end
-                end = batch.end
-            if end > start:
-                yield segment.log.read(start, end - start)
+        return self._segments.read_all(block)
 
     def position_of(self, offset: int) -> LogPosition:
         """The place of ``offset``: where its batch begins."""
-        if offset >= self.log_end_offset:
-            return self.end
-        for segment in self._segments.from_offset(offset):
-            batch = segment.find(offset)
-            if batch is not None:
-                return LogPosition(offset, segment.base_offset, batch.position)
-        return self.end
+        found = self._segments.position_of(offset) if offset < self.log_end_offset else None
+        return found or self.end
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record no earlier than ``timestamp`` (ms); None if all are earlier."""
-        for segment in self._segments:
-            if segment.latest.timestamp >= timestamp:
-                found = segment.offset_for_timestamp(timestamp, self.log_start_offset)
-                if found is not None:
-                    return found
-        return None
+        return self._segments.offset_for_timestamp(timestamp, self.log_start_offset)
 
     def latest_timestamp(self) -> TimestampOffset | None:
         """The record with the greatest timestamp; None if the log is empty."""
         best = max(self._segments, key=lambda segment: segment.latest.timestamp).latest
         return self.offset_for_timestamp(best.timestamp) if best.timestamp >= 0 else None
 
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch | None:
+        """The largest leader epoch known at or below ``epoch``, and the offset at which it ended."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    # Transactions
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is open, or whose end is not yet replicated; None without one."""
+        first = self._producers.first_unstable_offset
+        return None if first is None else max(first, self.log_start_offset)
+
+    def on_high_watermark(self, offset: int) -> None:
+        """All in-sync replicas have what lies below ``offset``."""
+        self._producers.on_high_watermark(offset)
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in ``start <= offset < end``. Raises CorruptRecord."""
+        return self._segments.aborted_transactions(start, end)
+
+    def aborted_in(self, piece: FileSlice, start: int, bound: int) -> list[AbortedTransaction]:
+        """What a read_committed reader of ``piece``, which was read from ``start`` up to ``bound``, must leave out."""
+        return self._segments.aborted_in(piece, start, bound)
+
+    def expire_producers(self) -> None:
+        """Forget the producers that have been silent longer than ``producer.id.expiration.ms``."""
+        self._producers.expire(self._clock.now_ms())
+
+    # Giving up the beginning
+
     def advance_start(self, offset: int) -> None:
         """Records before ``offset`` are part of the log no longer; ``delete_old_segments`` frees their segments."""
-        self.log_start_offset = min(max(self.log_start_offset, offset), self.log_end_offset)
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.log_start_offset:
+            return
+        self.log_start_offset = offset
+        try:
+            self.epochs.truncate_from_start(offset)
+        except OSError as error:
+            raise disk_refused(f"cannot advance the start of {self.directory}", error) from error
 
     def delete_old_segments(self, high_watermark: int) -> list[Path]:
         """Give up the segments that the topic's retention no longer wants and return their files, renamed ``.deleted``.
@@ -235,18 +306,24 @@ class Log:
         The caller unlinks the files once nobody can still be reading them.
         """
         self._check_open()
-        now = self._clock.now_ms()
-        policies = policies_of(self.config, self.log_start_offset)
-        count = deletable(self._segment_views(), policies, high_watermark, now)
-        if count == len(self._segments):
-            if not self._segments.active.size:
-                count -= 1
-            else:
-                self.roll()
-        doomed = list(self._segments)[:count]
-        self._segments.remove(*doomed)
-        self.log_start_offset = max(self.log_start_offset, self._segments.first.base_offset)
-        return [path for segment in doomed for path in segment.rename_deleted()]
+        policies = policies_of(self._config, self.log_start_offset)
+        count = deletable(self._segment_views(), policies, high_watermark, self._clock.now_ms())
+        if not count:
+            return []
+        try:
+            if count == len(self._segments):
+                if not self._segments.active.size:
+                    count -= 1
+                else:
+                    self.roll()
+            doomed = list(self._segments)[:count]
+            self._segments.remove(*doomed)
+            paths = [path for segment in doomed for path in segment.rename_deleted()]
+            self._producers.discard_snapshots(before=self._segments.first.base_offset)
+            self.advance_start(self._segments.first.base_offset)
+        except OSError as error:
+            raise disk_refused(f"cannot delete segments of {self.directory}", error) from error
+        return paths
 
     def _segment_views(self) -> list[SegmentView]:
         segments = list(self._segments)
@@ -256,39 +333,144 @@ class Log:
             for segment, end in zip(segments, ends, strict=True)
         ]
 
+    # Giving up the end
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """What lies at or beyond ``offset`` counts as not flushed. To be checkpointed before a truncation."""
+        with self._recovery_lock:
+            self._truncations += 1
+            self.recovery_point = min(self.recovery_point, offset)
+
     def truncate_to(self, offset: int) -> None:
-        """Drop every batch that holds ``offset`` or lies beyond it."""
+        """Drop every batch that holds ``offset`` or lies beyond it; durable on return.
+
+        Below the start of the log, that is all of it: the log begins anew at ``offset``.
+        """
         self._check_open()
         if offset >= self.log_end_offset:
             return
-        for segment in reversed(list(self._segments)):
-            if segment.base_offset > offset or (segment.base_offset == offset and len(self._segments) > 1):
-                self._segments.remove(segment)
-                for path in segment.rename_deleted():
-                    path.unlink()
-        survivor = self._segments.active
-        survivor.reopen_for_append()
-        survivor.truncate_to(offset)
-        self.log_end_offset = survivor.next_offset()
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self.epochs.truncate_from_end(self.log_end_offset)
-        self._load_producers(replay=True)
+        if offset < self._segments.first.base_offset:
+            self.restart_at(offset)
+            return
+        self.lower_recovery_point(offset)
+        try:
+            self._drop_segments([each for each in self._segments if each.base_offset > offset])
+            survivor = self._segments.active
+            survivor.reopen_for_append()
+            survivor.truncate_to(offset)
+            survivor.log.flush()  # or bytes that were cut off could come back behind later ones
+            self._end_at(survivor.next_offset())
+        except OSError as error:
+            raise disk_refused(f"cannot truncate {self.directory}", error) from error
+
+    def _drop_segments(self, doomed: list[LogSegment]) -> None:
+        """From the last to the first, so that a crash leaves no hole; durable on return."""
+        for segment in reversed(doomed):
+            self._segments.remove(segment)
+            for path in segment.rename_deleted():
+                path.unlink()
+        if doomed:
+            sync_directory(self.directory)
+
+    def _end_at(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.lower_recovery_point(offset)
+        self.epochs.truncate_from_end(offset)
+        self._producers.discard_snapshots(beyond=offset)
+        self._replay_producers(offset)
+
+    def truncate_to_epoch_end(self, epoch: int) -> int:
+        """Drop what was written under leader epochs above ``epoch``; returns the new end offset.
+
+        Raises LogError if the log knows of no epoch at all.
+        """
+        found = self.end_offset_for_epoch(epoch)
+        if found is None:
+            raise LogError(f"{self.tp} knows no leader epoch, so none of its ends")
+        self.truncate_to(found.offset)
+        return self.log_end_offset
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and begin anew at ``offset``: a follower whose leader's log begins beyond its own end."""
+        self._check_open()
+        self.lower_recovery_point(0)
+        try:
+            self._drop_segments(list(self._segments))
+            self._segments.add(LogSegment(self.directory, offset, self._config, active=True, create=True))
+            sync_directory(self.directory)
+            self.epochs.clear()
+            self._producers.restart_at(offset)
+        except OSError as error:
+            raise disk_refused(f"cannot restart {self.directory} at offset {offset}", error) from error
+        self.log_end_offset = self.log_start_offset = offset
+        self.recovery_point = offset
+
+    def replace_segments(self, new: Sequence[int], old: Sequence[int]) -> list[Path]:
+        """Swap the segments of base offsets ``old`` for those in ``.cleaned`` files of base offsets ``new``.
+
+        Returns the files of the old ones, renamed ``.deleted``; the caller unlinks them. See ``swap`` for a crash.
+        """
+        self._check_open()
+        gone = tuple(segment for segment in self._segments if segment.base_offset in old)
+        if len(gone) != len(old) or not old or not min(old) <= min(new) or self._segments.active in gone:
+            raise LogError(f"cannot replace segments {list(old)} of {self.tp} by {list(new)}")
+        try:
+            swap.prepare(self.directory, new)
+            paths = [path for segment in gone for path in segment.rename_deleted()]
+            swap.finish(self.directory, new)
+            fresh = tuple(LogSegment(self.directory, base, self._config, active=False) for base in new)
+        except OSError as error:
+            raise disk_refused(f"cannot swap segments of {self.directory}", error) from error
+        self._segments.replace(gone, fresh)
+        return paths
+
+    # Durability
 
     def flush(self) -> None:
-        """Everything appended so far is on the disk when this returns."""
-        end = self.log_end_offset
-        for segment in self._segments.from_offset(self.recovery_point):
-            segment.flush()
-        self.recovery_point = max(self.recovery_point, end)
+        """Everything appended so far is on the disk when this returns. Any thread may call it.
+
+        Raises LogDirFailed if the disk refuses: what was written may be lost then, whatever a later fsync says.
+        """
+        self._unflushed_since_ms = None  # before the end is looked at: an append that comes between sets it again
+        self._flush_to(self.log_end_offset)
+
+    def _flush_to(self, end: int) -> None:
+        truncations = self._truncations
+        try:
+            if self._has_new_names:
+                self._has_new_names = False  # before the sync: a name that is made meanwhile sets it again
+                sync_directory(self.directory)
+            for segment in self._segments.from_offset(self.recovery_point):
+                if segment.base_offset < end:
+                    segment.flush()
+        except OSError as error:
+            raise disk_refused(f"cannot flush {self.directory}", error) from error
+        with self._recovery_lock:
+            if truncations == self._truncations:
+                self.recovery_point = max(self.recovery_point, end)
+
+    def flush_is_due(self, now_ms: int) -> bool:
+        """Whether something has been unflushed for ``flush.ms``."""
+        since = self._unflushed_since_ms
+        return since is not None and now_ms - since >= self._config.flush_ms
 
     def close(self) -> None:
         """Flush and let go. Closing twice is closing once."""
         if self._closed:
             return
-        self.flush()
+        try:
+            self._segments.active.seal()
+            self.flush()
+            self._producers.take_snapshot(self._clock.now_ms(), durable=True)
+        except OSError as error:
+            raise disk_refused(f"cannot close {self.directory}", error) from error
         for segment in self._segments:
             segment.close()
-        self._producers.take_snapshot(self._clock.now_ms(), durable=True)
+        self._closed = True
+
+    def abandon(self) -> None:
+        """Serve no more and touch nothing: the disk has failed."""
         self._closed = True
 
     def _check_open(self) -> None:

@@ -1,159 +1,200 @@
-"""The log directories of a broker: which partitions they hold, opening them all, closing them all.
+"""All logs of one broker, over its log directories: opening them, keeping them durable, losing one disk at a time.
 
 Durable across a clean stop: everything; the marker ``.kafka_cleanshutdown`` says so, and is removed before the first
 append of the next run, so that a crash is never taken for a clean stop. Across a crash: everything below the recovery
-points, which are written every ``log.flush.offset.checkpoint.interval.ms``.
+points, which are written every ``log.flush.offset.checkpoint.interval.ms`` and before a truncation.
+
+A directory whose disk fails goes out of service with its partitions, which are ``unusable`` from then on; the others
+go on. A partition whose own files cannot be used is unusable alone. Neither is made anew elsewhere.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import shutil
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ConfigError, LogDirFailed
-from sparklog.log.checkpoints import (
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    read_meta_properties,
-    read_offsets,
-    write_meta_properties,
-    write_offsets,
-)
-from sparklog.log.files import CLEAN_SHUTDOWN_MARKER, DELETED_DIR_SUFFIX, LOCK_FILE, parse_partition_dir, sync_directory
+from sparklog.errors import ConfigError, DiskFull, LogDirFailed, LogError
+from sparklog.log.directory import LogDir
+from sparklog.log.files import DELETED_DIR_SUFFIX, disk_refused, sync_directory
+from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
 from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
-
-class LogDir:
-    """One directory, locked for as long as this object is open."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise LogDirFailed(f"cannot use log directory {path}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise LogDirFailed(f"log directory {path} is in use by another broker") from error
-
-    def own(self, cluster_id: str, broker_id: int) -> None:
-        """Write whose directory it is, or raise ConfigError if it is another's."""
-        found = read_meta_properties(self.path)
-        for name, ours in (("cluster.id", cluster_id), ("broker.id", str(broker_id))):
-            theirs = found.get(name, ours)
-            if theirs != ours:
-                raise ConfigError(
-                    f"log directory {self.path} belongs to {name}={theirs}, not {ours}; "
-                    "give this broker a directory of its own (log.dirs)"
-                )
-        if not found:
-            write_meta_properties(self.path, cluster_id, broker_id)
-
-    def partitions(self) -> dict[TopicPartition, Path]:
-        """The partition directories, those being deleted left out."""
-        found = {}
-        for path in self.path.iterdir():
-            tp = parse_partition_dir(path.name) if path.is_dir() else None
-            if tp is not None:
-                found[tp] = path
-        return found
-
-    def close(self) -> None:
-        os.close(self._lock)
-
-
-class Checkpointed(NamedTuple):
-    """What the checkpoints of a log directory say of one partition."""
-
-    recovery_point: int
-    log_start_offset: int
+OnFailure = Callable[[Path, str], None]
+"""Told that the disk under a log directory failed, and how; from any thread."""
 
 
 class LogManager:
-    """All logs of one broker. ``executor`` runs flushes and deletions."""
+    """``executor`` runs flushes and deletions; everything else happens on the caller's one thread."""
 
-    def __init__(self, dirs: list[Path], default_config: TopicConfig, clock: Clock, executor: Executor) -> None:
+    def __init__(
+        self,
+        dirs: list[Path],
+        default_config: TopicConfig,
+        clock: Clock,
+        executor: Executor,
+        *,
+        recovery_threads: int = 1,
+        defaults: Knowledge | None = None,
+    ) -> None:
+        """Lock ``dirs``; ``recovery_threads`` open the logs of each. Raises LogDirFailed if none can be used."""
         self._default_config = default_config
         self._clock = clock
         self._executor = executor
+        self._recovery_threads = recovery_threads
+        self._defaults = defaults or Knowledge()
+        self.on_failure: OnFailure = self.fail
         self.logs: dict[TopicPartition, Log] = {}
+        self.unusable: dict[TopicPartition, str] = {}
+        """Partitions that are on a disk here and cannot be served, and why."""
         self._dirs: list[LogDir] = []
+        self._offline: dict[Path, str] = {}
         self._doomed: list[tuple[int, Path]] = []
+        self._lock_dirs(dirs)
+
+    def _lock_dirs(self, dirs: list[Path]) -> None:
         try:
             for path in dirs:
-                self._dirs.append(LogDir(path))
+                try:
+                    self._dirs.append(LogDir(path))
+                except LogDirFailed as error:
+                    if len(dirs) == 1:
+                        raise
+                    self._take_offline(path, str(error))
+            if not self._dirs:
+                raise LogDirFailed(f"no log directory can be used: {'; '.join(self._offline.values())}")
         except BaseException:
             for opened in self._dirs:
                 opened.close()
             raise
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether any directory is left in service."""
+        return bool(self._dirs)
 
     def own(self, cluster_id: str, broker_id: int) -> None:
         """Claim the directories. Raises ConfigError if one is another broker's or cluster's."""
         for log_dir in self._dirs:
             log_dir.own(cluster_id, broker_id)
 
-    def load(self, configs: dict[str, TopicConfig]) -> None:
-        """Open every partition found; ``configs`` holds the settings of topics that have their own."""
-        for log_dir in self._dirs:
-            marker = log_dir.path / CLEAN_SHUTDOWN_MARKER
-            clean = marker.exists()
-            recovery_points = read_offsets(log_dir.path / RECOVERY_POINTS)
-            starts = read_offsets(log_dir.path / LOG_START_OFFSETS)
-            for leftover in log_dir.path.glob(f"*{DELETED_DIR_SUFFIX}"):
-                shutil.rmtree(leftover)
-            for tp, path in log_dir.partitions().items():
-                config = configs.get(tp.topic, self._default_config)
-                points = Checkpointed(recovery_points.get(tp, 0), starts.get(tp, 0))
-                self.logs[tp] = self._open(path, tp, config, points, clean=clean)
-            if clean:
-                marker.unlink()
-                sync_directory(log_dir.path)
+    def load(self, configs: Mapping[str, TopicConfig]) -> None:
+        """Open every partition found; ``configs`` holds the settings of topics that have their own.
 
-    def _open(self, path: Path, tp: TopicPartition, config: TopicConfig, points: Checkpointed, *, clean: bool) -> Log:
-        return Log(
-            path,
-            tp,
-            config,
-            self._clock,
-            self._in_background,
-            recovery_point=points.recovery_point,
-            log_start_offset=points.log_start_offset,
-            clean=clean,
+        Raises ConfigError where two directories hold the same partition, LogDirFailed if no directory can be used.
+        """
+        started = self._clock.monotonic()
+        with ThreadPoolExecutor(len(self._dirs), thread_name_prefix="load") as pool:
+            for log_dir, error in zip(
+                list(self._dirs), pool.map(lambda each: self._load_dir(each, configs), self._dirs), strict=True
+            ):
+                if error is not None:
+                    self.fail(log_dir.path, str(error))
+        if not self._dirs:
+            raise LogDirFailed(f"no log directory can be used: {'; '.join(self._offline.values())}")
+        self._say_loaded(self._clock.monotonic() - started)
+
+    def _say_loaded(self, seconds: float) -> None:
+        scanned = sum(log.scanned_bytes for log in self.logs.values())
+        _logger.info(
+            "opened %d logs in %.1f s; %d MB scanned, %d bytes dropped, %d logs unusable",
+            len(self.logs),
+            seconds,
+            scanned // 1_000_000,
+            sum(log.recovered_bytes_dropped for log in self.logs.values()),
+            len(self.unusable),
         )
 
-    def get_or_create(self, tp: TopicPartition, config: TopicConfig | None, topic_id: UUID | None) -> Log:
-        """The partition's log, made in the emptiest directory if there is none."""
+    def _load_dir(self, log_dir: LogDir, configs: Mapping[str, TopicConfig]) -> LogDirFailed | None:
+        """Open the partitions of one directory; returns why it cannot be used."""
+        try:
+            log_dir.look()
+            for leftover in log_dir.path.glob(f"*{DELETED_DIR_SUFFIX}"):
+                shutil.rmtree(leftover)
+            found = log_dir.partitions()
+            twice = next((tp for tp in found if tp in self.logs), None)
+            if twice is not None:
+                raise ConfigError(
+                    f"{twice} is both in {self.logs[twice].directory} and in {found[twice]}: move one away"
+                )
+            with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix="recover") as pool:
+                for _ in pool.map(lambda tp: self._load_log(log_dir, tp, found[tp], configs), found):
+                    pass
+            log_dir.begin()
+        except OSError as error:
+            return disk_refused(f"cannot use log directory {log_dir.path}", error)
+        except LogDirFailed as error:
+            return error
+        return None
+
+    def _load_log(self, log_dir: LogDir, tp: TopicPartition, path: Path, configs: Mapping[str, TopicConfig]) -> None:
+        known = replace(log_dir.known(tp), producer_expiration_ms=self._defaults.producer_expiration_ms)
+        try:
+            self.logs[tp] = self._open(path, tp, configs.get(tp.topic), known)
+        except LogDirFailed as error:
+            if not isinstance(error, DiskFull):
+                raise
+            self._cannot_use(tp, str(error))
+        except LogError as error:
+            self._cannot_use(tp, str(error))
+
+    def _cannot_use(self, tp: TopicPartition, reason: str) -> None:
+        _logger.error("%s is not served: %s", tp, reason)
+        self.unusable[tp] = reason
+
+    def _open(self, path: Path, tp: TopicPartition, config: TopicConfig | None, known: Knowledge) -> Log:
+
+        def submit(work: Callable[[], None]) -> None:
+            self._in_background(work, path)
+
+        return Log(path, tp, config or self._default_config, self._clock, submit, known)
+
+    def get_or_create(
+        self, tp: TopicPartition, config: TopicConfig | None, topic_id: UUID | None, *, is_new: bool = True
+    ) -> Log:
+        """The partition's log, made in the emptiest directory if there is none.
+
+        Raises LogError where there is one that cannot be used, or, unless the partition ``is_new``, may be one in a
+        directory that is out of service.
+        """
+        if tp in self.unusable:
+            raise LogError(self.unusable[tp])
         log = self.logs.get(tp)
         if log is None:
-            home = min(self._dirs, key=lambda each: len(each.partitions())) if len(self._dirs) > 1 else self._dirs[0]
-            path = home.path / str(tp)
-            try:
-                path.mkdir()
-                sync_directory(home.path)
-            except OSError as error:
-                raise LogDirFailed(f"cannot create {path}: {error.strerror}") from error
-            log = self.logs[tp] = self._open(path, tp, config or self._default_config, Checkpointed(0, 0), clean=True)
+            if self._offline and not is_new:
+                raise LogError(
+                    f"{tp} may lie in a directory that is out of service: {', '.join(map(str, self._offline))}"
+                )
+            log = self.logs[tp] = self._create(tp, config)
         if topic_id is not None and log.topic_id != topic_id:
             log.assign_topic_id(topic_id)
         return log
 
+    def _create(self, tp: TopicPartition, config: TopicConfig | None) -> Log:
+        if not self._dirs:
+            raise LogDirFailed("no log directory is left in service")
+        home = min(self._dirs, key=lambda each: len(each.partitions())) if len(self._dirs) > 1 else self._dirs[0]
+        path = home.path / str(tp)
+        try:
+            path.mkdir()
+            sync_directory(home.path)
+        except OSError as error:
+            raise disk_refused(f"cannot create {path}", error) from error
+        return self._open(path, tp, config, self._defaults)
+
     def delete(self, tp: TopicPartition) -> None:
         """Take the partition away: renamed at once, its files removed in the background or at the next start."""
+        self.unusable.pop(tp, None)
         log = self.logs.pop(tp, None)
         if log is None:
             return
@@ -161,7 +202,31 @@ class LogManager:
         doomed = log.directory.with_name(f"{tp}.{uuid4().hex}{DELETED_DIR_SUFFIX}")
         log.directory.rename(doomed)
         sync_directory(doomed.parent)
-        self._in_background(lambda: shutil.rmtree(doomed))
+        self._in_background(lambda: shutil.rmtree(doomed), doomed)
+
+    def truncate_to(self, tp: TopicPartition, offset: int) -> None:
+        """Drop what the partition holds at or beyond ``offset``, the recovery point on the disk first."""
+        log = self.logs[tp]
+        if offset < log.recovery_point:
+            log.lower_recovery_point(offset)
+            self._checkpoint_dir_of(log)
+        log.truncate_to(offset)
+
+    def advance_start(self, tp: TopicPartition, offset: int) -> None:
+        """The partition begins at ``offset`` from now on, also after a crash; its segments go with the next retention.
+
+        Raises LogError where ``offset`` lies beyond the end of the log.
+        """
+        log = self.logs[tp]
+        if offset > log.log_end_offset:
+            raise LogError(f"{tp} ends at {log.log_end_offset}; it cannot begin at {offset}")
+        log.advance_start(offset)
+        self._checkpoint_dir_of(log)
+
+    def _checkpoint_dir_of(self, log: Log) -> None:
+        for log_dir in self._dirs:
+            if log_dir.path == log.directory.parent:
+                log_dir.checkpoint(self._logs_in(log_dir, self.logs), self.unusable)
 
     def delete_old_segments(self, tp: TopicPartition, high_watermark: int) -> None:
         """Apply the topic's retention; the files are unlinked by ``unlink_due`` after ``file.delete.delay.ms``."""
@@ -179,12 +244,48 @@ class LogManager:
             path.unlink(missing_ok=True)
         self._doomed = [each for each in self._doomed if each[0] > now]
 
-    def _in_background(self, work: Callable[[], None]) -> None:
-        """Run on the executor; what fails there is logged, for nobody waits for it."""
+    def flush_due(self) -> None:
+        """Begin flushing, in the background, the logs with something unflushed for their ``flush.ms``."""
+        now = self._clock.now_ms()
+        for log in self.logs.values():
+            if log.flush_is_due(now):
+                self._in_background(log.flush, log.directory)
+
+    def expire_producers(self) -> None:
+        """Forget the producers that have been silent too long."""
+        for log in self.logs.values():
+            log.expire_producers()
+
+    def fail(self, path: Path, reason: str) -> None:
+        """Take the log directory ``path`` out of service; whoever waits for its partitions is the caller's to tell."""
+        self._take_offline(path, reason)
+        for log_dir in [each for each in self._dirs if each.path == path]:
+            self._dirs.remove(log_dir)
+            for tp, log in self._logs_in(log_dir, self.logs).items():
+                log.abandon()
+                del self.logs[tp]
+                self.unusable[tp] = f"its log directory {path} failed: {reason}"
+            log_dir.close()
+
+    def _take_offline(self, path: Path, reason: str) -> None:
+        if path not in self._offline:
+            _logger.error("log directory %s is out of service until the broker is started again: %s", path, reason)
+            self._offline[path] = reason
+
+    def report(self, error: LogDirFailed, directory: Path) -> None:
+        """The disk refused something in a ``directory``: unless it is full, the log directory has failed."""
+        if not isinstance(error, DiskFull):
+            self.on_failure(directory.parent, str(error))
+
+    def _in_background(self, work: Callable[[], None], directory: Path) -> None:
+        """Run ``work`` on a partition's ``directory``; what fails there is logged, for nobody waits for it."""
 
         def guarded() -> None:
             try:
                 work()
+            except LogDirFailed as error:
+                _logger.error("%s", error)
+                self.report(error, directory)
             except Exception:
                 _logger.exception("a disk operation failed")
 
@@ -192,26 +293,30 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Write the recovery points and log start offsets."""
-        self._checkpoint(self.logs)
+        for log_dir in self._dirs:
+            log_dir.checkpoint(self._logs_in(log_dir, self.logs), self.unusable)
 
     def checkpoint_later(self) -> None:
         """Write the checkpoints in the background, as they stand now."""
-        logs = dict(self.logs)
-        self._in_background(lambda: self._checkpoint(logs))
-
-    def _checkpoint(self, logs: dict[TopicPartition, Log]) -> None:
+        unusable = frozenset(self.unusable)
         for log_dir in self._dirs:
-            here = {tp: log for tp, log in logs.items() if log.directory.parent == log_dir.path}
-            write_offsets(log_dir.path / RECOVERY_POINTS, {tp: log.recovery_point for tp, log in here.items()})
-            starts = {tp: log.log_start_offset for tp, log in here.items() if log.log_start_offset > 0}
-            write_offsets(log_dir.path / LOG_START_OFFSETS, starts)
+            write = partial(log_dir.checkpoint, self._logs_in(log_dir, self.logs), unusable)
+            self._in_background(write, log_dir.path / "checkpoints")
+
+    @staticmethod
+    def _logs_in(log_dir: LogDir, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, Log]:
+        return {tp: log for tp, log in logs.items() if log.directory.parent == log_dir.path}
 
     def close(self) -> None:
-        """Flush and close every log, checkpoint, and leave the marker of a clean stop."""
-        for log in self.logs.values():
-            log.close()
-        self.checkpoint()
+        """Flush and close every log, checkpoint, and leave the marker of a clean stop where all of that succeeded."""
         for log_dir in self._dirs:
-            (log_dir.path / CLEAN_SHUTDOWN_MARKER).touch()
-            sync_directory(log_dir.path)
+            logs = self._logs_in(log_dir, self.logs)
+            try:
+                for log in logs.values():
+                    log.close()
+                log_dir.end(logs, self.unusable)
+            except (LogError, OSError) as error:
+                _logger.error(
+                    "%s was not closed in order, so its logs are recovered next time: %s", log_dir.path, error
+                )
             log_dir.close()

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Any
 
 from sparklog.errors import CorruptRecord
+from sparklog.log.files import sync_descriptor
 
 
 class MappedIndex:
@@ -53,6 +54,11 @@ class MappedIndex:
         return self.entries >= self._max_entries
 
     @property
+    def max_bytes(self) -> int:
+        """The most that the file may grow to."""
+        return self._max_entries * self.FORM.size
+
+    @property
     def size_in_bytes(self) -> int:
         return self.entries * self.FORM.size
 
@@ -79,13 +85,6 @@ class MappedIndex:
     def _truncate_entries(self, entries: int) -> None:
         self.entries = min(entries, self.entries)
 
-    def reset(self) -> None:
-        """Forget all entries, ready to be rebuilt."""
-        self._odd_bytes = 0
-        self.entries = 0
-        os.ftruncate(self._fd, 0)
-        self.make_writable()
-
     def sanity_check(self) -> None:
         """Raises CorruptRecord if the entries cannot be those of this segment."""
         if self._odd_bytes:
@@ -99,10 +98,17 @@ class MappedIndex:
         if self.entries > 1 and self._entry(self.entries - 1) <= self._entry(0):
             raise CorruptRecord(f"{self.path} does not increase; a crash left its unused tail")
 
+    def replace(self, entries: bytes) -> None:
+        """Hold these packed entries and no others, ready for more; what does not fit the largest size is left out."""
+        self._odd_bytes = 0
+        self.entries = min(len(entries) // self.FORM.size, self._max_entries)
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, entries[: self.size_in_bytes], 0)
+        self.make_writable()
+
     def flush(self) -> None:
-        """All entries are on the disk when this returns."""
-        if self._map is not None:
-            self._map.flush()
+        """All entries are on the disk when this returns. (Nothing is stored through the mapping.)"""
+        sync_descriptor(self._fd)
 
     def trim(self) -> None:
         """Cut the file to its entries; the index can still be read."""

@@ -34,6 +34,11 @@ class OffsetIndex(MappedIndex):
         relative, position = self._entry(number)
         return OffsetPosition(self.base_offset + relative, position)
 
+    def first_at_position(self, position: int) -> int | None:
+        """The offset of the first entry at or beyond ``position`` of the ``.log`` file; None if there is none."""
+        number = self._last_at_most(position - 1, column=1) + 1
+        return self.base_offset + self._entry(number)[0] if number < self.entries else None
+
     @property
     def last(self) -> OffsetPosition:
         if not self.entries:

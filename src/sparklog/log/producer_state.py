@@ -1,220 +1,236 @@
-"""What a partition knows of its idempotent producers: which batches it has had, so that a retry adds nothing.
+"""What a partition knows of its producers: which batches it has had, and which transactions are undecided.
 
 Invariants: for each producer id the log holds batches of one epoch after another, their sequences without gap or
 repetition within an epoch; the last five batches are remembered, so a producer with five requests in flight may send
-any of them again and is given the offsets of the first time. The state is a function of the log: a snapshot is only a
-shortcut, written when a segment is rolled and when the log is closed, and what lies behind the newest one is replayed.
+any of them again and is given the offsets of the first time. A transaction is *ongoing* from its first batch to its
+marker, and *unreplicated* from there until the high watermark passes the marker; the first offset of the oldest of
+either is the first unstable offset, which no read_committed reader may reach.
 
-A snapshot file, ``OFFSET.snapshot``, holds the state of everything below its offset. Big-endian: version 1 (2),
-CRC-32C of the rest (4), count (4), then 46 bytes a producer: id (8), epoch (2), last sequence (4), last offset (8),
-offset delta of the last batch (4), timestamp (8), coordinator epoch (4), first offset of the open transaction or -1
-(8).
-Source: Kafka 3.9, ``ProducerStateManager``, ``ProducerAppendInfo``.
+The state is a function of the log. A snapshot is only a shortcut, written when a segment is rolled, when one was
+recovered and when the log is closed; there is one a segment, so that a truncation need not replay the log from its
+start. Source: Kafka 3.9, ``ProducerStateManager``, ``ProducerAppendInfo``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from pathlib import Path
-from struct import Struct
-from struct import error as struct_error
-from typing import NamedTuple
-
-import crc32c
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode
 from sparklog.log.files import SNAPSHOT_SUFFIX, base_offset_of, segment_path, write_atomically
+from sparklog.log.origin import AppendOrigin
+from sparklog.log.producer_snapshot import (
+    NO_TRANSACTION,
+    BatchMetadata,
+    ProducerEntry,
+    encode_snapshot,
+    read_snapshot,
+)
+from sparklog.log.transaction_index import AbortedTransaction
 from sparklog.record.batch import RecordBatch, increment_sequence
-from sparklog.record.layout import NO_PRODUCER_ID, NO_SEQUENCE
+from sparklog.record.control import ControlType, EndTransactionMarker, read_marker
+from sparklog.record.layout import NO_PRODUCER_ID
 
 _logger = logging.getLogger(__name__)
 
-REMEMBERED_BATCHES = 5
 EXPIRATION_MS = 86_400_000
-"""How long a producer that writes nothing is remembered (Kafka's ``producer.id.expiration.ms``)."""
-
-_VERSION = 1
-_HEAD = Struct(">hII")
-_CRC_END = 6
-_ENTRY = Struct(">qhiqiqiq")
-
-
-class BatchMetadata(NamedTuple):
-    """One remembered batch."""
-
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
-
-
-@dataclass(slots=True)
-class ProducerEntry:
-    """One producer, its newest epoch."""
-
-    producer_id: int
-    epoch: int
-    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
-    last_timestamp: int = -1
-    coordinator_epoch: int = -1
-    transaction_first_offset: int = -1
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    def repeated(self, batch: RecordBatch) -> BatchMetadata | None:
-        """The remembered batch with the same epoch and sequences."""
-        if batch.producer_epoch != self.epoch:
-            return None
-        wanted = (batch.base_sequence, batch.last_sequence)
-        return next((each for each in self.batches if (each.first_sequence, each.last_sequence) == wanted), None)
+"""How long a producer that writes nothing is remembered, unless ``producer.id.expiration.ms`` says otherwise."""
 
 
 class ProducerStateManager:
     """The producers of one partition, up to ``end_offset``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, expiration_ms: int = EXPIRATION_MS) -> None:
         self._directory = directory
+        self._expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of the offsets
+        self._unreplicated: dict[int, int] = {}  # first offset → offset of the marker
         self.end_offset = 0
+        self.first_unstable_offset: int | None = None
         self._snapshot_offset = 0
 
     def __len__(self) -> int:
         return len(self._producers)
 
-    def check(self, batch: RecordBatch) -> BatchMetadata | None:
+    @property
+    def entries(self) -> Collection[ProducerEntry]:
+        return self._producers.values()
+
+    def check(self, batch: RecordBatch, origin: AppendOrigin = AppendOrigin.CLIENT) -> BatchMetadata | None:
         """Whether ``batch`` may be appended: None if so, the remembered batch if it has been already.
 
         Raises ApiError: INVALID_PRODUCER_EPOCH for an epoch older than the newest, OUT_OF_ORDER_SEQUENCE_NUMBER for a
-        sequence that does not follow.
+        sequence that does not follow, INVALID_TXN_STATE for a record outside its producer's open transaction,
+        TRANSACTION_COORDINATOR_FENCED for a marker of a coordinator that has been replaced.
         """
         if batch.producer_id == NO_PRODUCER_ID:
             return None
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             return None
-        repeated = entry.repeated(batch)
-        if repeated is not None:
-            return repeated
-        self._check_follows(entry, batch)
+        if origin is AppendOrigin.CLIENT:
+            repeated = entry.repeated(batch)
+            if repeated is not None:
+                return repeated
+        _check_epoch(entry, batch)
+        if batch.is_control:
+            _check_coordinator(entry, read_marker(batch))
+        else:
+            if origin is AppendOrigin.CLIENT:
+                _check_sequence(entry, batch)
+            if entry.in_transaction and not batch.is_transactional:
+                raise ApiError(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"producer {entry.producer_id} writes outside the transaction that it has open",
+                )
         return None
 
-    @staticmethod
-    def _check_follows(entry: ProducerEntry, batch: RecordBatch) -> None:
-        if batch.producer_epoch < entry.epoch:
-            raise ApiError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {entry.producer_id} writes with epoch {batch.producer_epoch}, {entry.epoch} is known",
-            )
-        new_epoch = batch.producer_epoch > entry.epoch
-        due = 0 if new_epoch else increment_sequence(entry.last_sequence, 1)
-        if batch.base_sequence != due and (new_epoch or entry.batches):
-            raise ApiError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {entry.producer_id} sends sequence {batch.base_sequence} where {due} is due",
-            )
-
-    def update(self, batch: RecordBatch, now_ms: int) -> None:
+    def update(self, batch: RecordBatch, now_ms: int) -> AbortedTransaction | None:
         """``batch``, with its final offsets, is in the log; its producer was heard of at ``now_ms``.
 
-        Not at the batch's own time, as in Kafka: a producer that replays old data is not an idle one.
+        Not at the batch's own time, as in Kafka: a producer that replays old data is not an idle one. Returns the
+        transaction that the batch's marker aborts, for the transaction index.
         """
         self.end_offset = batch.next_offset
-        if batch.producer_id == NO_PRODUCER_ID or batch.base_sequence < 0:
-            return
+        if batch.producer_id == NO_PRODUCER_ID or (batch.is_control and batch.record_count == 0):
+            return None  # compaction empties a marker of which nothing is left; an empty data batch keeps a sequence
         entry = self._producers.get(batch.producer_id)
-        if entry is None or entry.epoch != batch.producer_epoch:
+        if entry is None:
             entry = self._producers[batch.producer_id] = ProducerEntry(batch.producer_id, batch.producer_epoch)
+        entry.take_epoch(batch.producer_epoch)
+        entry.last_timestamp = now_ms
+        if batch.is_control:
+            return self._end_transaction(entry, read_marker(batch), batch.base_offset)
         entry.batches.append(
             BatchMetadata(
                 batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset, batch.max_timestamp
             )
         )
-        entry.last_timestamp = now_ms
+        if batch.is_transactional and not entry.in_transaction:
+            entry.transaction_first_offset = batch.base_offset
+            self._ongoing[batch.base_offset] = entry.producer_id
+            self._find_unstable()
+        return None
+
+    def _end_transaction(
+        self, entry: ProducerEntry, marker: EndTransactionMarker, marker_offset: int
+    ) -> AbortedTransaction | None:
+        entry.coordinator_epoch = marker.coordinator_epoch
+        if not entry.in_transaction:
+            return None
+        first, entry.transaction_first_offset = entry.transaction_first_offset, NO_TRANSACTION
+        self._ongoing.pop(first, None)
+        self._unreplicated[first] = marker_offset
+        self._find_unstable()
+        if marker.type is ControlType.COMMIT:
+            return None
+        stable = next(iter(self._ongoing), marker_offset + 1)
+        return AbortedTransaction(entry.producer_id, first, marker_offset, stable)
+
+    def _find_unstable(self) -> None:
+        first = next(iter(self._ongoing), None)
+        replicating = min(self._unreplicated, default=None)
+        known = [offset for offset in (first, replicating) if offset is not None]
+        self.first_unstable_offset = min(known, default=None)
+
+    def on_high_watermark(self, offset: int) -> None:
+        """All replicas have what lies below ``offset``: transactions whose markers do are stable."""
+        if self._unreplicated:
+            self._unreplicated = {first: marker for first, marker in self._unreplicated.items() if marker >= offset}
+            self._find_unstable()
 
     def take_snapshot(self, now_ms: int, *, durable: bool) -> None:
-        """Write the state at ``end_offset``; one that is not durable may be lost in a crash, which costs a replay.
-
-        Only the two newest snapshots are kept.
-        """
+        """Write the state at ``end_offset``; one that is not durable may be lost in a crash, which costs a replay."""
         if self.end_offset <= self._snapshot_offset:
             return
-        self._expire(now_ms)
-        write_atomically(
-            segment_path(self._directory, self.end_offset, SNAPSHOT_SUFFIX), self._encode(), durable=durable
-        )
+        self.expire(now_ms)
+        path = segment_path(self._directory, self.end_offset, SNAPSHOT_SUFFIX)
+        write_atomically(path, encode_snapshot(self._producers.values()), durable=durable)
         self._snapshot_offset = self.end_offset
-        for old in self._snapshots()[:-2]:
-            old.unlink()
 
     def has_snapshots(self) -> bool:
         return bool(self._snapshots())
 
-    def load(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Start from the newest snapshot that holds together and lies within the log; those beyond it are removed."""
-        self._producers = {}
-        self.end_offset = self._snapshot_offset = log_start_offset
-        for path in reversed(self._snapshots()):
-            offset = base_offset_of(path)
-            if offset <= log_end_offset:
-                try:
-                    self._producers = _decode(path)
-                except CorruptRecord as error:
-                    _logger.warning("%s; replaying the log instead", error)
-                else:
-                    self.end_offset = self._snapshot_offset = max(offset, log_start_offset)
-                    return
-            path.unlink()
+    def load(self, log_start_offset: int, up_to: int) -> None:
+        """Start from the newest snapshot that holds together and lies in ``log_start_offset`` to ``up_to``.
 
-    def _expire(self, now_ms: int) -> None:
+        ``end_offset`` then says from where the log is to be replayed.
+        """
+        self._producers, self._ongoing, self._unreplicated = {}, {}, {}
+        self.first_unstable_offset = None
+        self.end_offset = self._snapshot_offset = log_start_offset
+        for offset, path in reversed(self._snapshots()):
+            if not log_start_offset < offset <= up_to:
+                continue
+            try:
+                self._producers = read_snapshot(path)
+            except CorruptRecord as error:
+                _logger.warning("%s; replaying the log instead", error)
+                path.unlink()
+            else:
+                self.end_offset = self._snapshot_offset = offset
+                break
+        open_now = sorted((e.transaction_first_offset, e.producer_id) for e in self.entries if e.in_transaction)
+        self._ongoing = dict(open_now)
+        self._find_unstable()
+
+    def expire(self, now_ms: int) -> None:
+        """Forget the producers that have been silent too long; never one with an open transaction."""
         self._producers = {
-            id_: entry for id_, entry in self._producers.items() if now_ms - entry.last_timestamp < EXPIRATION_MS
+            id_: entry
+            for id_, entry in self._producers.items()
+            if entry.in_transaction or now_ms - entry.last_timestamp < self._expiration_ms
         }
 
-    def _snapshots(self) -> list[Path]:
-        return sorted(self._directory.glob(f"*{SNAPSHOT_SUFFIX}"))
+    def restart_at(self, offset: int) -> None:
+        """The log begins anew at ``offset`` and knows no producer."""
+        self.discard_snapshots(beyond=-1)
+        self.load(offset, offset)
 
-    def _encode(self) -> bytes:
-        body = b"".join(_encode_entry(entry) for entry in self._producers.values())
-        checked = len(self._producers).to_bytes(4, "big") + body
-        return _HEAD.pack(_VERSION, crc32c.crc32c(checked), len(self._producers)) + body
+    def discard_snapshots(self, *, beyond: int | None = None, before: int | None = None) -> None:
+        """Remove those of offsets that the log no longer reaches, or no longer holds."""
+        for offset, path in self._snapshots():
+            if (beyond is not None and offset > beyond) or (before is not None and offset < before):
+                path.unlink()
+        if beyond is not None:
+            self._snapshot_offset = min(self._snapshot_offset, beyond)
+
+    def discard_stray(self, segment_bases: Collection[int]) -> None:
+        """Keep a snapshot a segment, and the newest if it lies beyond the last segment's base."""
+        strays = [(offset, path) for offset, path in self._snapshots() if offset not in segment_bases]
+        newest = max(segment_bases, default=0)
+        for number, (offset, path) in enumerate(strays, 1):
+            if number < len(strays) or offset < newest:
+                path.unlink()
+
+    def _snapshots(self) -> list[tuple[int, Path]]:
+        return sorted((base_offset_of(path), path) for path in self._directory.glob(f"*{SNAPSHOT_SUFFIX}"))
 
 
-def _encode_entry(entry: ProducerEntry) -> bytes:
-    last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
-    return _ENTRY.pack(
-        entry.producer_id,
-        entry.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.last_offset - last.first_offset,
-        entry.last_timestamp,
-        entry.coordinator_epoch,
-        entry.transaction_first_offset,
-    )
+def _check_epoch(entry: ProducerEntry, batch: RecordBatch) -> None:
+    if batch.producer_epoch < entry.epoch:
+        raise ApiError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {entry.producer_id} writes with epoch {batch.producer_epoch}, {entry.epoch} is known",
+        )
 
 
-def _decode(path: Path) -> dict[int, ProducerEntry]:
-    """The producers in a snapshot. Raises CorruptRecord if it does not hold together."""
-    data = path.read_bytes()
-    try:
-        version, crc, count = _HEAD.unpack_from(data)
-    except struct_error as error:
-        raise CorruptRecord(f"producer snapshot {path} is cut short") from error
-    if version != _VERSION or len(data) != _HEAD.size + count * _ENTRY.size or crc32c.crc32c(data[_CRC_END:]) != crc:
-        raise CorruptRecord(f"producer snapshot {path} does not hold together (version {version}, {len(data)} bytes)")
-    producers = {}
-    for id_, epoch, last_sequence, last_offset, delta, timestamp, *transaction in _ENTRY.iter_unpack(
-        data[_HEAD.size :]
-    ):
-        entry = producers[id_] = ProducerEntry(id_, epoch, deque(maxlen=REMEMBERED_BATCHES), timestamp, *transaction)
-        if last_offset >= 0:
-            first_sequence = increment_sequence(last_sequence, -delta)
-            entry.batches.append(
-                BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
-            )
-    return producers
+def _check_sequence(entry: ProducerEntry, batch: RecordBatch) -> None:
+    new_epoch = batch.producer_epoch > entry.epoch
+    due = 0 if new_epoch else increment_sequence(entry.last_sequence, 1)
+    if batch.base_sequence != due:
+        raise ApiError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {entry.producer_id} sends sequence {batch.base_sequence} where {due} is due",
+        )
+
+
+def _check_coordinator(entry: ProducerEntry, marker: EndTransactionMarker) -> None:
+    if marker.coordinator_epoch < entry.coordinator_epoch:
+        raise ApiError(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"a marker of coordinator epoch {marker.coordinator_epoch} for producer {entry.producer_id}; "
+            f"{entry.coordinator_epoch} is known",
+        )

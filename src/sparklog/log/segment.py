@@ -1,4 +1,4 @@
-"""A segment: a stretch of the log in one ``.log`` file with its two indexes, named by its first offset.
+"""A segment: a stretch of the log in one ``.log`` file with its indexes, named by its first offset.
 
 Invariants: every batch in the file has offsets at or beyond the base and beyond those of the batch before it; an index
 entry is written only for a batch that is in the file; the indexes may lag behind the file but never run ahead of it.
@@ -13,12 +13,19 @@ from pathlib import Path
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
 from sparklog.log.file_records import BatchPosition, FileRecords
-from sparklog.log.files import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from sparklog.log.files import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_path,
+)
 from sparklog.log.offset_index import OffsetIndex
 from sparklog.log.time_index import TimeIndex, TimestampOffset
+from sparklog.log.transaction_index import TransactionIndex
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
-from sparklog.record.layout import NO_TIMESTAMP
 from sparklog.structs import FileSlice
 
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
@@ -31,7 +38,7 @@ class LogSegment:
         self, directory: Path, base_offset: int, config: TopicConfig, *, active: bool, create: bool = False
     ) -> None:
         self.base_offset = base_offset
-        self._config = config
+        self.config = config
         self.log = FileRecords(segment_path(directory, base_offset, LOG_SUFFIX), create=create)
         size = config.segment_index_bytes
         self.offset_index = OffsetIndex(
@@ -40,6 +47,11 @@ class LogSegment:
         self.time_index = TimeIndex(
             segment_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, size, writable=active
         )
+        self.txn_index = TransactionIndex(segment_path(directory, base_offset, TRANSACTION_INDEX_SUFFIX), base_offset)
+        self.jitter_ms = 0
+        """Taken off ``segment.ms``."""
+        self.created_ms: int | None = None
+        """When the segment was begun, by the clock; None for one that was found on the disk."""
         self._sealed = not active
         self._bytes_since_index_entry = 0
         self._latest: TimestampOffset | None = None
@@ -62,53 +74,56 @@ class LogSegment:
             return self.latest.timestamp
         return int(os.fstat(self.log.fileno()).st_mtime * 1000)
 
-    def append(self, records: memoryview, batch: RecordBatch) -> int:
-        """Write ``records``, whose last batch is ``batch`` or has its offsets; return the position.
+    def append(self, records: memoryview, first_offset: int, last_offset: int, latest: TimestampOffset) -> int:
+        """Write ``records``, whole batches with their final offsets, and return the position.
 
-        ``batch`` must carry its final offsets. The index gains an entry for the first append past every
-        ``index.interval.bytes``. If the disk refuses, nothing has changed.
+        ``latest`` is their greatest timestamp and the last offset of its batch. The index gains an entry for the first
+        append past every ``index.interval.bytes``. If the disk refuses, nothing has changed.
         """
-        latest, position = self.latest, self.log.append(records)
-        if batch.max_timestamp > latest.timestamp:
-            self._latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-        try:
-            self._index(batch.last_offset, position, len(records))
-        except OSError:
+        before, position = self.latest, self.log.append(records)
+        if latest.timestamp > before.timestamp:
             self._latest = latest
+        try:
+            self._index(last_offset, position, len(records))
+        except OSError:
+            self._latest = before
             self.log.truncate(position)
-            self.offset_index.truncate_to(batch.base_offset)
+            self.offset_index.truncate_to(first_offset)
             raise
         if self.first_timestamp is None:
-            self.first_timestamp = batch.max_timestamp
+            self.first_timestamp = latest.timestamp
         return position
 
     def _index(self, last_offset: int, position: int, size: int) -> None:
-        if self._bytes_since_index_entry > self._config.index_interval_bytes and not self.offset_index.is_full:
+        if self._bytes_since_index_entry > self.config.index_interval_bytes and not self.offset_index.is_full:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(*self.latest)
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += size
 
-    def should_roll(self, size: int, last_offset: int, max_timestamp: int) -> bool:
+    def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether an append of ``size`` bytes up to ``last_offset`` and ``max_timestamp`` belongs in a new segment.
 
         A segment's age is told by its records' own time, as in Kafka's ``timeWaitedForRoll``: by the clock, each
-        append of old records would roll.
+        append of old records would roll. Only where they bear none does the clock count.
         """
         return self.size > 0 and (
-            self.size + size > self._config.segment_bytes
-            or self._span(max_timestamp) > self._config.segment_ms
+            self.size + size > self.config.segment_bytes
+            or self._age(max_timestamp, now_ms) > self.config.longest_segment_ms - self.jitter_ms
             or self.offset_index.is_full
             or self.time_index.is_full
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         )
 
-    def _span(self, max_timestamp: int) -> int:
-        """Milliseconds from the first batch to ``max_timestamp``; 0 if the first bears no time."""
+    def _age(self, max_timestamp: int, now_ms: int) -> int:
         if self.first_timestamp is None:
             first = next(self.log.batches(), None)
             self.first_timestamp = first.max_timestamp if first else max_timestamp
-        return max_timestamp - self.first_timestamp if self.first_timestamp >= 0 else 0
+        if self.first_timestamp >= 0:
+            return max_timestamp - self.first_timestamp
+        if self.created_ms is None:
+            self.created_ms = now_ms
+        return now_ms - self.created_ms
 
     def find(self, offset: int) -> BatchPosition | None:
         """The first batch whose last offset is at or beyond ``offset``."""
@@ -119,6 +134,14 @@ class LogSegment:
         """The batches that hold ``offset`` or lie beyond it."""
         first = self.find(offset)
         return self.log.batches(first.position) if first is not None else iter(())
+
+    def producers_batches(self, start: int, end: int) -> Iterator[RecordBatch]:
+        """The batches in ``start`` to ``end`` that bear a producer's id."""
+        for found in self.batches_from(start):
+            if found.base_offset >= end:
+                return
+            if found.producer_id >= 0:
+                yield RecordBatch(self.log.read(found.position, found.size))
 
     def read(self, offset: int, max_bytes: int, end_position: int, *, min_one_batch: bool) -> FileSlice | None:
         """Batches from the one that holds ``offset`` up to ``end_position`` of the file, at most ``max_bytes``.
@@ -175,43 +198,18 @@ class LogSegment:
         """Raises CorruptRecord if an index cannot belong to the file."""
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
+        self.txn_index.sanity_check()
         if self.offset_index.last.position > self.log.size:
             raise CorruptRecord(f"{self.offset_index.path} points beyond the end of the log file")
 
-    def recover(self, limit: int | None) -> Iterator[RecordBatch]:
-        """Check every batch, length and CRC, and rebuild the indexes; cut the file after the last good one.
-
-        ``limit`` is where the next segment begins: no batch may reach it. A base offset is not covered by the CRC.
-        Yields each good batch. After the last, ``size`` is what was kept.
-        """
+    def adopt_indexes(self, offsets: bytes, times: bytes, latest: TimestampOffset, bytes_since_entry: int) -> None:
+        """Take the packed entries of both indexes, which a scan of the file has made, in place of what they held."""
         self._sealed = False
-        self.offset_index.reset()
-        self.time_index.reset()
-        self._bytes_since_index_entry = 0
-        self._latest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        self.first_timestamp = None
-        position, next_offset = 0, self.base_offset
-        end = self.base_offset + MAX_RELATIVE_OFFSET + 1 if limit is None else limit
-        while (batch := self._good_batch(position, next_offset, end)) is not None:
-            if batch.max_timestamp > self.latest.timestamp:
-                self._latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-            self._index(batch.last_offset, position, batch.size_in_bytes)
-            position += batch.size_in_bytes
-            next_offset = batch.next_offset
-            yield batch
-        self.log.truncate(position)
-        self.time_index.maybe_append(*self.latest, beyond_full=True)
-
-    def _good_batch(self, position: int, first: int, end: int) -> RecordBatch | None:
-        try:
-            found = self.log.batch_at(position)
-            if found is None:
-                return None
-            batch = RecordBatch(self.log.read(position, found.size))
-            batch.validate()
-        except CorruptRecord:
-            return None
-        return batch if first <= batch.base_offset and batch.next_offset <= end else None
+        self.offset_index.replace(offsets)
+        self.time_index.replace(times)
+        self._latest = latest
+        self._bytes_since_index_entry = bytes_since_entry
+        self.time_index.maybe_append(*latest, beyond_full=True)
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that holds ``offset`` or lies beyond it."""
@@ -219,6 +217,7 @@ class LogSegment:
         self.log.truncate(position)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
         self._bytes_since_index_entry = 0
         self.load_latest()
 
@@ -238,21 +237,34 @@ class LogSegment:
             self._sealed = False
 
     def flush(self) -> None:
-        """All of the segment is on the disk when this returns."""
+        """What recovery needs of the segment is on the disk when this returns.
+
+        Of an active segment that is the ``.log`` file: it is scanned after an unclean stop, and its indexes made anew.
+        """
         self.log.flush()
+        if self._sealed:
+            self.flush_indexes()
+
+    def flush_indexes(self) -> None:
+        """All index entries are on the disk when this returns."""
         self.offset_index.flush()
         self.time_index.flush()
+        self.txn_index.flush()
 
     def close(self) -> None:
         """Seal, and let go of the indexes; the log file is let go with its last slice."""
         self.seal()
         self.offset_index.close()
         self.time_index.close()
+        self.txn_index.close()
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that it has."""
+        files = (self.log.path, self.offset_index.path, self.time_index.path, self.txn_index.path)
+        return [path for path in files if path.exists()]
 
     def rename_deleted(self) -> list[Path]:
         """Put ``.deleted`` behind the names of the files and return the new names, to be unlinked later."""
         self.close()
-        renamed = []
-        for path in (self.log.path, self.offset_index.path, self.time_index.path):
-            renamed.append(path.rename(path.with_name(path.name + DELETED_SUFFIX)))
-        return renamed
+        return [path.rename(path.with_name(path.name + DELETED_SUFFIX)) for path in self.paths]

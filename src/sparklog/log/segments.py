@@ -1,11 +1,29 @@
-"""The segments of a log, in order; copy-on-write, so that whoever holds a snapshot may walk it undisturbed."""
+"""The segments of a log, in order, and reading across them.
+
+Copy-on-write: whoever holds a snapshot of the list may walk it undisturbed while segments are added and deleted.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import NamedTuple
 
 from sparklog.log.segment import LogSegment
+from sparklog.log.time_index import TimestampOffset
+from sparklog.log.transaction_index import AbortedTransaction
+from sparklog.structs import FileSlice
+
+_base_offset = attrgetter("base_offset")
+
+
+class LogPosition(NamedTuple):
+    """An offset, and the place in a segment file where its batch begins or will begin."""
+
+    offset: int
+    segment_base: int
+    position: int
 
 
 class LogSegments:
@@ -13,7 +31,6 @@ class LogSegments:
 
     def __init__(self) -> None:
         self._segments: tuple[LogSegment, ...] = ()
-        self._bases: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self._segments)
@@ -24,16 +41,17 @@ class LogSegments:
     def __bool__(self) -> bool:
         return bool(self._segments)
 
-    def _set(self, segments: tuple[LogSegment, ...]) -> None:
-        self._segments = segments
-        self._bases = tuple(segment.base_offset for segment in segments)
-
     def add(self, segment: LogSegment) -> None:
         """Put the segment where its base offset belongs."""
-        self._set(tuple(sorted((*self._segments, segment), key=lambda each: each.base_offset)))
+        self.replace((), (segment,))
 
     def remove(self, *gone: LogSegment) -> None:
-        self._set(tuple(segment for segment in self._segments if segment not in gone))
+        self.replace(gone, ())
+
+    def replace(self, gone: tuple[LogSegment, ...], new: tuple[LogSegment, ...]) -> None:
+        """Take ``gone`` out and put ``new`` in, in one step."""
+        kept = (segment for segment in self._segments if segment not in gone)
+        self._segments = tuple(sorted((*kept, *new), key=_base_offset))
 
     @property
     def active(self) -> LogSegment:
@@ -43,11 +61,87 @@ class LogSegments:
     def first(self) -> LogSegment:
         return self._segments[0]
 
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """The base offset of each."""
+        return tuple(segment.base_offset for segment in self._segments)
+
     def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
         """The segment that would hold ``offset`` and all after it."""
-        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+        segments = self._segments
+        return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0) :]
 
     @property
     def size(self) -> int:
         """Bytes of all ``.log`` files."""
         return sum(segment.size for segment in self._segments)
+
+    def read(self, offset: int, max_bytes: int, bound: LogPosition, *, min_one_batch: bool) -> FileSlice | None:
+        """Batches from the one that holds ``offset`` on, never beyond ``bound``; None if there is none yet.
+
+        See ``LogSegment.read`` for what a slice may begin and end with.
+        """
+        for segment in self.from_offset(offset):
+            if segment.base_offset > bound.segment_base:
+                return None
+            end = bound.position if segment.base_offset == bound.segment_base else segment.size
+            found = segment.read(offset, max_bytes, end, min_one_batch=min_one_batch)
+            if found is not None:
+                return found
+        return None
+
+    def read_all(self, block: int) -> Iterator[memoryview]:
+        """Every batch, copied into memory a few at a time; each view holds whole batches."""
+        for segment in self._segments:
+            start = end = 0
+            for batch in segment.log.batches():
+                if end > start and batch.end - start > block:
+                    yield segment.log.read(start, end - start)
+                    start = end
+                end = batch.end
+            if end > start:
+                yield segment.log.read(start, end - start)
+
+    def position_of(self, offset: int) -> LogPosition | None:
+        """The place of ``offset``: where the batch that holds it begins; None if there is none."""
+        for segment in self.from_offset(offset):
+            batch = segment.find(offset)
+            if batch is not None:
+                return LogPosition(offset, segment.base_offset, batch.position)
+        return None
+
+    def offset_for_timestamp(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
+        """The first record no earlier than ``timestamp`` (ms); None if all are earlier."""
+        for segment in self._segments:
+            if segment.latest.timestamp >= timestamp:
+                found = segment.offset_for_timestamp(timestamp, log_start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in ``start <= offset < end``."""
+        found: list[AbortedTransaction] = []
+        for segment in self.from_offset(start):
+            some, is_all = segment.txn_index.overlapping(start, end)
+            found += some
+            if is_all:
+                break
+        return found
+
+    def aborted_in(self, piece: FileSlice, start: int, bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of ``piece`` from offset ``start`` on, below ``bound``, may meet."""
+        for segment in self.from_offset(start):
+            if segment.log is piece.file:
+                beyond = segment.offset_index.first_at_position(piece.position + piece.size)
+                return self.aborted_transactions(start, bound if beyond is None else min(bound, beyond + 1))
+        return self.aborted_transactions(start, bound)
+
+    def epochs_from(self, offset: int) -> Iterator[tuple[int, int]]:
+        """(leader epoch, its first offset) as the batches from ``offset`` on bear them, epochs rising."""
+        latest = -1
+        for segment in self.from_offset(offset):
+            for batch in segment.log.batches():
+                if batch.leader_epoch > latest and batch.last_offset >= offset:
+                    latest = batch.leader_epoch
+                    yield latest, max(batch.base_offset, offset)

@@ -1,4 +1,4 @@
-"""What a leader checks of the batches a producer sends, before they touch the disk.
+"""What is checked of batches before they touch the disk.
 
 Nothing is decoded unless the topic demands it. Source: Kafka 3.9, ``LogValidator`` and
 ``UnifiedLog.analyzeAndValidateRecords``.
@@ -6,22 +6,28 @@ Nothing is decoded unless the topic demands it. Source: Kafka 3.9, ``LogValidato
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError
+from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
 from sparklog.record.compression import CompressionType
-from sparklog.record.layout import MAGIC, MAGIC_V2, NO_PRODUCER_ID
+from sparklog.record.layout import ALL_ATTRIBUTES, MAGIC, MAGIC_V2, MAX_INT64, NO_PRODUCER_ID, NO_TIMESTAMP
 from sparklog.record.recompression import recompress
+from sparklog.record.records import iter_batches
 
+_UNBOUNDED = MAX_INT64
 _CODECS = {"uncompressed": CompressionType.NONE} | {kind.name.lower(): kind for kind in list(CompressionType)[1:]}
 
 
-def validate_produced(records: memoryview, config: TopicConfig) -> RecordBatch:
-    """The one batch that ``records`` holds, checked whole: length, size limit, CRC, header sanity.
+def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOrigin, now_ms: int) -> RecordBatch:
+    """The one batch that ``records`` holds, checked whole: length, size limit, CRC, header sanity, timestamps, keys.
 
     Raises ApiError with the code that Kafka answers: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
-    UNSUPPORTED_FOR_MESSAGE_FORMAT.
+    INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT.
     """
     if len(records) > MAGIC and records[MAGIC] < MAGIC_V2:
         raise ApiError(
@@ -40,10 +46,28 @@ def validate_produced(records: memoryview, config: TopicConfig) -> RecordBatch:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if batch.size_in_bytes != len(records):
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition takes exactly one batch a request")
-    _check_header(batch)
-    if "compact" in config.cleanup_policy:
+    _check_header(batch, origin)
+    if "compact" in config.cleanup_policy and not batch.is_control:
         _check_keys(batch)
+    if config.message_timestamp_type == "CreateTime":
+        _check_timestamps(batch, config, now_ms)
     return batch
+
+
+def batches_of_leader(records: memoryview, log_end_offset: int) -> list[RecordBatch]:
+    """The batches that a leader sent to its follower, whose log ends at ``log_end_offset``.
+
+    A batch cut short at the end is left out: an answer ends at a byte count. Raises CorruptRecord if one does not hold
+    together, LogError if one does not lie behind all before it.
+    """
+    batches, next_offset = [], log_end_offset
+    for batch in iter_batches(records):
+        batch.validate()
+        if batch.base_offset < next_offset:
+            raise LogError(f"the leader sent offset {batch.base_offset} where at least {next_offset} is due")
+        next_offset = batch.next_offset
+        batches.append(batch)
+    return batches
 
 
 def as_topic_compresses(batch: RecordBatch, config: TopicConfig) -> memoryview:
@@ -55,30 +79,65 @@ def as_topic_compresses(batch: RecordBatch, config: TopicConfig) -> memoryview:
     if kind is None or batch.compression is kind:
         return batch.buffer
     try:
-        return memoryview(recompress(batch, kind))
+        return memoryview(recompress(batch, kind, config.compression_level))
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
-def _check_header(batch: RecordBatch) -> None:
+def _check_header(batch: RecordBatch, origin: AppendOrigin) -> None:
     complaint = None
     if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
         complaint = f"{batch.record_count} records but a last offset delta of {batch.last_offset_delta}"
-    elif batch.is_control:
-        complaint = "clients may not write control batches"
-    elif batch.is_transactional:
-        complaint = "transactions are not served yet"
-    elif batch.producer_id != NO_PRODUCER_ID and batch.base_sequence < 0:
-        complaint = f"producer id {batch.producer_id} without a sequence"
+    elif batch.attributes & ~ALL_ATTRIBUTES:
+        complaint = f"unknown attributes {batch.attributes:#x}"
+    elif batch.base_offset != 0:
+        complaint = f"base offset {batch.base_offset}, where a batch that is to be given offsets has 0"
+    elif origin is AppendOrigin.CLIENT:
+        complaint = _complaint_of_client(batch)
     if complaint:
         raise ApiError(ErrorCode.INVALID_RECORD, f"malformed batch header: {complaint}")
 
 
-def _check_keys(batch: RecordBatch) -> None:
-    decoder = ColumnarDecoder(("key",))
+def _complaint_of_client(batch: RecordBatch) -> str | None:
+    if batch.is_control:
+        return "clients may not write control batches"
+    if batch.is_transactional:
+        return "transactions are not served yet"
+    if batch.producer_id != NO_PRODUCER_ID and batch.base_sequence < 0:
+        return f"producer id {batch.producer_id} without a sequence"
+    return None
+
+
+def _check_timestamps(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
+    """Looks into the batch only where the topic sets a bound: the header says the latest time, not the earliest."""
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if before == _UNBOUNDED and after == _UNBOUNDED:
+        return
+    times = _column(batch, "timestamp")
+    times = times.filter(pc.not_equal(times, NO_TIMESTAMP))
+    if not len(times):
+        return
+    bounds = pc.min_max(times).as_py()
+    for name, limit, distance in (
+        ("before", before, now_ms - bounds["min"]),
+        ("after", after, bounds["max"] - now_ms),
+    ):
+        if distance > limit:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"a record's time lies {distance} ms {name} the broker's; message.timestamp.{name}.max.ms={limit}",
+            )
+
+
+def _column(batch: RecordBatch, name: str) -> pa.Array:
+    decoder = ColumnarDecoder((name,))
     try:
         decoder.append(batch)
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if decoder.finish()["key"].null_count:
+    return decoder.finish()[name]
+
+
+def _check_keys(batch: RecordBatch) -> None:
+    if _column(batch, "key").null_count:
         raise ApiError(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")

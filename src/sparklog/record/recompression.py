@@ -10,12 +10,12 @@ from sparklog.record.compression import CompressionType, compress
 from sparklog.record.records import records_section
 
 
-def recompress(batch: RecordBatch, kind: CompressionType) -> bytearray:
+def recompress(batch: RecordBatch, kind: CompressionType, level: int | None = None) -> bytearray:
     """The batch with its records compressed as ``kind``; all other fields are kept.
 
-    Raises CorruptRecord if the records cannot be decompressed.
+    ``level`` None is the codec's own. Raises CorruptRecord if the records cannot be decompressed.
     """
-    payload = compress(kind, records_section(batch))
+    payload = compress(kind, records_section(batch), level)
     out = bytearray(batch.buffer[: layout.HEADER_SIZE]) + payload
     layout.INT32.pack_into(out, layout.LENGTH, len(out) - layout.LOG_OVERHEAD)
     layout.INT16.pack_into(out, layout.ATTRIBUTES, batch.attributes & ~layout.COMPRESSION_MASK | kind)

@@ -8,8 +8,10 @@ from uuid import UUID
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDirFailed, LogError
-from sparklog.log.log import Appended, LogPosition
+from sparklog.log.files import disk_refused
+from sparklog.log.log import Appended
 from sparklog.log.manager import LogManager
+from sparklog.log.segments import LogPosition
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition
 from sparklog.replica.partition import Partition
 from sparklog.replica.purgatory import Purgatory
@@ -30,9 +32,11 @@ class ReplicaManager:
         self.produce_purgatory = Purgatory(loop)
 
     def partition(self, tp: TopicPartition) -> Partition:
-        """Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if this broker does not hold it."""
+        """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION if it is not here, KAFKA_STORAGE_ERROR if its disk failed."""
         found = self._partitions.get(tp)
         if found is None:
+            if tp in self._logs.unusable:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is not served: {self._logs.unusable[tp]}")
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"broker {self._broker_id} does not hold {tp}")
         return found
 
@@ -40,12 +44,20 @@ class ReplicaManager:
         found = self._partitions.get(tp)
         return found is not None and found.is_leader
 
-    def apply(self, tp: TopicPartition, state: PartitionState, config: TopicConfig, topic_id: UUID | None) -> ErrorCode:
-        """Lead or follow the partition as the controller decided."""
+    def apply(
+        self,
+        tp: TopicPartition,
+        state: PartitionState,
+        config: TopicConfig,
+        topic_id: UUID | None,
+        *,
+        is_new: bool = True,
+    ) -> ErrorCode:
+        """Lead or follow the partition as the controller decided; one that ``is_new`` may be made here."""
         try:
             partition = self._partitions.get(tp)
             if partition is None:
-                log = self._logs.get_or_create(tp, config, topic_id)
+                log = self._logs.get_or_create(tp, config, topic_id, is_new=is_new)
                 log.config = config
                 partition = self._partitions[tp] = Partition(tp, self._broker_id, log)
             return ErrorCode.NONE if partition.apply(state) else ErrorCode.STALE_CONTROLLER_EPOCH
@@ -59,7 +71,10 @@ class ReplicaManager:
         if partition is not None:
             partition.leader = -1
         if delete:
-            self._logs.delete(tp)
+            try:
+                self._logs.delete(tp)
+            except (LogError, OSError) as error:
+                _logger.error("cannot delete %s: %s", tp, error)
         self.fetch_purgatory.check(tp)
         self.produce_purgatory.check(tp)
 
@@ -69,9 +84,18 @@ class ReplicaManager:
         try:
             appended = partition.append_as_leader(records, required_acks)
         except (LogDirFailed, LogClosed) as error:
+            if isinstance(error, LogDirFailed):
+                self._logs.report(error, partition.log.directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.fetch_purgatory.check(tp)
         return appended
+
+    def forget_unusable(self) -> list[TopicPartition]:
+        """Serve no more the partitions whose disk has failed; whoever waits for them is woken. Returns which."""
+        gone = [tp for tp in self._partitions if tp in self._logs.unusable]
+        for tp in gone:
+            self.stop(tp, delete=False)
+        return gone
 
     def read(
         self, asked: FetchPartition, topic: str, isolation: IsolationLevel, max_bytes: int, *, min_one_batch: bool
@@ -84,20 +108,32 @@ class ReplicaManager:
             partition.check_leader(asked.current_leader_epoch)
             bound = partition.bound(isolation)
             fetched.high_watermark = partition.high_watermark.offset
-            fetched.last_stable_offset = partition.last_stable_offset.offset
+            fetched.last_stable_offset = partition.last_stable_offset
             fetched.log_start_offset = partition.log.log_start_offset
             limit = min(asked.max_bytes, max_bytes)
             records = partition.log.read(asked.offset, limit, bound, min_one_batch=min_one_batch)
-        except ApiError as error:
-            fetched.error = error.code
-        except (CorruptRecord, OSError) as error:
-            _logger.error("cannot read %s at offset %d: %s", tp, asked.offset, error)
-            fetched.error = ErrorCode.KAFKA_STORAGE_ERROR
-        else:
             if records is not None and records.size:
                 fetched.records.append(records)
+                if isolation is IsolationLevel.READ_COMMITTED:
+                    aborted = partition.log.aborted_in(records, asked.offset, bound.offset)
+                    fetched.aborted = [(each.producer_id, each.first_offset) for each in aborted]
+        except ApiError as error:
+            fetched.error = error.code
+        except LogClosed:
+            fetched.error = ErrorCode.KAFKA_STORAGE_ERROR
+        except (CorruptRecord, OSError) as error:
+            fetched.error = self._cannot_read(partition, asked.offset, error)
+        else:
             return fetched, bound
+        fetched.records.clear()
         return fetched, None
+
+    def _cannot_read(self, partition: Partition, offset: int, error: CorruptRecord | OSError) -> ErrorCode:
+        """Damage concerns one partition; a disk that cannot be read takes its log directory out of service."""
+        _logger.error("cannot read %s at offset %d: %s", partition.tp, offset, error)
+        if isinstance(error, OSError):
+            self._logs.report(disk_refused("cannot read", error), partition.log.directory)
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
     def available(self, tp: TopicPartition, since: LogPosition, isolation: IsolationLevel) -> int:
         """Bytes that have become visible since a reader could see up to ``since``; many if the partition is gone."""
@@ -111,10 +147,13 @@ class ReplicaManager:
 
     def apply_retention(self) -> None:
         """Delete the segments that their topics' retention no longer wants, and the files deleted long enough ago."""
-        for tp, partition in self._partitions.items():
+        for tp, partition in list(self._partitions.items()):
             try:
                 self._logs.delete_old_segments(tp, partition.high_watermark.offset)
-            except (LogError, OSError) as error:
+            except LogDirFailed as error:
+                _logger.error("cannot apply the retention of %s: %s", tp, error)
+                self._logs.report(error, partition.log.directory)
+            except LogError as error:
                 _logger.error("cannot apply the retention of %s: %s", tp, error)
         self._logs.unlink_due()
 

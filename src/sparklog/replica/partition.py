@@ -7,7 +7,8 @@ replica; a consumer is shown nothing at or beyond it. With this broker alone in 
 from __future__ import annotations
 
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.log import Appended, Log, LogPosition
+from sparklog.log.log import Appended, Log
+from sparklog.log.segments import LogPosition
 from sparklog.structs import NO_LEADER, IsolationLevel, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -33,9 +34,10 @@ class Partition:
         return self._high_watermark
 
     @property
-    def last_stable_offset(self) -> LogPosition:
+    def last_stable_offset(self) -> int:
         """The first offset that a read_committed reader may not see; without open transactions the high watermark."""
-        return self._high_watermark
+        unstable, committed = self.log.first_unstable_offset, self._high_watermark.offset
+        return committed if unstable is None else min(unstable, committed)
 
     def apply(self, state: PartitionState) -> bool:
         """Take over what the controller decided; False if a newer decision is known already."""
@@ -75,9 +77,12 @@ class Partition:
     def _advance(self) -> None:
         if self.is_leader and self.isr == (self._broker_id,):
             self._high_watermark = self.log.end
+            self.log.on_high_watermark(self._high_watermark.offset)
 
     def bound(self, isolation: IsolationLevel) -> LogPosition:
         """How far a consumer of this isolation level may see."""
         if isolation is IsolationLevel.READ_COMMITTED:
-            return self.last_stable_offset
+            stable = self.last_stable_offset
+            if stable < self._high_watermark.offset:
+                return self.log.position_of(stable)
         return self._high_watermark

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
-from sparklog.log.log import LogPosition
+from sparklog.log.segments import LogPosition
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch as wire
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchRequest

@@ -1,0 +1,238 @@
+"""``sparklog log``: look into the files of a log directory, with or without a broker on it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from base64 import b64encode
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from sparklog.log.inspection.dump_batches import Entry
+    from sparklog.log.inspection.findings import Finding
+    from sparklog.log.inspection.verify import Summary
+
+SOUND, DAMAGED, UNREADABLE = 0, 1, 2
+"""Exit codes."""
+
+_ROW = 16
+_PATHS = click.Path(path_type=Path)
+
+
+@click.group()
+def log() -> None:
+    """Look into the files of a log directory, ours or a Kafka's. Nothing is changed; a broker may be at work there.
+
+    \b
+    Examples:
+      sparklog log verify sparklog-data/broker-0
+      sparklog log dump sparklog-data/broker-0/clicks-0
+      sparklog log dump --records clicks-0/00000000000000000000.log
+    """
+
+
+@log.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=_PATHS)
+@click.option("-r", "--records", is_flag=True, help="The records too: keys, values, headers, markers.")
+@click.option("--from-offset", type=click.IntRange(0), help="Only batches with this offset or later ones.")
+@click.option("--to-offset", type=click.IntRange(0), help="Only batches with this offset or earlier ones.")
+@click.option("-n", "--max-batches", type=click.IntRange(0), help="Of each .log file, at most so many.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+def dump(
+    files: tuple[Path, ...],
+    records: bool,
+    from_offset: int | None,
+    to_offset: int | None,
+    max_batches: int | None,
+    as_json: bool,
+) -> int:
+    """Show what FILEs hold: segments of any format, indexes, snapshots, checkpoints; of a directory, all its files.
+
+    Fields have the names that Kafka's DumpLogSegments uses. Every CRC is checked, indexes are held against their
+    segment; bytes that are no batch are shown. In text, what is not UTF-8 or not printable is escaped; in JSON, what is
+    not UTF-8 is {"base64": "..."}.
+
+    Exit code: 0 nothing wrong, 1 damage shown, 2 a file cannot be read.
+
+    \b
+    Examples:
+      sparklog log dump clicks-0/00000000000000000000.log --records --from-offset 1000 --max-batches 1
+      sparklog log dump clicks-0/00000000000000000000.index
+      sparklog log dump --json clicks-0 | jq 'select(.kind == "batch") | .size'
+    """
+    from sparklog.log.inspection.dump_batches import DumpOptions
+    from sparklog.record.layout import MAX_INT64
+
+    options = DumpOptions(records, from_offset or 0, MAX_INT64 if to_offset is None else to_offset, max_batches)
+    write = _write_json if as_json else _write_text
+    return max([_dump(each, options, write) for each in files])
+
+
+def _dump(path: Path, options: Any, write: Any) -> int:
+    """Show one file or directory; returns the exit code that it deserves."""
+    from sparklog.errors import LogError
+    from sparklog.log.inspection.dump import dump_file, expand
+
+    status = SOUND
+    try:
+        for file in expand(path):
+            if write is _write_text:
+                _say(f"Dumping {file}")
+            for entry in dump_file(file, options):
+                write(file, entry)
+                status = max(status, DAMAGED if entry.is_damage else SOUND)
+    except (LogError, OSError) as failure:
+        if isinstance(failure, BrokenPipeError):
+            raise
+        click.echo(f"sparklog: {failure}", err=True)
+        return UNREADABLE
+    return status
+
+
+def _say(line: str) -> None:
+    """A line on standard output, not flushed: there may be millions."""
+    sys.stdout.write(f"{line}\n")
+
+
+def _write_json(file: Path, entry: Entry) -> None:
+    _say(json.dumps({"kind": entry.kind, "file": str(file), **_jsonable(entry.fields)}))
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _jsonable(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(each) for each in value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}
+    return value
+
+
+def _write_text(_file: Path, entry: Entry) -> None:
+    fields = dict(entry.fields)
+    if entry.kind == "damage":
+        good = fields["nextGood"]
+        behind = "" if good is None else f"; the next good batch is at position {good}"
+        _say(f"Found {fields['size']} invalid bytes at position {fields['position']}: {fields['what']}{behind}")
+        _say("\n".join(_hexdump(fields["head"], fields["position"])))
+        return
+    if entry.kind == "problem":
+        severity, what = fields.pop("severity"), fields.pop("what")
+        where = "".join(f" ({name} {value})" for name, value in fields.items())
+        _say(f"{severity}: {what}{where}")
+        return
+    if entry.kind == "record":
+        headers = fields.get("headers", [])
+        fields["headers"] = "[" + ",".join(f"{_text(name)}={_text(value)}" for name, value in headers) + "]"
+        fields = {name: value for name, value in fields.items() if value is not None}
+    line = " ".join(f"{name}: {_text(value)}" for name, value in fields.items())
+    _say(f"| {line}" if entry.kind == "record" else line)
+
+
+def _text(value: Any) -> str:
+    """One line of printable text, whatever it is."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, bytes):
+        value = value.decode(errors="backslashreplace")
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _hexdump(data: bytes, position: int) -> list[str]:
+    rows = [(at, data[at : at + _ROW]) for at in range(0, len(data), _ROW)]
+    return [
+        f"  {position + at:012d}  {row.hex(' '):<47}  {''.join(chr(b) if 32 <= b < 127 else '.' for b in row)}"
+        for at, row in rows
+    ]
+
+
+@log.command()
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=_PATHS)
+@click.option("-r", "--records", is_flag=True, help="Decode the records of every batch too, and count them.")
+@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Segments at a time.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a finding, then one of the whole.")
+def verify(directories: tuple[Path, ...], records: bool, threads: int, as_json: bool) -> int:
+    """Check log directories, or single partitions' directories: every file, every batch, every CRC, every index.
+
+    Errors and warnings are problems; a note tells what is unusual and sound, such as an index that will be rebuilt. A
+    batch that is only half there is a note where a broker is at work in the directory, and an error elsewhere.
+
+    Exit code: 0 sound, 1 problems found, 2 a directory cannot be read.
+
+    \b
+    Examples:
+      sparklog log verify sparklog-data/broker-0
+      sparklog log verify /var/lib/kafka/clicks-0 /var/lib/kafka/clicks-1 --threads 4
+    """
+    from sparklog.cli.display import progress
+    from sparklog.clock import SystemClock
+    from sparklog.errors import LogError
+    from sparklog.log.inspection.verify import Verification
+
+    clock = SystemClock()
+    started = clock.monotonic()
+    verification = Verification(directories, records, threads)
+    try:
+        size = verification.prepare()
+    except (LogError, OSError) as failure:
+        click.echo(f"sparklog: {failure}", err=True)
+        return UNREADABLE
+    with progress("verifying", size, "bytes") as advance:
+        verification.advance = advance
+        for finding in verification.run():
+            click.echo(json.dumps(_finding_fields(finding)) if as_json else _finding_text(finding))
+    seconds = max(clock.monotonic() - started, 1e-6)
+    click.echo(_summary(verification.summary, seconds, as_json))
+    return SOUND if verification.summary.is_sound else DAMAGED
+
+
+def _finding_fields(finding: Finding) -> dict[str, Any]:
+    return {
+        "severity": str(finding.severity),
+        "path": str(finding.path),
+        "position": finding.position,
+        "offset": finding.offset,
+        "what": finding.what,
+        "advice": finding.advice,
+    }
+
+
+def _finding_text(finding: Finding) -> str:
+    places = (("position", finding.position), ("offset", finding.offset))
+    where = ", ".join(f"{name} {value}" for name, value in places if value is not None)
+    at = f" ({where})" if where else ""
+    return f"{finding.severity}: {finding.path}{at}: {finding.what}\n  {finding.advice}"
+
+
+def _summary(summary: Summary, seconds: float, as_json: bool) -> str:
+    rate = summary.size / 1e6 / seconds
+    if as_json:
+        counts = {name: getattr(summary, name) for name in summary.__slots__}
+        return json.dumps({"summary": {**counts, "seconds": round(seconds, 3), "megabytesPerSecond": round(rate, 1)}})
+    verdict = "sound" if summary.is_sound else "PROBLEMS FOUND"
+    checked = (
+        _count(summary.partitions, "partition"),
+        _count(summary.segments, "segment"),
+        _count(summary.batches, "batch", "batches"),
+        _count(summary.records, "record"),
+        f"{summary.size:,} bytes in {seconds:.2f} s ({rate:,.0f} MB/s)",
+    )
+    found = (_count(summary.errors, "error"), _count(summary.warnings, "warning"), _count(summary.notes, "note"))
+    return f"{verdict}: {', '.join(checked)}; {', '.join(found)}"
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

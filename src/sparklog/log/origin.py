@@ -1,0 +1,16 @@
+"""Where an append comes from, which says how much of it is to be checked (Kafka's ``AppendOrigin``)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class AppendOrigin(Enum):
+    """Who wrote the batches."""
+
+    CLIENT = "client"
+    """A producer: everything is checked."""
+    COORDINATOR = "coordinator"
+    """A group's or transaction's coordinator: it writes markers, and batches of producers without sequences."""
+    REPLICATION = "replication"
+    """The leader, which has checked them: they are taken as they are."""

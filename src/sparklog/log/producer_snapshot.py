@@ -1,0 +1,116 @@
+"""The ``.snapshot`` file: what a partition knows of its producers, up to the offset that names the file.
+
+Big-endian: version 1 (2), CRC-32C of the rest (4), count (4), then 46 bytes a producer: id (8), epoch (2), last
+sequence (4), last offset (8), offset delta of the last batch (4), timestamp (8), coordinator epoch (4), first offset of
+the open transaction or -1 (8). Source: Kafka 3.9, ``ProducerStateManager.writeSnapshot``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
+from struct import error as struct_error
+from typing import NamedTuple
+
+import crc32c
+
+from sparklog.errors import CorruptRecord
+from sparklog.record.batch import RecordBatch, increment_sequence
+from sparklog.record.layout import NO_SEQUENCE
+
+REMEMBERED_BATCHES = 5
+NO_TRANSACTION = -1
+
+_VERSION = 1
+_HEAD = Struct(">hII")
+_CRC_END = 6
+_ENTRY = Struct(">qhiqiqiq")
+
+
+class BatchMetadata(NamedTuple):
+    """One remembered batch."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """One producer, its newest epoch."""
+
+    producer_id: int
+    epoch: int
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    last_timestamp: int = -1
+    coordinator_epoch: int = -1
+    transaction_first_offset: int = NO_TRANSACTION
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.transaction_first_offset != NO_TRANSACTION
+
+    def repeated(self, batch: RecordBatch) -> BatchMetadata | None:
+        """The remembered batch with the same epoch and sequences."""
+        if batch.producer_epoch != self.epoch:
+            return None
+        wanted = (batch.base_sequence, batch.last_sequence)
+        return next((each for each in self.batches if (each.first_sequence, each.last_sequence) == wanted), None)
+
+    def take_epoch(self, epoch: int) -> None:
+        """Batches of an older epoch are never sent again."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The file's bytes."""
+    encoded = [_encode_entry(entry) for entry in entries]
+    checked = len(encoded).to_bytes(4, "big") + b"".join(encoded)
+    return _HEAD.pack(_VERSION, crc32c.crc32c(checked), len(encoded)) + checked[4:]
+
+
+def _encode_entry(entry: ProducerEntry) -> bytes:
+    last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.last_offset - last.first_offset,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def read_snapshot(path: Path) -> dict[int, ProducerEntry]:
+    """The producers in a snapshot, by id. Raises CorruptRecord if it does not hold together."""
+    data = path.read_bytes()
+    try:
+        version, crc, count = _HEAD.unpack_from(data)
+    except struct_error as error:
+        raise CorruptRecord(f"producer snapshot {path} is cut short") from error
+    if version != _VERSION or len(data) != _HEAD.size + count * _ENTRY.size or crc32c.crc32c(data[_CRC_END:]) != crc:
+        raise CorruptRecord(f"producer snapshot {path} does not hold together (version {version}, {len(data)} bytes)")
+    return {fields[0]: _decode_entry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])}
+
+
+def _decode_entry(
+    producer_id: int, epoch: int, last_sequence: int, last_offset: int, delta: int, timestamp: int, *transaction: int
+) -> ProducerEntry:
+    batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
+    if last_offset >= 0:
+        first_sequence = increment_sequence(last_sequence, -delta) if last_sequence >= 0 else NO_SEQUENCE
+        batches.append(BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp))
+    return ProducerEntry(producer_id, epoch, batches, timestamp, *transaction)

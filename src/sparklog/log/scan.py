@@ -1,0 +1,159 @@
+"""Reading a ``.log`` file that cannot be believed: which batches are good, and what lies behind the first bad byte.
+
+A batch is good if it is whole, of format v2, bears the CRC of its bytes, and its offsets (which the CRC does not
+cover) lie behind those of the batch before it and before the next segment's. The file is read in blocks, so that a
+scan takes the memory of one block or of one batch, whichever is larger.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from sparklog.errors import CorruptRecord, LogError
+from sparklog.log.file_records import FileRecords
+from sparklog.record import layout
+from sparklog.record.batch import RecordBatch
+
+_BLOCK = 4 << 20
+_HEAD = layout.HEADER_SIZE
+
+
+class Located(NamedTuple):
+    """A good batch, and where in the file it lies. The batch is a view that lasts as long as the caller holds it."""
+
+    position: int
+    batch: RecordBatch
+
+
+class OffsetRange(NamedTuple):
+    """The offsets that may be in the file: ``first`` up to, not with, ``end``."""
+
+    first: int
+    end: int
+
+
+class DamageKind(Enum):
+    """The two ways in which a crash or a disk damages a log."""
+
+    TORN_TAIL = "torn tail"
+    """Nothing good lies behind the damage: a write that was cut short."""
+    CORRUPT_MIDDLE = "corrupt block in the middle"
+    """Good batches lie behind the damage."""
+
+
+class Damage(NamedTuple):
+    """What is wrong with a ``.log`` file."""
+
+    kind: DamageKind
+    position: int
+    """Of the first byte that is not part of a good batch."""
+    size: int
+    """Bytes from there to the end of the file."""
+    next_good: Located | None
+    """The first good batch behind the damage."""
+
+
+def good_batches(log: FileRecords, offsets: OffsetRange, position: int = 0) -> Iterator[Located]:
+    """The batches from ``position`` on, up to the first that is not good or the end of the file."""
+    first = offsets.first
+    wanted = _BLOCK
+    while position < log.size:
+        view = log.read(position, wanted)
+        taken, wanted = 0, _BLOCK
+        while (batch := _whole_batch(view, taken)) is not None:
+            if not first <= batch.base_offset <= batch.last_offset < offsets.end or not _is_sound(batch):
+                return
+            yield Located(position + taken, batch)
+            taken += batch.size_in_bytes
+            first = batch.next_offset
+        if not taken:
+            wanted = _claimed_size(view)
+            if not len(view) < wanted <= log.size - position:
+                return
+        position += taken
+
+
+def _whole_batch(view: memoryview, position: int) -> RecordBatch | None:
+    try:
+        return RecordBatch(view, position)
+    except CorruptRecord:
+        return None
+
+
+def _is_sound(batch: RecordBatch) -> bool:
+    try:
+        batch.validate()
+    except CorruptRecord:
+        return False
+    return True
+
+
+def _claimed_size(view: memoryview) -> int:
+    """What a batch that is larger than the block says of its size."""
+    if len(view) < layout.LOG_OVERHEAD:
+        return 0
+    return int(layout.OFFSET_AND_LENGTH.unpack_from(view)[1]) + layout.LOG_OVERHEAD
+
+
+def examine(log: FileRecords, position: int, offsets: OffsetRange) -> Damage:
+    """What lies from ``position`` on, where the last good batch ends and the file does not.
+
+    Raises LogError if it is no damage but a message of format 0 or 1, which a newer Kafka may have left in the log.
+    """
+    _refuse_old_format(log, position)
+    found = _next_good(log, position, offsets)
+    kind = DamageKind.TORN_TAIL if found is None else DamageKind.CORRUPT_MIDDLE
+    return Damage(kind, position, log.size - position, found)
+
+
+def _refuse_old_format(log: FileRecords, position: int) -> None:
+    head = log.read(position, layout.CRC)
+    if len(head) < layout.CRC or head[layout.MAGIC] >= layout.MAGIC_V2:
+        return
+    size = _claimed_size(head)
+    if not layout.CRC < size <= log.size - position:
+        return
+    message = log.read(position + layout.LOG_OVERHEAD, size - layout.LOG_OVERHEAD)
+    if zlib.crc32(message[4:]) == layout.UINT32.unpack_from(message)[0]:
+        raise LogError(
+            f"{log.path}: the message at position {position} is of format {head[layout.MAGIC]}, from before Kafka "
+            "0.11; nothing was changed. Read it with sparklog log dump, or let a Kafka before 4.0 rewrite the topic"
+        )
+
+
+def _next_good(log: FileRecords, position: int, offsets: OffsetRange) -> Located | None:
+    """The first good batch that begins behind ``position``. Looked for at every byte that may be a magic."""
+    start = position + 1
+    while start + _HEAD <= log.size:
+        view = log.read(start, _BLOCK)
+        data = bytes(view)
+        at = data.find(layout.MAGIC_V2, layout.MAGIC)
+        while at >= 0:
+            found = _good_at(log, view, start, at - layout.MAGIC, offsets)
+            if found is not None:
+                return found
+            at = data.find(layout.MAGIC_V2, at + 1)
+        start += max(len(view) - _HEAD + 1, 1)
+    return None
+
+
+def _good_at(log: FileRecords, view: memoryview, start: int, at: int, offsets: OffsetRange) -> Located | None:
+    """The good batch at ``at`` of ``view``, which begins at ``start`` of the file."""
+    if len(view) - at < _HEAD:
+        return None
+    base, length, _, _, _, attributes, delta, *_ = layout.HEADER.unpack_from(view, at)
+    size = length + layout.LOG_OVERHEAD
+    plausible = (
+        _HEAD <= size <= log.size - start - at
+        and 0 <= attributes <= layout.ALL_ATTRIBUTES
+        and delta >= 0
+        and offsets.first <= base
+        and base + delta < offsets.end
+    )
+    if not plausible:
+        return None
+    batch = RecordBatch(log.read(start + at, size))
+    return Located(start + at, batch) if _is_sound(batch) else None

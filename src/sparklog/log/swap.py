@@ -1,0 +1,117 @@
+"""Putting rewritten segments in the place of others, in steps of which each can be the last before a crash.
+
+1. The new files are complete and synced under ``.cleaned``.
+2. They are renamed to ``.swap``, from the last segment to the first. A ``.cleaned`` file that is left undoes the swap.
+3. From here on it will be finished. The files replaced are renamed to ``.deleted``.
+4. The ``.swap`` files get their final names, and the directory is synced.
+
+``finish_interrupted`` does at the next start what is missing. One rewrite a log at a time: it could not tell two apart.
+Source: Kafka 3.9, ``LocalLog.replaceSegments``, ``LogLoader.removeTempFilesAndCollectSwapFiles``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sparklog.log.file_records import FileRecords
+from sparklog.log.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    base_offset_of,
+    find_base_offset,
+    segment_path,
+    sync_directory,
+    sync_file,
+)
+
+_logger = logging.getLogger(__name__)
+
+
+def prepare(directory: Path, bases: Sequence[int]) -> None:
+    """Steps 1 and 2 for the ``.cleaned`` segments of ``bases``: when this returns the swap is certain."""
+    for base in bases:
+        for path in _files(directory, base, CLEANED_SUFFIX):
+            sync_file(path)
+    sync_directory(directory)
+    for base in sorted(bases, reverse=True):
+        for path in _files(directory, base, CLEANED_SUFFIX):
+            path.rename(_renamed(path, CLEANED_SUFFIX, SWAP_SUFFIX))
+    sync_directory(directory)
+
+
+def finish(directory: Path, bases: Sequence[int]) -> None:
+    """Step 4."""
+    for base in bases:
+        for path in _files(directory, base, SWAP_SUFFIX):
+            path.rename(_renamed(path, SWAP_SUFFIX, ""))
+    sync_directory(directory)
+
+
+def _files(directory: Path, base: int, suffix: str) -> list[Path]:
+    kinds = (LOG_SUFFIX, *INDEX_SUFFIXES)
+    paths = [segment_path(directory, base, kind + suffix) for kind in kinds]
+    return [path for path in paths if path.exists()]
+
+
+def _renamed(path: Path, old: str, new: str) -> Path:
+    return path.with_name(path.name.removesuffix(old) + new)
+
+
+def finish_interrupted(directory: Path) -> None:
+    """Undo or finish what a crash left half done; doing it twice is doing it once."""
+    _remove(directory.glob(f"*{DELETED_SUFFIX}"))
+    cleaned = list(directory.glob(f"*{CLEANED_SUFFIX}"))
+    if cleaned:
+        first = min(base_offset_of(path) for path in cleaned)
+        undone = [path for path in directory.glob(f"*{SWAP_SUFFIX}") if base_offset_of(path) >= first]
+        _logger.warning("%s: a rewrite from offset %d on was interrupted; it is undone", directory, first)
+        _remove(undone)  # before the .cleaned files: while one of those is there, the swap counts as undone
+        _remove(cleaned)
+    swaps = sorted(directory.glob(f"*{SWAP_SUFFIX}"))
+    if swaps:
+        _logger.warning("%s: a swap of segments was interrupted; it is finished", directory)
+        _remove(_replaced(directory, swaps))
+        for path in swaps:
+            path.rename(_renamed(path, SWAP_SUFFIX, ""))
+        sync_directory(directory)
+    _remove_orphans(directory)
+
+
+def _replaced(directory: Path, swaps: Sequence[Path]) -> list[Path]:
+    """The files of the segments that lie within the offsets of the ``.swap`` segments."""
+    logs = [path for path in swaps if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if not logs:
+        return []  # the .log files have their names already: only indexes are left to rename
+    first, end = min(base_offset_of(path) for path in logs), max(_end_offset(path) for path in logs)
+    found = [(find_base_offset(path), path) for path in sorted(directory.iterdir(), reverse=True)]
+    return [
+        path
+        for base, path in found
+        if base is not None and first <= base < end and path.suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)
+    ]
+
+
+def _end_offset(path: Path) -> int:
+    end = base_offset_of(path)
+    for batch in FileRecords(path).batches():
+        end = batch.last_offset + 1
+    return end
+
+
+def _remove_orphans(directory: Path) -> None:
+    """An index without its ``.log`` is what a deletion left that was interrupted."""
+    for suffix in INDEX_SUFFIXES:
+        for path in directory.glob(f"*{suffix}"):
+            if not path.with_suffix(LOG_SUFFIX).exists():
+                _logger.warning("removing %s: there is no %s file beside it", path, LOG_SUFFIX)
+                path.unlink()
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

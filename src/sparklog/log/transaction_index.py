@@ -1,0 +1,119 @@
+"""The ``.txnindex`` file: the aborted transactions whose markers lie in the segment.
+
+Entries of 34 bytes, big-endian: version 0 (2), producer id (8), first offset of the transaction (8), offset of its
+marker (8), last stable offset once it had ended (8); in the order of the markers. Committed transactions are not
+listed. The file is made with the first entry: a segment without aborted transactions has none. There is no checksum:
+it is made again when the segment is recovered. Source: Kafka 3.9, ``TransactionIndex``, ``AbortedTxn``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from sparklog.errors import CorruptRecord, LogError
+from sparklog.log.files import sync_descriptor
+
+_ENTRY = Struct(">hqqqq")
+_VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction of one partition."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """The offset of the marker that ended it."""
+    last_stable_offset: int
+    """No transaction that begins before this offset was undecided when this one had ended."""
+
+
+def read_aborted(path: Path) -> list[AbortedTransaction]:
+    """The entries of a ``.txnindex`` file, which is only read. Raises CorruptRecord if it does not hold together."""
+    return parse_aborted(path.read_bytes(), path)
+
+
+def parse_aborted(data: bytes, path: Path) -> list[AbortedTransaction]:
+    """The entries in ``data``; ``path`` is for the message of the CorruptRecord."""
+    if len(data) % _ENTRY.size:
+        raise CorruptRecord(f"{path} ends in the middle of an entry")
+    entries: list[AbortedTransaction] = []
+    previous = -1
+    for version, *fields in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        if version != _VERSION or not 0 <= entry.first_offset <= entry.last_offset or entry.last_offset <= previous:
+            raise CorruptRecord(f"{path}: entry {len(entries)} is {entry}, version {version}")
+        previous = entry.last_offset
+        entries.append(entry)
+    return entries
+
+
+class TransactionIndex:
+    """Appended to by the log's writer, read by anyone. Not durable until ``flush``."""
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        self.path = path
+        self._base_offset = base_offset
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC) if path.exists() else -1
+        self._size = os.fstat(self._fd).st_size if self._fd >= 0 else 0
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            os.close(self._fd)
+
+    def entries(self) -> list[AbortedTransaction]:
+        """Every entry. Raises CorruptRecord if the file does not hold together."""
+        return parse_aborted(os.pread(self._fd, self._size, 0), self.path) if self._size else []
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Raises LogError if the entry's marker does not lie beyond the last one's, OSError if the disk refuses."""
+        last = self.entries()[-1:]
+        if last and entry.last_offset <= last[0].last_offset:
+            raise LogError(f"{self.path}: marker {entry.last_offset} after {last[0].last_offset}")
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.pwrite(self._fd, _ENTRY.pack(_VERSION, *entry), self._size)
+        self._size += _ENTRY.size
+
+    def overlapping(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+        """The transactions that have records in ``start <= offset < end``; and whether later segments can have none."""
+        found = []
+        for entry in self.entries():
+            if entry.last_offset >= start and entry.first_offset < end:
+                found.append(entry)
+            if entry.last_stable_offset >= end:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry whose marker is at or beyond ``offset``."""
+        kept = sum(entry.last_offset < offset for entry in self.entries())
+        self._cut(kept * _ENTRY.size)
+
+    def reset(self) -> None:
+        """Forget all entries, ready to be rebuilt."""
+        self._cut(0)
+
+    def _cut(self, size: int) -> None:
+        if size < self._size:
+            os.ftruncate(self._fd, size)
+            self._size = size
+
+    def sanity_check(self) -> None:
+        """Raises CorruptRecord if the entries cannot be those of this segment."""
+        for entry in self.entries():
+            if entry.last_offset < self._base_offset:
+                raise CorruptRecord(f"{self.path}: marker {entry.last_offset} lies before {self._base_offset}")
+
+    def flush(self) -> None:
+        """All entries are on the disk when this returns."""
+        sync_descriptor(self._fd)
+
+    def close(self) -> None:
+        """Let go of the file. Closing twice is closing once."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd, self._size = -1, 0

@@ -1,0 +1,137 @@
+"""What replication does to a log: batches as the leader gave them, truncation to where an epoch ended, a new start."""
+
+import pytest
+from log.samples import batch_of, open_log, whole
+
+from sparklog.errors import CorruptRecord, LogError
+from sparklog.record.batch import patch_header
+from sparklog.record.records import iter_batches
+
+ROLLS = {"segment.bytes": "250"}
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "t-0"
+
+
+def sent(*batches):
+    """(offset, epoch, records a batch) as one Fetch answer holds them."""
+    out = bytearray()
+    for offset, epoch, count in batches:
+        one = bytearray(batch_of(*range(1000, 1000 + count)))
+        patch_header(one, 0, offset, epoch)
+        out += one
+    return memoryview(out)
+
+
+def offsets(log):
+    return [batch.base_offset for batch in iter_batches(whole(log))]
+
+
+@pytest.mark.parametrize("settings", [{}, ROLLS], ids=["one segment", "several"])
+def test_batches_are_kept_as_they_came_holes_and_epochs_with_them(home, settings):
+    log = open_log(home, settings)
+    first, second = sent((0, 1, 2), (2, 1, 1), (10, 3, 2)), sent((12, 3, 1), (40, 7, 1))
+    assert log.append_as_follower(first) == 12
+    assert log.append_as_follower(second) == 41
+    assert whole(log) == bytes(first) + bytes(second)
+    assert [log.epochs.epoch_at(offset) for offset in (0, 9, 10, 39, 40)] == [1, 1, 3, 3, 7]
+    log.close()
+    log = open_log(home, settings)
+    assert (log.log_end_offset, whole(log)) == (41, bytes(first) + bytes(second))
+    found = log.read(5, 1, log.end, min_one_batch=True)
+    assert next(iter_batches(found.file.read(found.position, found.size))).base_offset == 10
+    log.close()
+
+
+def test_a_batch_cut_short_at_the_end_is_left_out(home):
+    log = open_log(home)
+    assert log.append_as_follower(sent((0, 0, 1), (1, 0, 1))[:-1]) == 1
+    assert log.append_as_follower(memoryview(b"")) == 1
+    assert offsets(log) == [0]
+    log.close()
+
+
+def test_what_does_not_lie_behind_the_end_is_refused_whole(home):
+    log = open_log(home)
+    log.append_as_follower(sent((0, 0, 5)))
+    for records in (sent((4, 0, 1)), sent((5, 0, 2), (6, 0, 1)), sent((5, 0, 1), (5, 0, 1))):
+        with pytest.raises(LogError, match="is due"):
+            log.append_as_follower(records)
+    damaged = sent((5, 0, 1), (6, 0, 1))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecord):
+        log.append_as_follower(damaged)
+    assert (offsets(log), log.log_end_offset) == ([0], 5)
+    log.close()
+
+
+def test_a_hole_wider_than_an_index_can_say_rolls_a_segment(home):
+    log = open_log(home)
+    far = 1 << 33
+    log.append_as_follower(sent((0, 0, 1)))
+    log.append_as_follower(sent((far, 0, 1)))
+    assert (log.segment_count, log.log_end_offset) == (2, far + 1)
+    assert (home / f"{far:020d}.log").exists()
+    log.close()
+    assert open_log(home).log_end_offset == far + 1
+
+
+@pytest.mark.parametrize(("epoch", "end"), [(9, 41), (7, 41), (6, 40), (3, 40), (2, 10), (1, 10), (0, 0)])
+@pytest.mark.parametrize("settings", [{}, ROLLS], ids=["one segment", "several"])
+def test_a_log_is_cut_to_where_an_epoch_ended(home, settings, epoch, end):
+    log = open_log(home, settings)
+    log.append_as_follower(sent((0, 1, 2), (2, 1, 8), (10, 3, 30), (40, 7, 1)))
+    before = {batch.base_offset for batch in iter_batches(whole(log))}
+    assert log.truncate_to_epoch_end(epoch) == end
+    assert offsets(log) == sorted(offset for offset in before if offset < end)
+    assert log.epochs.latest is None or log.epochs.latest.start_offset < end
+    log.close()
+    assert open_log(home, settings).log_end_offset == end
+
+
+def test_without_any_epoch_there_is_no_end_to_cut_to(home):
+    log = open_log(home)
+    log.append_as_follower(sent((0, -1, 2)))
+    with pytest.raises(LogError, match="knows no leader epoch"):
+        log.truncate_to_epoch_end(3)
+    assert log.log_end_offset == 2
+    log.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_begins_anew_where_its_leader_does(home, clean):
+    log = open_log(home, ROLLS)
+    log.append_as_follower(sent(*((offset, 2, 1) for offset in range(9))))
+    log.restart_at(500)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point, whole(log)) == (500, 500, 500, b"")
+    assert log.epochs.latest is None
+    log.append_as_follower(sent((500, 4, 1)))
+    if clean:
+        log.close()
+    log = open_log(home, ROLLS, clean=clean)
+    assert (log.log_start_offset, log.log_end_offset) == (500, 501)
+    log.close()
+
+
+def test_a_truncation_below_the_start_begins_anew_there(home):
+    log = open_log(home, ROLLS | {"retention.ms": "-1"})
+    for offset in range(9):
+        log.append_as_follower(sent((offset, 2, 1)))
+    log.advance_start(6)
+    for path in log.delete_old_segments(9):
+        path.unlink()
+    assert log.log_start_offset == 6
+    log.truncate_to(3)
+    assert (log.log_start_offset, log.log_end_offset, offsets(log)) == (3, 3, [])
+    log.close()
+
+
+def test_a_truncation_between_the_first_batch_and_the_start_takes_the_start_back(home):
+    log = open_log(home)
+    log.append_as_follower(sent(*((offset, 2, 1) for offset in range(9))))
+    log.advance_start(6)
+    log.truncate_to(3)
+    assert (log.log_start_offset, log.log_end_offset, offsets(log)) == (3, 3, [0, 1, 2])
+    log.close()

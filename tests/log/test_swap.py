@@ -1,0 +1,122 @@
+"""Segments that take the place of others: all of it or nothing, whatever was left half done."""
+
+import pytest
+from log.samples import SMALL, batch_of, marker_of, open_log, read_bytes, transactional, whole, write_cleaned
+
+from sparklog.errors import CorruptRecord, LogError
+from sparklog.log.origin import AppendOrigin
+from sparklog.log.swap import finish_interrupted
+from sparklog.record.control import ControlType
+from sparklog.record.records import iter_batches
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "t-0"
+
+
+@pytest.fixture
+def log(home):
+    """Four segments and more, a record a batch."""
+    log = open_log(home, SMALL)
+    while log.segment_count < 5:
+        log.append_as_leader(batch_of(1000 + log.log_end_offset, size=100), 0)
+    return log
+
+
+def bases(log):
+    return list(log._segments.bases)
+
+
+def batches_of(log):
+    return [bytes(batch.buffer) for batch in iter_batches(whole(log))]
+
+
+def every_other(log, start, end):
+    """The batches that a compaction of ``start`` to ``end`` keeps."""
+    inside = [data for data in batches_of(log) if start <= int.from_bytes(data[:8], "big") < end]
+    return inside[::2]
+
+
+def test_two_segments_become_one(log, home):
+    first, second, third, *_ = bases(log)
+    before = batches_of(log)
+    kept = every_other(log, first, third)
+    write_cleaned(home, first, kept, log.config)
+    doomed = log.replace_segments([first], [first, second])
+    assert sorted(path.name for path in doomed) == sorted(
+        f"{base:020d}{kind}.deleted" for base in (first, second) for kind in (".log", ".index", ".timeindex")
+    )
+    expected = kept + [data for data in before if int.from_bytes(data[:8], "big") >= third]
+    assert batches_of(log) == expected
+    assert not list(home.glob("*.swap")) + list(home.glob("*.cleaned"))
+    for offset in range(log.log_end_offset):
+        found = log.read(offset, 1, log.end, min_one_batch=True)
+        assert next(iter_batches(read_bytes(found))).last_offset >= offset
+    log.close()
+    for clean in (True, False):
+        again = open_log(home, SMALL, clean=clean)
+        assert batches_of(again) == expected
+        again.close()
+
+
+def test_a_reader_of_a_replaced_segment_reads_on(log, home):
+    first, second, *_ = bases(log)
+    piece = log.read(first, 1 << 20, log.end, min_one_batch=True)
+    before = read_bytes(piece)
+    write_cleaned(home, first, every_other(log, first, second), log.config)
+    for path in log.replace_segments([first], [first]):
+        path.unlink()
+    assert read_bytes(piece) == before
+    log.close()
+
+
+@pytest.mark.parametrize("case", ["active", "unknown", "nothing", "before"])
+def test_what_cannot_be_replaced_is_refused_and_nothing_changes(log, home, case):
+    first, second, *_ = bases(log)
+    new, old = {
+        "active": ([first], [first, bases(log)[-1]]),
+        "unknown": ([first], [first, 12345]),
+        "nothing": ([first], []),
+        "before": ([first], [second]),
+    }[case]
+    before, files = batches_of(log), sorted(home.iterdir())
+    with pytest.raises(LogError, match="cannot replace"):
+        log.replace_segments(new, old)
+    assert (batches_of(log), sorted(home.iterdir())) == (before, files)
+    log.close()
+
+
+def test_the_transaction_index_is_swapped_with_its_segment(home):
+    log = open_log(home)
+    log.append_as_leader(transactional(1, 0), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(marker_of(1, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    log.roll()
+    assert len(log.aborted_transactions(0, 9)) == 1
+    write_cleaned(home, 0, batches_of(log), log.config)
+    log.replace_segments([0], [0])
+    assert log.aborted_transactions(0, 9) == [], "the rewrite wrote none, so there is none"
+    log.close()
+
+
+def test_a_swap_file_that_cannot_be_read_replaces_nothing(log, home):
+    first, second, *_ = bases(log)
+    write_cleaned(home, first, every_other(log, first, second), log.config)
+    log.close()
+    (home / f"{first:020d}.log.cleaned").rename(home / f"{first:020d}.log.swap")
+    for path in home.glob("*.cleaned"):
+        path.rename(path.with_suffix(".swap"))
+    with open(home / f"{first:020d}.log.swap", "r+b") as file:
+        file.truncate(70)
+    before = sorted(home.iterdir())
+    with pytest.raises(CorruptRecord, match=r"\.log\.swap"):
+        finish_interrupted(home)
+    assert sorted(home.iterdir()) == before
+
+
+def test_an_index_without_its_log_is_removed(log, home):
+    log.close()
+    orphan = home / f"{99999:020d}.index"
+    orphan.touch()
+    finish_interrupted(home)
+    assert not orphan.exists()

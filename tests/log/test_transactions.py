@@ -1,0 +1,206 @@
+"""Transactions as a partition sees them: what is stable, what was aborted, and that no restart forgets either."""
+
+import pytest
+from log.samples import abandon, marker_of, open_log, transactional
+
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogDirFailed, LogError
+from sparklog.log.origin import AppendOrigin
+from sparklog.log.transaction_index import AbortedTransaction, TransactionIndex, read_aborted
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.control import ControlType
+from sparklog.testing.clock import ManualClock
+
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
+ROLLS_EACH = {"segment.bytes": "100"}
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "t-0"
+
+
+@pytest.fixture
+def log(home):
+    return open_log(home)
+
+
+def write(log, records):
+    return log.append_as_leader(records, 0, AppendOrigin.COORDINATOR).first_offset
+
+
+def interleaved(log):
+    """Producer 1 aborts two transactions, 2 commits one in the middle, 3 has one open at the end."""
+    write(log, transactional(1, 0, 2))  # 0, 1
+    write(log, transactional(2, 0))  # 2
+    write(log, marker_of(1, ABORT))  # 3
+    write(log, transactional(1, 2))  # 4
+    write(log, transactional(3, 0))  # 5
+    write(log, marker_of(2, COMMIT))  # 6
+    write(log, marker_of(1, ABORT))  # 7
+
+
+ABORTED = [AbortedTransaction(1, 0, 3, 2), AbortedTransaction(1, 4, 7, 5)]
+
+
+def test_the_first_open_transaction_is_the_first_unstable_offset(log):
+    assert log.first_unstable_offset is None
+    write(log, transactional(1, 0, 2))
+    assert log.first_unstable_offset == 0
+    write(log, transactional(2, 0))
+    write(log, marker_of(1, COMMIT))
+    assert log.first_unstable_offset == 0, "its end is not replicated yet"
+    log.on_high_watermark(3)
+    assert log.first_unstable_offset == 0, "the marker, at 3, is not below the high watermark"
+    log.on_high_watermark(4)
+    assert log.first_unstable_offset == 2
+    write(log, marker_of(2, ABORT))
+    log.on_high_watermark(5)
+    assert log.first_unstable_offset is None
+
+
+def test_a_start_beyond_an_open_transaction_is_stable_up_to_there(log):
+    write(log, transactional(1, 0, 2))
+    write(log, transactional(2, 0))
+    log.advance_start(2)
+    assert log.first_unstable_offset == 2
+
+
+def test_aborted_transactions_are_indexed_with_the_stable_offset_behind_them(log):
+    interleaved(log)
+    assert read_aborted(log.directory / "00000000000000000000.txnindex") == ABORTED
+
+
+@pytest.mark.parametrize("settings", [{}, ROLLS_EACH], ids=["one segment", "a segment a batch"])
+@pytest.mark.parametrize(
+    ("start", "end", "found"),
+    [(0, 8, ABORTED), (0, 1, ABORTED[:1]), (3, 4, ABORTED[:1]), (4, 5, ABORTED[1:]), (7, 8, ABORTED[1:]), (8, 9, [])],
+)
+def test_those_that_touch_a_range_are_found(home, settings, start, end, found):
+    log = open_log(home, settings)
+    interleaved(log)
+    assert (log.segment_count > 4) == bool(settings)
+    assert log.aborted_transactions(start, end) == found
+    log.close()
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "crash"])
+@pytest.mark.parametrize("settings", [{}, ROLLS_EACH], ids=["one segment", "a segment a batch"])
+@pytest.mark.parametrize("lost", [None, "*.txnindex", "*.snapshot", "*.index"])
+def test_a_restart_forgets_nothing(home, clean, settings, lost):
+    log = open_log(home, settings)
+    interleaved(log)
+    if clean:
+        log.close()
+    else:
+        abandon(log)
+    for path in home.glob(lost) if lost is not None and not (clean and lost == "*.txnindex") else ():
+        path.unlink()
+    for _ in range(2):
+        log = open_log(home, settings, clean=clean)
+        assert log.aborted_transactions(0, 100) == ABORTED
+        log.on_high_watermark(log.log_end_offset)
+        # A clean stop whose snapshots somebody removed knows no producers: Kafka too replays nothing then.
+        assert log.first_unstable_offset == (None if clean and lost == "*.snapshot" else 5)
+        log.close()
+
+
+def test_a_transaction_goes_on_after_a_restart(home):
+    log = open_log(home)
+    interleaved(log)
+    log.close()
+    log = open_log(home)
+    write(log, transactional(3, 1))
+    write(log, marker_of(3, ABORT))
+    assert log.aborted_transactions(0, 100) == [*ABORTED, AbortedTransaction(3, 5, 9, 10)]
+    log.on_high_watermark(10)
+    assert log.first_unstable_offset is None
+    log.close()
+
+
+@pytest.mark.parametrize(("offset", "unstable", "aborted"), [(7, 4, ABORTED[:1]), (5, 2, ABORTED[:1]), (3, 0, [])])
+@pytest.mark.parametrize("settings", [{}, ROLLS_EACH], ids=["one segment", "a segment a batch"])
+def test_a_truncation_takes_back_what_it_cuts(home, settings, offset, unstable, aborted):
+    log = open_log(home, settings)
+    interleaved(log)
+    log.truncate_to(offset)
+    log.on_high_watermark(log.log_end_offset)
+    assert log.aborted_transactions(0, 100) == aborted
+    assert log.first_unstable_offset == unstable
+    log.close()
+
+
+def refusal(log, records, origin=AppendOrigin.COORDINATOR):
+    before = (log.log_end_offset, log.size)
+    with pytest.raises(ApiError) as caught:
+        log.append_as_leader(records, 0, origin)
+    assert (log.log_end_offset, log.size) == before
+    return caught.value.code
+
+
+def test_a_fenced_coordinator_and_a_fenced_producer_write_nothing(log):
+    write(log, transactional(1, 0, epoch=3))
+    write(log, marker_of(1, ABORT, epoch=3, coordinator_epoch=5))
+    assert refusal(log, marker_of(1, COMMIT, epoch=3, coordinator_epoch=4)) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert refusal(log, marker_of(1, COMMIT, epoch=2, coordinator_epoch=5)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(log, transactional(1, 0, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_record_outside_the_open_transaction_is_refused(log):
+    write(log, transactional(1, 0))
+    builder = RecordBatchBuilder(producer_id=1, producer_epoch=0, base_sequence=1)
+    builder.append(1000, b"k", b"v")
+    outside = memoryview(bytearray(builder.build()))
+    assert refusal(log, outside, AppendOrigin.CLIENT) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_marker_whose_abort_cannot_be_indexed_is_not_in_the_log(log, monkeypatch):
+    write(log, transactional(1, 0))
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionIndex, "append", refuse)
+        with pytest.raises(LogDirFailed, match="No space left"):
+            write(log, marker_of(1, ABORT))
+    assert log.log_end_offset == 1
+    assert log.first_unstable_offset == 0
+    write(log, marker_of(1, ABORT))
+    assert log.aborted_transactions(0, 9) == [AbortedTransaction(1, 0, 1, 2)]
+
+
+def test_a_producer_with_an_open_transaction_is_never_forgotten(tmp_path):
+    clock = ManualClock()
+    log = open_log(tmp_path / "t-0", clock=clock, producer_expiration_ms=1000)
+    write(log, transactional(1, 0))
+    write(log, transactional(2, 0))
+    write(log, marker_of(2, COMMIT))
+    clock.advance(5)
+    log.expire_producers()
+    assert log.producer_count == 1
+    write(log, marker_of(1, ABORT))
+    clock.advance(5)
+    log.expire_producers()
+    assert log.producer_count == 0
+
+
+def test_the_index_takes_markers_in_order_only(tmp_path):
+    index = TransactionIndex(tmp_path / "x.txnindex", 0)
+    assert not (tmp_path / "x.txnindex").exists()
+    index.append(AbortedTransaction(1, 0, 9, 10))
+    with pytest.raises(LogError, match="marker 9 after 9"):
+        index.append(AbortedTransaction(2, 3, 9, 10))
+    assert index.entries() == [AbortedTransaction(1, 0, 9, 10)]
+    index.close()
+    index.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["00" * 33, "0001" + "00" * 32, "0000" + "00" * 8 + "0000000000000005" + "0000000000000004" + "00" * 8],
+    ids=["cut short", "version 1", "ends before it begins"],
+)
+def test_an_index_of_garbage_is_refused_by_name(tmp_path, content):
+    (tmp_path / "x.txnindex").write_bytes(bytes.fromhex(content))
+    with pytest.raises(CorruptRecord, match=r"x\.txnindex"):
+        read_aborted(tmp_path / "x.txnindex")
