@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import signal
 from pathlib import Path
 
@@ -50,7 +51,15 @@ def broker(
     properties |= {name: str(value) for name, value in given.items() if value is not None}
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
     logging.getLogger("kazoo").setLevel(logging.ERROR)
+    _allow_many_files()
     asyncio.run(_serve(parse_broker_config(properties)))
+
+
+def _allow_many_files() -> None:
+    """Raise the number of files that may be open as far as the system lets us: a segment keeps up to five."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: BrokerConfig) -> None:

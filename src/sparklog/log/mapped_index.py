@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Any
 
 from sparklog.errors import CorruptRecord
-from sparklog.log.files import sync_descriptor
+from sparklog.log.files import sync_descriptor, sync_file
 
 
 class MappedIndex:
@@ -34,15 +35,25 @@ class MappedIndex:
         self._map: mmap.mmap | None = None
         if writable:
             self.make_writable()
-        elif size:
-            self._map = mmap.mmap(self._fd, size)
+        else:
+            if size:
+                self._map = mmap.mmap(self._fd, size)
+            self._close_file()
 
     def __del__(self) -> None:
-        if hasattr(self, "_fd") and self._fd >= 0:
+        if hasattr(self, "_fd"):
+            self._close_file()
+
+    def _close_file(self) -> None:
+        """Only an index that grows needs its file: a mapping stays, and a log may have thousands of segments."""
+        if self._fd >= 0:
             os.close(self._fd)
+            self._fd = -1
 
     def make_writable(self) -> None:
         """Map the largest size, so that entries can be appended; those there are kept."""
+        if self._fd < 0:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         if self._map is not None:
             self._map.close()
         size = max(self._max_entries, self.entries, 1) * self.FORM.size
@@ -100,6 +111,7 @@ class MappedIndex:
 
     def replace(self, entries: bytes) -> None:
         """Hold these packed entries and no others, ready for more; what does not fit the largest size is left out."""
+        self.make_writable()
         self._odd_bytes = 0
         self.entries = min(len(entries) // self.FORM.size, self._max_entries)
         os.ftruncate(self._fd, 0)
@@ -108,24 +120,27 @@ class MappedIndex:
 
     def flush(self) -> None:
         """All entries are on the disk when this returns. (Nothing is stored through the mapping.)"""
-        sync_descriptor(self._fd)
+        if self._fd >= 0:
+            sync_descriptor(self._fd)
+        else:
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                sync_file(self.path)
 
     def trim(self) -> None:
-        """Cut the file to its entries; the index can still be read."""
-        if self._map is not None:
-            self._map.close()
-            self._map = None
-        os.ftruncate(self._fd, self.size_in_bytes)
-        if self.entries:
-            self._map = mmap.mmap(self._fd, self.size_in_bytes)
-
-    def close(self) -> None:
-        """Cut the file to its entries and let go of it. Closing twice is closing once."""
+        """Cut the file to its entries and grow no more; the index can still be read."""
         if self._fd < 0:
             return
         if self._map is not None:
             self._map.close()
             self._map = None
         os.ftruncate(self._fd, self.size_in_bytes)
-        os.close(self._fd)
-        self._fd = -1
+        if self.entries:
+            self._map = mmap.mmap(self._fd, self.size_in_bytes)
+        self._close_file()
+
+    def close(self) -> None:
+        """Cut the file to its entries and let go of it. Closing twice is closing once."""
+        self.trim()
+        if self._map is not None:
+            self._map.close()
+            self._map = None
