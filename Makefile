@@ -13,7 +13,7 @@ ARGS ?=
 BIN := .venv/bin
 READY := .venv/.ready
 CODEC := .venv/.codec
-PYX := src/sparklog/record/_impl/_codec.pyx
+PYX := src/sparklog/record/_impl/_codec.pyx $(wildcard src/sparklog/record/_impl/*.pxi)
 
 .PHONY: demo test check bench compat soak setup java jars clean
 .NOTPARALLEL:

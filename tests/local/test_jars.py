@@ -107,6 +107,6 @@ def test_ivy_failing_is_told_without_its_progress(tmp_path, monkeypatch):
     fake_java.chmod(0o755)
     (tmp_path / "release").write_text('JAVA_VERSION="17"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"Maven Central(.|\n)*UNRESOLVED DEPENDENCIES: thing") as caught:
+    with pytest.raises(ConfigError, match=r"Ivy's repository(.|\n)*UNRESOLVED DEPENDENCIES: thing") as caught:
         jars.fetch(WANTED, tmp_path / "jars")
     assert "....." not in str(caught.value)

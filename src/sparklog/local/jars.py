@@ -3,7 +3,7 @@
 A set lives in ``build/jars/NAME`` of the checkout (in the user's cache directory for an installed package, or under
 ``SPARKLOG_JARS``). Its ``ivy.xml`` is both the recipe and the marker: it is written last, so a directory whose
 ``ivy.xml`` is the wanted one is complete, needs no network and takes no time. Ivy's own default settings decide
-where JARs come from: Maven Central.
+where JARs come from: the repository that Ivy is set to.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ JAR_SETS = {
         JarSet(
             "spark-kafka",
             ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",),
-            # The connector names its own version of the token provider, and Maven Central has only this one.
+            # The connector names its own version of the token provider, and Ivy's repository has only this one.
             pinned=("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",),
             beside_spark=True,
         ),
@@ -162,7 +162,7 @@ def _resolve_with_ivy(recipe: str, directory: Path) -> None:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"Ivy had not fetched the JARs after {TIMEOUT_S} s; is Maven Central reachable?") from None
+        raise ConfigError(f"Ivy had not fetched the JARs after {TIMEOUT_S} s; is Ivy's repository reachable?") from None
     if done.returncode != 0 or not _jars_in(directory):
         raise ConfigError(_why_not(done.stdout + done.stderr))
 
@@ -171,7 +171,7 @@ def _why_not(output: str) -> str:
     """Ivy's complaint without its progress dots."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.lstrip().startswith("..")]
     return (
-        "Ivy could not fetch the JARs from Maven Central; check the network and try again, or copy the directory "
+        "Ivy could not fetch the JARs from Ivy's repository; check the network and try again, or copy the directory "
         "from a machine that has it and name it in SPARKLOG_JARS. Ivy said:\n  " + "\n  ".join(lines[-15:])
     )
 
@@ -212,7 +212,7 @@ def main(names: list[str]) -> int:
     try:
         for name in names:
             if not is_fetched(name):
-                sys.stderr.write(f"fetching the JARs of {name} from Maven Central (once; a minute or so)\n")
+                sys.stderr.write(f"fetching the JARs of {name} from Ivy's repository (once; a minute or so)\n")
             sys.stdout.write(f"{len(jar_set(name))} JARs in {jars_root() / name}\n")
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")

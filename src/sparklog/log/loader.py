@@ -25,10 +25,10 @@ from sparklog.log.files import (
 from sparklog.log.leader_epochs import LeaderEpochCache
 from sparklog.log.producer_state import EXPIRATION_MS, ProducerStateManager
 from sparklog.log.recovery import Recovered, recover_segment
-from sparklog.log.scan import Located
 from sparklog.log.segment import LogSegment
 from sparklog.log.segments import LogSegments
 from sparklog.log.swap import finish_interrupted
+from sparklog.record.batch import RecordBatch
 
 _logger = logging.getLogger(__name__)
 
@@ -141,11 +141,10 @@ class LogLoader:
         loaded.dropped_bytes += recovered.dropped_bytes
         return recovered
 
-    def _visit(self, segment: LogSegment, found: Located) -> None:
-        if found.batch.producer_id >= 0:
-            aborted = self._loaded.producers.update(found.batch, self.now_ms)
-            if aborted is not None:
-                segment.txn_index.append(aborted)
+    def _visit(self, segment: LogSegment, batch: RecordBatch) -> None:
+        aborted = self._loaded.producers.update(batch, self.now_ms)
+        if aborted is not None:
+            segment.txn_index.append(aborted)
 
     def _load_producers(self) -> None:
         """Bring the producers' state to the end of the log; a log closed before there were snapshots knows none."""

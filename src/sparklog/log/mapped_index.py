@@ -65,9 +65,9 @@ class MappedIndex:
         return self.entries >= self._max_entries
 
     @property
-    def max_bytes(self) -> int:
-        """The most that the file may grow to."""
-        return self._max_entries * self.FORM.size
+    def max_entries(self) -> int:
+        """As many as the largest size holds."""
+        return self._max_entries
 
     @property
     def size_in_bytes(self) -> int:

@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparklog.log.files import CORRUPT_SUFFIX, disk_refused, sync_directory
-from sparklog.log.offset_index import OffsetIndex
-from sparklog.log.scan import Damage, DamageKind, Located, OffsetRange, examine, good_batches
+from sparklog.log.scan import Damage, DamageKind, OffsetRange, examine, scan_batches
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
-from sparklog.log.time_index import TimeIndex, TimestampOffset
-from sparklog.record.layout import NO_TIMESTAMP
+from sparklog.log.time_index import TimestampOffset
+from sparklog.record._impl import codec
+from sparklog.record._impl.abc import ScanLimits
+from sparklog.record.batch import RecordBatch
 
 _logger = logging.getLogger(__name__)
 _COPY = 4 << 20
 
-Visit = Callable[[LogSegment, Located], None]
-"""Is shown each good batch in order; it may add to the segment's transaction index."""
+Visit = Callable[[LogSegment, RecordBatch], None]
+"""Is shown each good batch that bears a producer's id, in order; it may add to the segment's transaction index."""
 
 
 class Recovered(NamedTuple):
@@ -38,24 +39,29 @@ def recover_segment(segment: LogSegment, limit: int | None, visit: Visit) -> Rec
     where what stands behind damage cannot be kept; the segment is as it was then but for its indexes.
     """
     end = segment.base_offset + MAX_RELATIVE_OFFSET + 1 if limit is None else limit
-    entries = _Entries(segment)
+    scanner = codec.BatchScanner(
+        ScanLimits(
+            segment.base_offset,
+            end,
+            segment.config.index_interval_bytes,
+            segment.offset_index.max_entries,
+            segment.time_index.max_entries - 1,  # the last slot is the seal's
+        )
+    )
     segment.txn_index.reset()
-    position, next_offset, size = 0, segment.base_offset, segment.size
-    for found in good_batches(segment.log, OffsetRange(segment.base_offset, end)):
-        entries.add(found)
-        visit(segment, found)
-        position = found.position + found.batch.size_in_bytes
-        next_offset = found.batch.next_offset
-    damage = None
-    if position < size:
-        damage = examine(segment.log, position, OffsetRange(next_offset, end))
-        _report(segment, damage, next_offset)
+    scan_batches(segment.log, scanner, lambda batch: visit(segment, batch))
+    size, damage = segment.size, None
+    if scanner.position < size:
+        damage = examine(segment.log, scanner.position, OffsetRange(scanner.next_offset, end))
+        _report(segment, damage, scanner.next_offset)
         if damage.kind is DamageKind.CORRUPT_MIDDLE:
-            keep_rest(segment, position)
-        segment.log.truncate(position)
+            keep_rest(segment, scanner.position)
+        segment.log.truncate(scanner.position)
         segment.log.flush()  # or bytes that were cut off could come back behind later ones
-    entries.finish()
-    return Recovered(next_offset, size, size - position, damage)
+    latest = TimestampOffset(scanner.latest_timestamp, scanner.latest_offset)
+    segment.adopt_indexes(*scanner.entries(), latest, scanner.bytes_since_entry)
+    segment.first_timestamp = scanner.first_timestamp
+    return Recovered(scanner.next_offset, size, size - scanner.position, damage)
 
 
 def _report(segment: LogSegment, damage: Damage, next_offset: int) -> None:
@@ -103,36 +109,3 @@ def keep_rest(segment: LogSegment, position: int) -> None:
             f"{segment.log.path} is damaged, and the {segment.size - position} bytes behind the damage cannot be kept",
             error,
         ) from error
-
-
-class _Entries:
-    """The index entries of a segment that is being recovered: the same that appending its batches had made."""
-
-    def __init__(self, segment: LogSegment) -> None:
-        self._segment = segment
-        self._offsets = bytearray()
-        self._times = bytearray()
-        self._most_offsets = segment.offset_index.max_bytes
-        self._most_times = segment.time_index.max_bytes - TimeIndex.FORM.size  # the last slot is the seal's
-        self._last_time = NO_TIMESTAMP
-        self._latest = TimestampOffset(NO_TIMESTAMP, segment.base_offset)
-        self._since = 0
-        self._first_timestamp: int | None = None
-
-    def add(self, found: Located) -> None:
-        batch, base = found.batch, self._segment.base_offset
-        if batch.max_timestamp > self._latest.timestamp:
-            self._latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-        if self._since > self._segment.config.index_interval_bytes and len(self._offsets) < self._most_offsets:
-            self._offsets += OffsetIndex.FORM.pack(batch.last_offset - base, found.position)
-            if self._latest.timestamp > self._last_time and len(self._times) < self._most_times:
-                self._times += TimeIndex.FORM.pack(self._latest.timestamp, self._latest.offset - base)
-                self._last_time = self._latest.timestamp
-            self._since = 0
-        self._since += batch.size_in_bytes
-        if self._first_timestamp is None:
-            self._first_timestamp = batch.max_timestamp
-
-    def finish(self) -> None:
-        self._segment.adopt_indexes(bytes(self._offsets), bytes(self._times), self._latest, self._since)
-        self._segment.first_timestamp = self._first_timestamp

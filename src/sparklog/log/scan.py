@@ -1,20 +1,20 @@
 """Reading a ``.log`` file that cannot be believed: which batches are good, and what lies behind the first bad byte.
 
-A batch is good if it is whole, of format v2, bears the CRC of its bytes, and its offsets (which the CRC does not
-cover) lie behind those of the batch before it and before the next segment's. The file is read in blocks, so that a
-scan takes the memory of one block or of one batch, whichever is larger.
+Which batch is good, ``BatchScanner`` says. The file is read in blocks, so that a scan takes the memory of one block or
+of one batch, whichever is larger.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.log.file_records import FileRecords
 from sparklog.record import layout
+from sparklog.record._impl.abc import BatchScanner
 from sparklog.record.batch import RecordBatch
 
 _BLOCK = 4 << 20
@@ -56,31 +56,22 @@ class Damage(NamedTuple):
     """The first good batch behind the damage."""
 
 
-def good_batches(log: FileRecords, offsets: OffsetRange, position: int = 0) -> Iterator[Located]:
-    """The batches from ``position`` on, up to the first that is not good or the end of the file."""
-    first = offsets.first
+def scan_batches(log: FileRecords, scanner: BatchScanner, visit: Callable[[RecordBatch], None]) -> None:
+    """Have ``scanner`` take the good batches from the beginning of the file up to the first bad byte or the end.
+
+    ``visit`` is shown those that bear a producer's id, in order.
+    """
     wanted = _BLOCK
-    while position < log.size:
-        view = log.read(position, wanted)
-        taken, wanted = 0, _BLOCK
-        while (batch := _whole_batch(view, taken)) is not None:
-            if not first <= batch.base_offset <= batch.last_offset < offsets.end or not _is_sound(batch):
-                return
-            yield Located(position + taken, batch)
-            taken += batch.size_in_bytes
-            first = batch.next_offset
-        if not taken:
+    while scanner.position < log.size and not scanner.is_bad:
+        start = scanner.position
+        view = log.read(start, wanted)
+        for at in scanner.scan(view):
+            visit(RecordBatch(view, at))
+        wanted = _BLOCK
+        if scanner.position == start:
             wanted = _claimed_size(view)
-            if not len(view) < wanted <= log.size - position:
+            if not len(view) < wanted <= log.size - start:
                 return
-        position += taken
-
-
-def _whole_batch(view: memoryview, position: int) -> RecordBatch | None:
-    try:
-        return RecordBatch(view, position)
-    except CorruptRecord:
-        return None
 
 
 def _is_sound(batch: RecordBatch) -> bool:
@@ -92,7 +83,7 @@ def _is_sound(batch: RecordBatch) -> bool:
 
 
 def _claimed_size(view: memoryview) -> int:
-    """What a batch that is larger than the block says of its size."""
+    """What the batch at the beginning of ``view`` says of its size."""
     if len(view) < layout.LOG_OVERHEAD:
         return 0
     return int(layout.OFFSET_AND_LENGTH.unpack_from(view)[1]) + layout.LOG_OVERHEAD

@@ -9,6 +9,7 @@ from sparklog.record._impl.abc import (
     EncodedRecords,
     Record,
     RecordColumns,
+    ScanLimits,
 )
 
 class RecordDecoder:
@@ -18,6 +19,18 @@ class RecordDecoder:
     def nbytes(self) -> int: ...
     def append(self, payload: Buffer, fields: BatchFields, start_offset: int, end_offset: int) -> int: ...
     def finish(self) -> DecodedColumns: ...
+
+class BatchScanner:
+    position: int
+    next_offset: int
+    latest_timestamp: int
+    latest_offset: int
+    first_timestamp: int | None
+    bytes_since_entry: int
+    is_bad: bool
+    def __init__(self, limits: ScanLimits) -> None: ...
+    def scan(self, buffer: Buffer) -> list[int]: ...
+    def entries(self) -> tuple[bytes, bytes]: ...
 
 class RecordEncoder:
     def __init__(self, columns: RecordColumns, rows: Buffer | None) -> None: ...

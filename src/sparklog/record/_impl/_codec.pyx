@@ -18,6 +18,8 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
+from crc32c import crc32c
+
 from sparklog.errors import CorruptRecord, LocalProtocolError, LogError
 from sparklog.record._impl.abc import (
     BinaryBuffers,
@@ -90,3 +92,4 @@ include "_decoder.pxi"
 include "_encoder.pxi"
 include "_objects.pxi"
 include "_partitioning.pxi"
+include "_scanning.pxi"

@@ -153,6 +153,46 @@ class RecordEncoder(Protocol):
         """The next records, as many as fit ``max_bytes`` and at least one, behind ``room`` bytes; None at the end."""
 
 
+class ScanLimits(NamedTuple):
+    """What a segment that is scanned may hold, and how its indexes are to be made."""
+
+    base_offset: int
+    end_offset: int
+    """No batch may reach it."""
+    index_interval: int
+    """An entry is due with the first batch after more than so many bytes."""
+    max_offset_entries: int
+    max_time_entries: int
+
+
+class BatchScanner(Protocol):
+    """Walks batches end to end, checks each whole, and makes the entries of the offset and the time index.
+
+    A batch is good if its magic is 2, its CRC-32C right, its codec and counts possible, and its offsets, which the CRC
+    does not cover, behind those of the batch before it and below ``end_offset``.
+    """
+
+    position: int
+    """Bytes of the good batches so far."""
+    next_offset: int
+    latest_timestamp: int
+    """The greatest so far, -1 for none; ``latest_offset`` is the last offset of the first batch that bears it."""
+    latest_offset: int
+    first_timestamp: int | None
+    """The max timestamp of the first batch."""
+    bytes_since_entry: int
+    is_bad: bool
+    """What stands at ``position`` is no good batch; nothing behind it was looked at."""
+
+    def __init__(self, limits: ScanLimits) -> None: ...
+
+    def scan(self, buffer: Buffer) -> list[int]:
+        """Take the whole batches at the beginning of ``buffer``; returns where in it those with a producer id begin."""
+
+    def entries(self) -> tuple[bytes, bytes]:
+        """The packed entries of the offset index and of the time index."""
+
+
 class Codec(Protocol):
     """The operations; a module of this package is one."""
 
@@ -161,6 +201,9 @@ class Codec(Protocol):
 
     @property
     def RecordDecoder(self) -> type[RecordDecoder]: ...  # noqa: N802
+
+    @property
+    def BatchScanner(self) -> type[BatchScanner]: ...  # noqa: N802
 
     @property
     def RecordEncoder(self) -> type[RecordEncoder]: ...  # noqa: N802

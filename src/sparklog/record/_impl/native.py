@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparklog.record._impl._codec import (
+    BatchScanner,
     RecordDecoder,
     RecordEncoder,
     murmur2,
@@ -11,6 +12,15 @@ from sparklog.record._impl._codec import (
     write_record,
 )
 
-__all__ = ["RecordDecoder", "RecordEncoder", "murmur2", "name", "partition_rows", "read_records", "write_record"]
+__all__ = [
+    "BatchScanner",
+    "RecordDecoder",
+    "RecordEncoder",
+    "murmur2",
+    "name",
+    "partition_rows",
+    "read_records",
+    "write_record",
+]
 
 name = "native"

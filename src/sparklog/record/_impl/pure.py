@@ -18,6 +18,7 @@ from sparklog.record._impl.abc import (
     Record,
     RecordColumns,
 )
+from sparklog.record._impl.pure_scanner import BatchScanner as BatchScanner
 from sparklog.record.varint import read_varint, read_varlong, write_varint
 
 if TYPE_CHECKING:
