@@ -17,7 +17,7 @@ from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, ErrorCode, LogClosed, LogError
+from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
 from sparklog.log.files import disk_refused, sync_directory
@@ -88,6 +88,7 @@ class Log:
         self._has_new_names = False
         self._unflushed_since_ms: int | None = None
         self._closed = False
+        self._flush_failure: LogDirFailed | None = None
 
     @property
     def config(self) -> TopicConfig:
@@ -436,6 +437,8 @@ class Log:
         self._flush_to(self.log_end_offset)
 
     def _flush_to(self, end: int) -> None:
+        if self._flush_failure is not None:  # the system forgets what it failed to write: another fsync would succeed
+            raise self._flush_failure
         truncations = self._truncations
         try:
             if self._has_new_names:
@@ -445,7 +448,8 @@ class Log:
                 if segment.base_offset < end:
                     segment.flush()
         except OSError as error:
-            raise disk_refused(f"cannot flush {self.directory}", error) from error
+            self._flush_failure = LogDirFailed(f"cannot flush {self.directory}: {error.strerror}")
+            raise self._flush_failure from error
         with self._recovery_lock:
             if truncations == self._truncations:
                 self.recovery_point = max(self.recovery_point, end)

@@ -22,6 +22,7 @@ from uuid import UUID, uuid4
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError, DiskFull, LogDirFailed, LogError
+from sparklog.log.checkpoints import read_topic_id
 from sparklog.log.directory import LogDir
 from sparklog.log.files import DELETED_DIR_SUFFIX, disk_refused, sync_directory
 from sparklog.log.loader import Knowledge
@@ -71,12 +72,15 @@ class LogManager:
                     if len(dirs) == 1:
                         raise
                     self._take_offline(path, str(error))
-            if not self._dirs:
-                raise LogDirFailed(f"no log directory can be used: {'; '.join(self._offline.values())}")
+            self._require_directory()
         except BaseException:
             for opened in self._dirs:
                 opened.close()
             raise
+
+    def _require_directory(self) -> None:
+        if not self._dirs:
+            raise LogDirFailed(f"no log directory can be used: {'; '.join(self._offline.values())}")
 
     @property
     def has_directory(self) -> bool:
@@ -85,8 +89,12 @@ class LogManager:
 
     def own(self, cluster_id: str, broker_id: int) -> None:
         """Claim the directories. Raises ConfigError if one is another broker's or cluster's."""
-        for log_dir in self._dirs:
-            log_dir.own(cluster_id, broker_id)
+        for log_dir in list(self._dirs):
+            try:
+                log_dir.own(cluster_id, broker_id)
+            except OSError as error:
+                self.fail(log_dir.path, f"cannot claim log directory {log_dir.path}: {error.strerror}")
+        self._require_directory()
 
     def load(self, configs: Mapping[str, TopicConfig]) -> None:
         """Open every partition found; ``configs`` holds the settings of topics that have their own.
@@ -94,14 +102,13 @@ class LogManager:
         Raises ConfigError where two directories hold the same partition, LogDirFailed if no directory can be used.
         """
         started = self._clock.monotonic()
-        with ThreadPoolExecutor(len(self._dirs), thread_name_prefix="load") as pool:
-            for log_dir, error in zip(
-                list(self._dirs), pool.map(lambda each: self._load_dir(each, configs), self._dirs), strict=True
-            ):
-                if error is not None:
-                    self.fail(log_dir.path, str(error))
-        if not self._dirs:
-            raise LogDirFailed(f"no log directory can be used: {'; '.join(self._offline.values())}")
+        dirs, homes = list(self._dirs), dict[TopicPartition, Path]()
+        with ThreadPoolExecutor(len(dirs), thread_name_prefix="load") as pool:
+            errors = list(pool.map(lambda each: self._load_dir(each, configs, homes), dirs))
+        for log_dir, error in zip(dirs, errors, strict=True):
+            if error is not None:
+                self.fail(log_dir.path, str(error))
+        self._require_directory()
         self._say_loaded(self._clock.monotonic() - started)
 
     def _say_loaded(self, seconds: float) -> None:
@@ -115,18 +122,18 @@ class LogManager:
             len(self.unusable),
         )
 
-    def _load_dir(self, log_dir: LogDir, configs: Mapping[str, TopicConfig]) -> LogDirFailed | None:
-        """Open the partitions of one directory; returns why it cannot be used."""
+    def _load_dir(
+        self, log_dir: LogDir, configs: Mapping[str, TopicConfig], homes: dict[TopicPartition, Path]
+    ) -> LogDirFailed | None:
+        """Open the partitions of one directory; returns why it cannot be used. ``homes``: where each was found."""
         try:
             log_dir.look()
             for leftover in log_dir.path.glob(f"*{DELETED_DIR_SUFFIX}"):
                 shutil.rmtree(leftover)
             found = log_dir.partitions()
-            twice = next((tp for tp in found if tp in self.logs), None)
-            if twice is not None:
-                raise ConfigError(
-                    f"{twice} is both in {self.logs[twice].directory} and in {found[twice]}: move one away"
-                )
+            for tp, path in found.items():
+                if homes.setdefault(tp, path) != path:  # setdefault: the directories are loaded at the same time
+                    raise ConfigError(f"{tp} is both in {homes[tp]} and in {path}: move one away")
             with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix="recover") as pool:
                 for _ in pool.map(lambda tp: self._load_log(log_dir, tp, found[tp], configs), found):
                     pass
@@ -140,12 +147,11 @@ class LogManager:
     def _load_log(self, log_dir: LogDir, tp: TopicPartition, path: Path, configs: Mapping[str, TopicConfig]) -> None:
         known = replace(log_dir.known(tp), producer_expiration_ms=self._defaults.producer_expiration_ms)
         try:
+            read_topic_id(path)
             self.logs[tp] = self._open(path, tp, configs.get(tp.topic), known)
-        except LogDirFailed as error:
-            if not isinstance(error, DiskFull):
+        except (LogError, UnicodeDecodeError) as error:
+            if isinstance(error, LogDirFailed) and not isinstance(error, DiskFull):
                 raise
-            self._cannot_use(tp, str(error))
-        except LogError as error:
             self._cannot_use(tp, str(error))
 
     def _cannot_use(self, tp: TopicPartition, reason: str) -> None:

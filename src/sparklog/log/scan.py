@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.log.file_records import FileRecords
@@ -74,19 +74,21 @@ def scan_batches(log: FileRecords, scanner: BatchScanner, visit: Callable[[Recor
                 return
 
 
-def _is_sound(batch: RecordBatch) -> bool:
-    try:
-        batch.validate()
-    except CorruptRecord:
-        return False
-    return True
-
-
 def _claimed_size(view: memoryview) -> int:
     """What the batch at the beginning of ``view`` says of its size."""
     if len(view) < layout.LOG_OVERHEAD:
         return 0
     return int(layout.OFFSET_AND_LENGTH.unpack_from(view)[1]) + layout.LOG_OVERHEAD
+
+
+class Readable(Protocol):
+    """A file of batches."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, position: int, size: int) -> memoryview:
+        """At most ``size`` bytes from ``position``."""
 
 
 def examine(log: FileRecords, position: int, offsets: OffsetRange) -> Damage:
@@ -95,7 +97,7 @@ def examine(log: FileRecords, position: int, offsets: OffsetRange) -> Damage:
     Raises LogError if it is no damage but a message of format 0 or 1, which a newer Kafka may have left in the log.
     """
     _refuse_old_format(log, position)
-    found = _next_good(log, position, offsets)
+    found = next_good(log, position, offsets)
     kind = DamageKind.TORN_TAIL if found is None else DamageKind.CORRUPT_MIDDLE
     return Damage(kind, position, log.size - position, found)
 
@@ -115,11 +117,13 @@ def _refuse_old_format(log: FileRecords, position: int) -> None:
         )
 
 
-def _next_good(log: FileRecords, position: int, offsets: OffsetRange) -> Located | None:
+def next_good(log: Readable, position: int, offsets: OffsetRange) -> Located | None:
     """The first good batch that begins behind ``position``. Looked for at every byte that may be a magic."""
     start = position + 1
     while start + _HEAD <= log.size:
         view = log.read(start, _BLOCK)
+        if not view:  # the owner of the file has cut it meanwhile
+            return None
         data = bytes(view)
         at = data.find(layout.MAGIC_V2, layout.MAGIC)
         while at >= 0:
@@ -131,7 +135,7 @@ def _next_good(log: FileRecords, position: int, offsets: OffsetRange) -> Located
     return None
 
 
-def _good_at(log: FileRecords, view: memoryview, start: int, at: int, offsets: OffsetRange) -> Located | None:
+def _good_at(log: Readable, view: memoryview, start: int, at: int, offsets: OffsetRange) -> Located | None:
     """The good batch at ``at`` of ``view``, which begins at ``start`` of the file."""
     if len(view) - at < _HEAD:
         return None
@@ -146,5 +150,9 @@ def _good_at(log: FileRecords, view: memoryview, start: int, at: int, offsets: O
     )
     if not plausible:
         return None
-    batch = RecordBatch(log.read(start + at, size))
-    return Located(start + at, batch) if _is_sound(batch) else None
+    try:
+        batch = RecordBatch(log.read(start + at, size))
+        batch.validate()
+    except CorruptRecord:
+        return None
+    return Located(start + at, batch)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import crc32c
 
+from sparklog.log.scan import OffsetRange, next_good
 from sparklog.record import layout
 
 BLOCK = 4 << 20
@@ -142,21 +143,9 @@ class BatchWalk:
         return (fields, data) if len(data) == size else None
 
     def next_good(self, position: int, first_offset: int) -> int | None:
-        """Where the first good batch begins behind ``position``, of those at or beyond ``first_offset``.
-
-        Looked for at every byte that may be a magic; good is what has the right CRC.
-        """
-        start = position + 1
-        while start + layout.HEADER_SIZE <= self.size:
-            piece = bytes(self.read(start, self._block))
-            magic = piece.find(layout.MAGIC_V2, layout.MAGIC)
-            while 0 <= magic <= len(piece) - layout.HEADER_SIZE + layout.MAGIC:
-                at = magic - layout.MAGIC
-                if _is_plausible(layout.HEADER.unpack_from(piece, at), first_offset) and self.is_good(start + at):
-                    return start + at
-                magic = piece.find(layout.MAGIC_V2, magic + 1)
-            start += max(len(piece) - layout.HEADER_SIZE + 1, 1)
-        return None
+        """Where the first good batch begins behind ``position``, of those at or beyond ``first_offset``."""
+        found = next_good(self, position, OffsetRange(first_offset, layout.MAX_INT64 >> 1))
+        return None if found is None else found.position
 
     def is_good(self, position: int, first_offset: int = 0) -> bool:
         """Whether a whole batch with the right CRC begins there, at or beyond ``first_offset``."""
