@@ -1,1 +1,1 @@
-"""Benchmarks: ``python -m benchmarks [codec] [broker] [spark]`` measures and writes ``docs/performance.md``."""
+"""Benchmarks: ``python -m benchmarks [codec] [log] [broker] [spark]`` measures and writes ``docs/performance.md``."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [codec] [broker] [spark]``: run them (all by default), print tables, write the page.
+"""``python -m benchmarks [codec] [log] [broker] [spark]``: run them (all by default), print tables, write the page.
 
 The raw numbers of each stay in ``build/benchmarks``, so that running one of them renews its section of
 ``docs/performance.md`` and leaves the others.
@@ -39,7 +39,7 @@ _TAIL = """\
   Kafka broker uses every core by itself, and what many clients on many cores make of that is not measured here.
 - Other checks. Kafka looks at every record of a produced batch; sparklog checks the batch's length, header and CRC-32C
   and leaves its records alone (unless the topic is compacted). That is part of the difference at 100 B.
-- Replication, TLS, many partitions, and disks slower than the page cache.
+- Replication, TLS, requests for many partitions, and disks slower than the page cache.
 """
 
 
@@ -54,6 +54,12 @@ def _codec() -> report.Rows:
     return codec.run()
 
 
+def _log() -> report.Rows:
+    from benchmarks import log
+
+    return log.run(say=_say)
+
+
 def _broker() -> report.Rows:
     from benchmarks import broker
 
@@ -66,7 +72,12 @@ def _spark() -> report.Rows:
     return spark_read.run()
 
 
-BENCHMARKS: dict[str, Callable[[], report.Rows]] = {"codec": _codec, "broker": _broker, "spark": _spark}
+BENCHMARKS: dict[str, Callable[[], report.Rows]] = {
+    "codec": _codec,
+    "log": _log,
+    "broker": _broker,
+    "spark": _spark,
+}
 
 
 def measure(name: str) -> None:

@@ -14,6 +14,9 @@ Rows = list[dict[str, Any]]
 CODEC_RECORDS_AIM = 10_000_000
 CODEC_RATE_AIM = 2000
 SPARK_RATIO_AIM = 1.0
+LOG_SHARE_AIM = 0.8
+RECOVERY_RATIO_AIM = 2.0
+OPEN_SECONDS_AIM = 5.0
 
 _CODEC_TEXT = """\
 Batches to Arrow columns and back, one core. MB are of uncompressed batch bytes; each figure is the best of several
@@ -25,6 +28,12 @@ the rounds of how many times better sparklog was, more than 1 being better, and 
 is confluent-kafka in one Python process, whose cost a record is the bottleneck at 100 B; *raw requests* are encoded
 beforehand, so that the broker is. *broker CPU us* is the broker's CPU time in microseconds for each record, or for each
 request where the load is raw requests or round trips."""
+_LOG_TEXT = """\
+The log on disk by itself, no network and no broker, one thread, from and to the page cache; how it is measured:
+`benchmarks/log.py`, `recovery.py`, `opening.py`. *beside* is what the same bytes cost done plainly: `pwrite`, a batch
+each, to a file; `sendfile`, a range of 1 MB each, to the same connection; or what Kafka 3.9.1 needs for a copy of the
+same directory, by its own log, in a fresh JVM of 1 GiB. Figures are the best of the rounds; `ratio` is between these,
+more than 1 being better, and `from - to` the extremes of the rounds."""
 _SPARK_TEXT = """\
 To nowhere (`noop`), one local session: `format("sparklog")` on sparklog and on Kafka 3.9.1, beside Spark's own Kafka
 connector on Kafka 3.9.1, the same records. `ratio` is to the connector reading the same columns. How it is measured:
@@ -174,6 +183,67 @@ _BARE_WORK = {
 }
 
 
+def log(rows: Rows) -> Section:
+    """``benchmarks.log``."""
+    return Section(
+        "Log on disk",
+        _LOG_TEXT,
+        ["", "figure", "sparklog", "beside", "", "ratio", "from - to"],
+        [
+            [
+                row["measurement"],
+                row["figure"],
+                _number(row["sparklog"]),
+                row["peer"],
+                _number(row["other"]) if "other" in row else "",
+                f"{row['ratio']:.2f}" if "ratio" in row else "",
+                f"{min(row['ratios']):.2f} - {max(row['ratios']):.2f}" if len(row.get("ratios", [])) > 1 else "",
+            ]
+            for row in rows
+        ],
+        [*_log_shares(rows), _log_recovery(rows), _log_opening(rows)],
+        [_log_distance(rows)],
+    )
+
+
+def _log_distance(rows: Rows) -> str:
+    """How much of what no append can do without an append is."""
+    appended, checksum = (
+        next(row for row in rows if row["measurement"] == name and row["figure"] == "us a batch")
+        for name in ("append, 1 KB in 1 MB batches", "append, 1 KB in 1 MB batches: CRC-32C of it")
+    )
+    bare = appended["other"] + checksum["sparklog"]
+    return (
+        f"Distance to the limit: `pwrite` and CRC-32C of a batch of 1 MB take {bare:.0f} us here; "
+        f"that is {bare / appended['sparklog']:.0%} of what an append of it takes."
+    )
+
+
+def _log_shares(rows: Rows) -> list[Aim]:
+    aims = []
+    for doing in ("append", "read"):
+        shares = [
+            row["ratio"]
+            for row in rows
+            if row["measurement"].startswith(doing) and "1 MB batches" in row["measurement"] and row["figure"] == "MB/s"
+        ]
+        wanted = f"{doing} batches of 1 MB at {LOG_SHARE_AIM:.0%} of the plain call's rate at least"
+        aims.append(Aim(wanted, f"{min(shares):.0%} to {max(shares):.0%}", min(shares) >= LOG_SHARE_AIM))
+    return aims
+
+
+def _log_recovery(rows: Rows) -> Aim:
+    ratios = [row["ratio"] for row in rows if row["measurement"].startswith("recovery")]
+    got = f"{min(ratios):.1f} to {max(ratios):.1f} times"
+    return Aim("recover at least twice as fast as Kafka 3.9.1", got, min(ratios) >= RECOVERY_RATIO_AIM)
+
+
+def _log_opening(rows: Rows) -> Aim:
+    row = next(row for row in rows if row["measurement"].startswith("open") and "clean" in row["measurement"])
+    wanted = f"{row['measurement']} within {OPEN_SECONDS_AIM:g} s"
+    return Aim(wanted, f"{row['sparklog']:.1f} s", row["sparklog"] <= OPEN_SECONDS_AIM)
+
+
 def spark(rows: Rows) -> Section:
     """``benchmarks.spark_read``."""
     aims = [
@@ -206,4 +276,4 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-SECTIONS: dict[str, Callable[[Rows], Section]] = {"codec": codec, "broker": broker, "spark": spark}
+SECTIONS: dict[str, Callable[[Rows], Section]] = {"codec": codec, "log": log, "broker": broker, "spark": spark}

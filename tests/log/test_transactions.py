@@ -99,8 +99,7 @@ def test_a_restart_forgets_nothing(home, clean, settings, lost):
         log = open_log(home, settings, clean=clean)
         assert log.aborted_transactions(0, 100) == ABORTED
         log.on_high_watermark(log.log_end_offset)
-        # A clean stop whose snapshots somebody removed knows no producers: Kafka too replays nothing then.
-        assert log.first_unstable_offset == (None if clean and lost == "*.snapshot" else 5)
+        assert log.first_unstable_offset == 5
         log.close()
 
 

@@ -70,6 +70,10 @@ class FileRecords:
         """At most ``size`` bytes from ``position``."""
         return memoryview(os.pread(self.fileno(), size, position))
 
+    def read_into(self, buffer: bytearray, position: int) -> memoryview:
+        """As many bytes from ``position`` as ``buffer`` holds, in that buffer: good until it is read into again."""
+        return memoryview(buffer)[: os.preadv(self.fileno(), (buffer,), position)]
+
     def batch_at(self, position: int) -> BatchPosition | None:
         """The batch that begins at ``position``; None at the end of the file.
 

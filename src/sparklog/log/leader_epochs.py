@@ -96,7 +96,9 @@ class LeaderEpochCache:
 
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
         """Hold these (epoch, start offset) and no others."""
-        self._replace([EpochEntry(*entry) for entry in entries])
+        new = [EpochEntry(*entry) for entry in entries]
+        if new != self._entries:
+            self._replace(new)
 
     def _replace(self, entries: list[EpochEntry]) -> None:
         write_checkpoint(self._path, entries)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
+from sparklog.log.checkpoints import LEADER_EPOCHS
 from sparklog.log.files import (
     CORRUPT_SUFFIX,
     LOG_SUFFIX,
@@ -93,8 +94,9 @@ class LogLoader:
         return loaded
 
     def _open_epochs(self) -> tuple[LeaderEpochCache, bool]:
+        """The epochs, and whether the checkpoint is missing or useless."""
         try:
-            return LeaderEpochCache(self.directory), False
+            return LeaderEpochCache(self.directory), not (self.directory / LEADER_EPOCHS).exists()
         except CorruptRecord as error:
             _logger.warning("%s; the epochs are taken from the batches instead", error)
             return LeaderEpochCache(self.directory, anew=True), True
@@ -112,7 +114,8 @@ class LogLoader:
                 continue
             is_last = after is None
             is_due = not self.known.clean and (is_last or (after or 0) > self.known.recovery_point)
-            if is_due or not indexed or not _can_be_believed(segment, is_last=is_last):
+            was_recovered = is_due or not indexed or not _can_be_believed(segment, is_last=is_last)
+            if was_recovered:
                 recovered = self._recover(segment, after)
                 loaded.next_offset = recovered.next_offset
                 is_cut = recovered.damage is not None
@@ -121,7 +124,7 @@ class LogLoader:
                 self._state_is_current = False
             if not is_last and not is_cut:
                 segment.seal()
-                if not indexed or self.known.clean:
+                if was_recovered and not is_due:  # it counts as flushed, but its new indexes are not
                     segment.flush_indexes()
             loaded.segments.add(segment)
 
@@ -147,14 +150,9 @@ class LogLoader:
             segment.txn_index.append(aborted)
 
     def _load_producers(self) -> None:
-        """Bring the producers' state to the end of the log; a log closed before there were snapshots knows none."""
-        loaded = self._loaded
-        if self._state_is_current:
-            return
-        if self.known.clean and not loaded.producers.has_snapshots():
-            loaded.producers.load(loaded.next_offset, loaded.next_offset)
-        else:
-            self._load_producers_up_to(loaded.next_offset)
+        """Bring the producers' state to the end of the log, from its start where no snapshot is left."""
+        if not self._state_is_current:
+            self._load_producers_up_to(self._loaded.next_offset)
 
     def _load_producers_up_to(self, offset: int) -> None:
         first = self.known.log_start_offset

@@ -29,7 +29,7 @@ from sparklog.log.segments import LogPosition
 from sparklog.log.time_index import TimestampOffset
 from sparklog.log.transaction_index import AbortedTransaction
 from sparklog.log.validator import as_topic_compresses, batches_of_leader, validate_appended
-from sparklog.record.batch import RecordBatch, patch_append_time, patch_header
+from sparklog.record.batch import RecordBatch, patch_append_time
 from sparklog.record.layout import NO_TIMESTAMP
 from sparklog.structs import FileSlice, OffsetAndEpoch, TopicPartition
 
@@ -145,14 +145,14 @@ class Log:
         repeated = self._producers.check(batch, origin)
         if repeated is not None:
             return Appended(repeated.first_offset, repeated.last_offset, self._append_time(repeated.timestamp))
-        records = as_topic_compresses(batch, self._config)
-        patch_header(records, 0, self.log_end_offset, leader_epoch)
+        batch = as_topic_compresses(batch, self._config)
+        batch.assign(self.log_end_offset, leader_epoch)
         append_time = self._append_time(now)
         if append_time == now:
-            patch_append_time(records, 0, now)
-        appended = RecordBatch(records)
-        self._append((appended,), records, now)
-        return Appended(appended.base_offset, appended.last_offset, append_time)
+            patch_append_time(batch.buffer, 0, now)
+            batch = RecordBatch(batch.buffer)
+        self._append((batch,), batch.buffer, now)
+        return Appended(batch.base_offset, batch.last_offset, append_time)
 
     def append_as_follower(self, records: memoryview) -> int:
         """Write batches as the leader gave them, offsets and epochs with them; returns the new end offset.
@@ -170,7 +170,7 @@ class Log:
     def _append(self, batches: Sequence[RecordBatch], records: memoryview, now: int) -> None:
         """Write ``batches``, which are all of ``records``, and take note of them."""
         first, last = batches[0], batches[-1]
-        newest = max(batches, key=lambda batch: batch.max_timestamp)
+        newest = first if first is last else max(batches, key=lambda batch: batch.max_timestamp)
         latest = TimestampOffset(newest.max_timestamp, newest.last_offset)
         try:
             segment = self._segments.active
@@ -181,7 +181,7 @@ class Log:
             segment.append(records, first.base_offset, last.last_offset, latest)
             try:
                 self._take_note(batches, segment, now)
-            except OSError:  # a marker whose abort is in no index must not be in the log
+            except (OSError, LogError):  # a marker whose abort is in no index must not be in the log
                 segment.truncate_to(first.base_offset)
                 self._replay_producers(first.base_offset)
                 raise
@@ -437,6 +437,8 @@ class Log:
         self._flush_to(self.log_end_offset)
 
     def _flush_to(self, end: int) -> None:
+        if self._closed:  # and so flushed already, or abandoned
+            return
         if self._flush_failure is not None:  # the system forgets what it failed to write: another fsync would succeed
             raise self._flush_failure
         truncations = self._truncations
@@ -448,6 +450,8 @@ class Log:
                 if segment.base_offset < end:
                     segment.flush()
         except OSError as error:
+            if self._closed:  # meanwhile: its directory may have another name by now
+                return
             self._flush_failure = LogDirFailed(f"cannot flush {self.directory}: {error.strerror}")
             raise self._flush_failure from error
         with self._recovery_lock:

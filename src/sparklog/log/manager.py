@@ -22,7 +22,7 @@ from uuid import UUID, uuid4
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError, DiskFull, LogDirFailed, LogError
-from sparklog.log.checkpoints import read_topic_id
+from sparklog.log.checkpoints import PARTITION_METADATA, read_topic_id
 from sparklog.log.directory import LogDir
 from sparklog.log.files import DELETED_DIR_SUFFIX, disk_refused, sync_directory
 from sparklog.log.loader import Knowledge
@@ -149,10 +149,12 @@ class LogManager:
         try:
             read_topic_id(path)
             self.logs[tp] = self._open(path, tp, configs.get(tp.topic), known)
-        except (LogError, UnicodeDecodeError) as error:
+        except LogError as error:
             if isinstance(error, LogDirFailed) and not isinstance(error, DiskFull):
                 raise
             self._cannot_use(tp, str(error))
+        except UnicodeDecodeError as error:
+            self._cannot_use(tp, f"{path / PARTITION_METADATA} is not text: {error}")
 
     def _cannot_use(self, tp: TopicPartition, reason: str) -> None:
         _logger.error("%s is not served: %s", tp, reason)
@@ -189,10 +191,10 @@ class LogManager:
     def _create(self, tp: TopicPartition, config: TopicConfig | None) -> Log:
         if not self._dirs:
             raise LogDirFailed("no log directory is left in service")
-        home = min(self._dirs, key=lambda each: len(each.partitions())) if len(self._dirs) > 1 else self._dirs[0]
+        home = min(self._dirs, key=lambda each: len(self._logs_in(each, self.logs)))
         path = home.path / str(tp)
         try:
-            path.mkdir()
+            path.mkdir(exist_ok=True)  # it may be what is left of an attempt for which there was no room
             sync_directory(home.path)
         except OSError as error:
             raise disk_refused(f"cannot create {path}", error) from error
@@ -246,9 +248,13 @@ class LogManager:
     def unlink_due(self) -> None:
         """Remove the files whose time has come; those of a partition that was deleted meanwhile are gone already."""
         now = self._clock.now_ms()
-        for _, path in (each for each in self._doomed if each[0] <= now):
-            path.unlink(missing_ok=True)
+        due = [path for at, path in self._doomed if at <= now]
         self._doomed = [each for each in self._doomed if each[0] > now]
+        for path in due:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                self.report(disk_refused(f"cannot remove {path}", error), path.parent)
 
     def flush_due(self) -> None:
         """Begin flushing, in the background, the logs with something unflushed for their ``flush.ms``."""
@@ -289,9 +295,10 @@ class LogManager:
         def guarded() -> None:
             try:
                 work()
-            except LogDirFailed as error:
-                _logger.error("%s", error)
-                self.report(error, directory)
+            except (LogDirFailed, OSError) as error:
+                failed = disk_refused(f"cannot remove {directory}", error) if isinstance(error, OSError) else error
+                _logger.error("%s", failed)
+                self.report(failed, directory)
             except Exception:
                 _logger.exception("a disk operation failed")
 

@@ -150,9 +150,6 @@ class ProducerStateManager:
         write_atomically(path, encode_snapshot(self._producers.values()), durable=durable)
         self._snapshot_offset = self.end_offset
 
-    def has_snapshots(self) -> bool:
-        return bool(self._snapshots())
-
     def load(self, log_start_offset: int, up_to: int) -> None:
         """Start from the newest snapshot that holds together and lies in ``log_start_offset`` to ``up_to``.
 

@@ -18,6 +18,7 @@ from sparklog.record._impl.abc import BatchScanner
 from sparklog.record.batch import RecordBatch
 
 _BLOCK = 4 << 20
+_SCAN_BLOCK = 1 << 20
 _HEAD = layout.HEADER_SIZE
 
 
@@ -59,19 +60,19 @@ class Damage(NamedTuple):
 def scan_batches(log: FileRecords, scanner: BatchScanner, visit: Callable[[RecordBatch], None]) -> None:
     """Have ``scanner`` take the good batches from the beginning of the file up to the first bad byte or the end.
 
-    ``visit`` is shown those that bear a producer's id, in order.
+    ``visit`` is shown those that bear a producer's id, in order; the batch is good while it looks at it.
     """
-    wanted = _BLOCK
+    block = bytearray(min(_SCAN_BLOCK, log.size))  # one for all, so that it stays in the processor's cache
     while scanner.position < log.size and not scanner.is_bad:
         start = scanner.position
-        view = log.read(start, wanted)
+        view = log.read_into(block, start)
         for at in scanner.scan(view):
             visit(RecordBatch(view, at))
-        wanted = _BLOCK
         if scanner.position == start:
             wanted = _claimed_size(view)
             if not len(view) < wanted <= log.size - start:
                 return
+            block = bytearray(wanted)
 
 
 def _claimed_size(view: memoryview) -> int:

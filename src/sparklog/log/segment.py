@@ -107,12 +107,14 @@ class LogSegment:
         A segment's age is told by its records' own time, as in Kafka's ``timeWaitedForRoll``: by the clock, each
         append of old records would roll. Only where they bear none does the clock count.
         """
-        return self.size > 0 and (
-            self.size + size > self.config.segment_bytes
-            or self._age(max_timestamp, now_ms) > self.config.longest_segment_ms - self.jitter_ms
-            or self.offset_index.is_full
-            or self.time_index.is_full
-            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        return last_offset - self.base_offset > MAX_RELATIVE_OFFSET or (
+            self.size > 0
+            and (
+                self.size + size > self.config.segment_bytes
+                or self._age(max_timestamp, now_ms) > self.config.longest_segment_ms - self.jitter_ms
+                or self.offset_index.is_full
+                or self.time_index.is_full
+            )
         )
 
     def _age(self, max_timestamp: int, now_ms: int) -> int:
@@ -173,8 +175,11 @@ class LogSegment:
         return None
 
     def _first_record_from(self, found: BatchPosition, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        batch = RecordBatch(self.log.read(found.position, found.size))
+        if batch.is_control and batch.record_count:  # a marker counts, though the decoder has no row for it
+            return TimestampOffset(batch.max_timestamp, batch.base_offset)
         decoder = ColumnarDecoder(("offset", "timestamp"))
-        decoder.append(RecordBatch(self.log.read(found.position, found.size)), start_offset)
+        decoder.append(batch, start_offset)
         columns = decoder.finish()
         rows = zip(columns["timestamp"].to_pylist(), columns["offset"].to_pylist(), strict=True)
         return next((TimestampOffset(at, offset) for at, offset in rows if at >= timestamp), None)

@@ -15,7 +15,8 @@ from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
 from sparklog.record.compression import CompressionType
-from sparklog.record.layout import ALL_ATTRIBUTES, MAGIC, MAGIC_V2, MAX_INT64, NO_PRODUCER_ID, NO_TIMESTAMP
+from sparklog.record.control import read_marker
+from sparklog.record.layout import ALL_ATTRIBUTES, MAGIC, MAGIC_V2, MAX_INT32, MAX_INT64, NO_PRODUCER_ID, NO_TIMESTAMP
 from sparklog.record.recompression import recompress
 from sparklog.record.records import iter_batches
 
@@ -36,11 +37,7 @@ def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOr
         )
     try:
         batch = RecordBatch(records)
-        if batch.size_in_bytes > config.max_message_bytes:
-            raise ApiError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {batch.size_in_bytes} bytes is larger than max.message.bytes={config.max_message_bytes}",
-            )
+        _check_size(batch.size_in_bytes, config)
         batch.validate()
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
@@ -57,31 +54,50 @@ def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOr
 def batches_of_leader(records: memoryview, log_end_offset: int) -> list[RecordBatch]:
     """The batches that a leader sent to its follower, whose log ends at ``log_end_offset``.
 
-    A batch cut short at the end is left out: an answer ends at a byte count. Raises CorruptRecord if one does not hold
-    together, LogError if one does not lie behind all before it.
+    A batch cut short at the end is left out, since an answer ends at a byte count; so is what lies too far behind the
+    first for one segment, to be fetched again. Raises CorruptRecord if one does not hold together, LogError if one
+    does not lie behind all before it.
     """
-    batches, next_offset = [], log_end_offset
+    batches: list[RecordBatch] = []
+    next_offset = log_end_offset
     for batch in iter_batches(records):
         batch.validate()
         if batch.base_offset < next_offset:
             raise LogError(f"the leader sent offset {batch.base_offset} where at least {next_offset} is due")
+        if batch.next_offset > MAX_INT64:
+            raise CorruptRecord(f"the leader sent a batch at offset {batch.base_offset} that ends beyond all offsets")
+        if batch.is_control and batch.record_count:
+            read_marker(batch)  # of which the log is to take note
+        if batches and batch.last_offset - batches[0].base_offset > MAX_INT32:
+            break  # no segment can hold both
         next_offset = batch.next_offset
         batches.append(batch)
     return batches
 
 
-def as_topic_compresses(batch: RecordBatch, config: TopicConfig) -> memoryview:
-    """The batch's bytes, compressed anew where the topic's ``compression.type`` is another than the producer's.
+def as_topic_compresses(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
+    """The batch, compressed anew where the topic's ``compression.type`` is another than the producer's.
 
-    Raises ApiError(CORRUPT_MESSAGE) if its records cannot be decompressed.
+    A marker stays as it is. Raises ApiError: CORRUPT_MESSAGE if the records cannot be decompressed, MESSAGE_TOO_LARGE
+    if they are too many for the codec of the topic.
     """
     kind = _CODECS.get(config.compression_type)
-    if kind is None or batch.compression is kind:
-        return batch.buffer
+    if kind is None or batch.compression is kind or batch.is_control:
+        return batch
     try:
-        return memoryview(recompress(batch, kind, config.compression_level))
+        compressed = recompress(batch, kind, config.compression_level)
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    _check_size(len(compressed), config)
+    return RecordBatch(memoryview(compressed))
+
+
+def _check_size(size: int, config: TopicConfig) -> None:
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes is larger than max.message.bytes={config.max_message_bytes}",
+        )
 
 
 def _check_header(batch: RecordBatch, origin: AppendOrigin) -> None:

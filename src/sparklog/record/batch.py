@@ -132,6 +132,12 @@ class RecordBatch:
             return layout.NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
+    def assign(self, base_offset: int, leader_epoch: int) -> None:
+        """Give the batch its place in a log, in the buffer too, which must be writable."""
+        patch_header(self._view, self._position, base_offset, leader_epoch)
+        self.base_offset = base_offset
+        self.partition_leader_epoch = leader_epoch
+
     def validate(self) -> None:
         """Check the CRC and that the counts are possible; the records themselves are checked when decoded."""
         computed = crc32c.crc32c(self.buffer[layout.ATTRIBUTES :])

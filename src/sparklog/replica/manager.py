@@ -63,6 +63,8 @@ class ReplicaManager:
             return ErrorCode.NONE if partition.apply(state) else ErrorCode.STALE_CONTROLLER_EPOCH
         except (LogError, OSError) as error:
             _logger.error("cannot open %s: %s", tp, error)
+            if isinstance(error, OSError) and tp in self._logs.logs:
+                self._logs.report(disk_refused(f"cannot open {tp}", error), self._logs.logs[tp].directory)
             return ErrorCode.KAFKA_STORAGE_ERROR
 
     def stop(self, tp: TopicPartition, *, delete: bool) -> None:
@@ -75,6 +77,9 @@ class ReplicaManager:
                 self._logs.delete(tp)
             except (LogError, OSError) as error:
                 _logger.error("cannot delete %s: %s", tp, error)
+                if partition is not None and isinstance(error, LogDirFailed | OSError):
+                    failure = disk_refused(f"cannot delete {tp}", error) if isinstance(error, OSError) else error
+                    self._logs.report(failure, partition.log.directory)
         self.fetch_purgatory.check(tp)
         self.produce_purgatory.check(tp)
 
