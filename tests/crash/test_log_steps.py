@@ -67,7 +67,7 @@ def test_appending_and_rolling(prepared, tmp_path, half, appends):
                 log.append_as_leader(batch_of(2000 + number, size=100), 5)
                 acknowledged.append(number)
 
-        crashed = crash_at(n, append, half=half)
+        crashed = crash_at(home.parent, n, append, half=half)
         abandon(log)
         found = recovered(home)
         assert found[:COUNT] == batches
@@ -80,7 +80,7 @@ def test_appending_and_rolling(prepared, tmp_path, half, appends):
 def test_closing(prepared, tmp_path):
     for n, home in copies(prepared, tmp_path):
         log = open_log(home, SMALL, clean=False)
-        crashed = crash_at(n, log.close)
+        crashed = crash_at(home.parent, n, log.close)
         abandon(log)
         assert recovered(home) == prepared[1]
         if not crashed:
@@ -90,7 +90,7 @@ def test_closing(prepared, tmp_path):
 def test_flushing(prepared, tmp_path):
     for n, home in copies(prepared, tmp_path):
         log = open_log(home, SMALL, clean=False)
-        crashed = crash_at(n, log.flush)
+        crashed = crash_at(home.parent, n, log.flush)
         assert log.recovery_point <= (0 if crashed else COUNT)
         abandon(log)
         assert recovered(home) == prepared[1]
@@ -103,7 +103,7 @@ def test_truncating(prepared, tmp_path, offset):
     _, batches = prepared
     for n, home in copies(prepared, tmp_path):
         log = open_log(home, SMALL, clean=False)
-        crashed = crash_at(n, lambda log=log: log.truncate_to(offset))
+        crashed = crash_at(home.parent, n, lambda log=log: log.truncate_to(offset))
         abandon(log)
         found = recovered(home)
         assert found == batches[: len(found)]
@@ -120,7 +120,7 @@ def test_recovering(prepared, tmp_path):
         last = max(home.glob("*.log"))
         with open(last, "ab") as file:
             file.write(b"\0" * 200)
-        crashed = crash_at(n, lambda home=home: abandon(open_log(home, SMALL, clean=False)))
+        crashed = crash_at(home.parent, n, lambda home=home: abandon(open_log(home, SMALL, clean=False)))
         assert recovered(home) == batches
         if not crashed:
             return
@@ -152,7 +152,7 @@ def test_starting_and_stopping_a_directory(prepared, tmp_path):
     _, batches = prepared
     for n, home in copies(prepared, tmp_path):
         manager = opened(home.parent)
-        crashed = crash_at(n, manager.close)
+        crashed = crash_at(home.parent, n, manager.close)
         marked = (home.parent / ".kafka_cleanshutdown").exists()
         if crashed:
             let_go(manager)
@@ -176,7 +176,7 @@ def test_a_clean_mark_is_gone_before_anything_is_appended(prepared, tmp_path):
             kept.append(opened(home.parent))
             kept[0].logs[TP].append_as_leader(batch_of(5000), 9)
 
-        crashed = crash_at(n, run)
+        crashed = crash_at(home.parent, n, run)
         if kept:
             let_go(kept[0])
         if (home.parent / ".kafka_cleanshutdown").exists():
@@ -190,7 +190,7 @@ def test_creating_a_partition(tmp_path):
     for n in range(MOST_STEPS):
         home = tmp_path / str(n)
         manager = opened(home)
-        crashed = crash_at(n, lambda manager=manager: manager.get_or_create(new, None, identity))
+        crashed = crash_at(home, n, lambda manager=manager: manager.get_or_create(new, None, identity))
         let_go(manager)
         again = opened(home)
         log = again.get_or_create(new, None, identity)
@@ -204,7 +204,7 @@ def test_creating_a_partition(tmp_path):
 def test_deleting_a_partition(prepared, tmp_path):
     for n, home in copies(prepared, tmp_path):
         manager = opened(home.parent)
-        crashed = crash_at(n, lambda manager=manager: manager.delete(TP))
+        crashed = crash_at(home.parent, n, lambda manager=manager: manager.delete(TP))
         let_go(manager)
         again = opened(home.parent)
         assert not list(home.parent.glob("*-delete"))

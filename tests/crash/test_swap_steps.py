@@ -9,15 +9,16 @@ from log.samples import SMALL, abandon, batch_of, open_log, whole, write_cleaned
 from sparklog.record.records import iter_batches
 
 MOST_STEPS = 100
+COMPACTED = SMALL | {"cleanup.policy": "compact"}  # so that holes between segments are no damage
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     """A log with a finished rewrite of its first three segments into two, and its batches before and after."""
     home = tmp_path_factory.mktemp("prepared") / "t-0"
-    log = open_log(home, SMALL)
+    log = open_log(home, COMPACTED)
     while log.segment_count < 5:
-        log.append_as_leader(batch_of(1000 + log.log_end_offset, size=100), 0)
+        log.append_as_leader(batch_of(1000 + log.log_end_offset, size=100, key=b"k"), 0)
     first, second, third, fourth, _ = log._segments.bases
     before = [bytes(batch.buffer) for batch in iter_batches(whole(log))]
     kept = [data for data in before if offset(data) < fourth][::2]
@@ -40,20 +41,20 @@ def test_swapping(prepared, tmp_path, crash_again):
         home = tmp_path / f"try-{n}" / "t-0"
         shutil.copytree(source, home)
         held = {path.name: path.read_bytes() for path in home.glob("*.cleaned")}
-        log = open_log(home, SMALL, clean=False)  # removes the .cleaned files, for nobody is at work on them
+        log = open_log(home, COMPACTED, clean=False)  # removes the .cleaned files, for nobody is at work on them
         for name, data in held.items():
             (home / name).write_bytes(data)
         crashed = crash_at(home, n, lambda log=log: log.replace_segments(new, old))
         abandon(log)
         if crash_again:
-            crash_at(home, n // 2, lambda home=home: abandon(open_log(home, SMALL, clean=False)))
-        log = open_log(home, SMALL, clean=False)
+            crash_at(home, n // 2, lambda home=home: abandon(open_log(home, COMPACTED, clean=False)))
+        log = open_log(home, COMPACTED, clean=False)
         found = [bytes(batch.buffer) for batch in iter_batches(whole(log), partial_tail=False)]
         assert found in (before, after)
         outcomes.append(found == after)
         assert not [path for path in home.iterdir() if path.suffix in (".swap", ".cleaned", ".deleted")]
         log.close()
-        again = open_log(home, SMALL)
+        again = open_log(home, COMPACTED)
         assert [bytes(batch.buffer) for batch in iter_batches(whole(again))] == found
         again.close()
         if not crashed:

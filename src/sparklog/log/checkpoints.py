@@ -12,6 +12,7 @@ from uuid import UUID
 
 from sparklog.errors import CorruptRecord
 from sparklog.log.files import write_atomically
+from sparklog.record.layout import MAX_INT32, MAX_INT64
 from sparklog.structs import TopicPartition, uuid_from_text, uuid_to_text
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -30,15 +31,27 @@ def write_checkpoint(path: Path, entries: Iterable[tuple[object, ...]]) -> None:
 def read_checkpoint(path: Path, fields: int) -> list[list[str]]:
     """The entries; none if there is no file. Raises CorruptRecord if it does not hold together."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = _lines(path)
     except FileNotFoundError:
         return []
-    except UnicodeDecodeError as error:
-        raise CorruptRecord(f"{path} is not text: {error}") from error
     entries = [line.split(" ") for line in lines[2:]]
     if lines[:1] != ["0"] or lines[1:2] != [str(len(entries))] or any(len(entry) != fields for entry in entries):
         raise CorruptRecord(f"{path} is not a checkpoint of version 0 with {fields} fields a line")
     return entries
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise CorruptRecord(f"{path} is not text: {error}") from error
+
+
+def whole_number(text: str, most: int = MAX_INT64) -> int:
+    """The number in a field, written as Kafka writes it. Raises ValueError for anything but 0 to ``most``."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and int(text) <= most):
+        raise ValueError(f"{text[:40]!r} is not a number from 0 to {most}")
+    return int(text)
 
 
 def write_offsets(path: Path, offsets: dict[TopicPartition, int]) -> None:
@@ -50,7 +63,10 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """Raises CorruptRecord if the file does not hold together."""
     entries = read_checkpoint(path, 3)
     try:
-        return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
+        return {
+            TopicPartition(topic, whole_number(number, MAX_INT32)): whole_number(offset)
+            for topic, number, offset in entries
+        }
     except ValueError as error:
         raise CorruptRecord(f"{path}: {error}") from error
 
@@ -61,9 +77,9 @@ def write_topic_id(directory: Path, topic_id: UUID) -> None:
 
 
 def read_topic_id(directory: Path) -> UUID | None:
-    """None if the directory has no ``partition.metadata``."""
+    """None if the directory has no ``partition.metadata``. Raises CorruptRecord if it does not hold together."""
     try:
-        lines = (directory / PARTITION_METADATA).read_text(encoding="utf-8").splitlines()
+        lines = _lines(directory / PARTITION_METADATA)
     except FileNotFoundError:
         return None
     values = dict(line.split(": ", 1) for line in lines if ": " in line)
@@ -82,9 +98,9 @@ def write_meta_properties(directory: Path, cluster_id: str, broker_id: int) -> N
 
 
 def read_meta_properties(directory: Path) -> dict[str, str]:
-    """Empty for a directory that nobody has owned yet."""
+    """Empty for a directory that nobody has owned yet. Raises CorruptRecord if it is not text."""
     try:
-        lines = (directory / META_PROPERTIES).read_text(encoding="utf-8").splitlines()
+        lines = _lines(directory / META_PROPERTIES)
     except FileNotFoundError:
         return {}
     return {k.strip(): v.strip() for k, _, v in (line.partition("=") for line in lines if not line.startswith("#"))}

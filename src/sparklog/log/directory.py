@@ -11,6 +11,7 @@ from pathlib import Path
 from sparklog.errors import ConfigError, CorruptRecord, LogDirFailed
 from sparklog.log.checkpoints import (
     LOG_START_OFFSETS,
+    META_PROPERTIES,
     RECOVERY_POINTS,
     read_meta_properties,
     read_offsets,
@@ -35,6 +36,7 @@ class LogDir:
         self._begun = False
         self._recovery_points: dict[TopicPartition, int] = {}
         self._starts: dict[TopicPartition, int] = {}
+        self._named: set[TopicPartition] = set()
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -53,7 +55,7 @@ class LogDir:
             theirs = found.get(name, ours)
             if theirs != ours:
                 raise ConfigError(
-                    f"log directory {self.path} belongs to {name}={theirs}, not {ours}; "
+                    f"log directory {self.path} belongs to {name}={theirs}, not {ours}, as its {META_PROPERTIES} says; "
                     "give this broker a directory of its own (log.dirs)"
                 )
         if not found:
@@ -74,6 +76,7 @@ class LogDir:
         points = self._read(RECOVERY_POINTS, "every log is scanned from its start")
         self._clean = self._clean and points is not None
         self._recovery_points = points or {}
+        self._named.update(self._recovery_points)
         self._starts = self._read(LOG_START_OFFSETS, "every log starts with its first segment") or {}
 
     def _read(self, name: str, consequence: str) -> dict[TopicPartition, int] | None:
@@ -96,13 +99,19 @@ class LogDir:
             marker.unlink()
             sync_directory(self.path)
 
+    def names(self, tp: TopicPartition) -> bool:
+        """Whether the checkpoints may hold an entry of a partition; if it is gone, one made anew must not find it."""
+        return tp in self._named or tp in self._starts
+
     def checkpoint(self, logs: Mapping[TopicPartition, Log], unusable: Collection[TopicPartition]) -> None:
         """Write the recovery points and log start offsets of ``logs``, which are all of this directory.
 
         What the ``unusable`` began with is kept. Raises LogDirFailed if the disk refuses.
         """
+        self._named = {*logs, *unusable}
         kept = {tp: offset for tp, offset in self._starts.items() if tp in unusable}
         starts = kept | {tp: log.log_start_offset for tp, log in logs.items() if log.log_start_offset > 0}
+        self._starts = kept
         try:
             write_offsets(self.path / RECOVERY_POINTS, {tp: log.recovery_point for tp, log in logs.items()})
             write_offsets(self.path / LOG_START_OFFSETS, starts)

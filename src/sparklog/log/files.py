@@ -32,6 +32,8 @@ LOCK_FILE = ".lock"
 _OFFSET_DIGITS = 20
 _MAX_TOPIC_NAME = 249
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+MISPLACED = (errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ELOOP)
+"""What the system says of a file that is none, or not ours: the disk is well, and only a person can set it right."""
 
 
 def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
@@ -73,7 +75,8 @@ def is_topic_name(name: str) -> bool:
 def disk_refused(what: str, error: OSError) -> LogDirFailed:
     """The error to raise where the disk refused ``what``: only a full one may be written to again."""
     kind = DiskFull if error.errno in _FULL else LogDirFailed
-    return kind(f"{what}: {error.strerror or error}")
+    where = f" ({error.filename})" if error.filename else ""
+    return kind(f"{what}: {error.strerror or error}{where}")
 
 
 def sync_descriptor(fd: int) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord
-from sparklog.log.checkpoints import LEADER_EPOCHS, read_checkpoint, write_checkpoint
+from sparklog.log.checkpoints import LEADER_EPOCHS, read_checkpoint, whole_number, write_checkpoint
+from sparklog.record.layout import MAX_INT32
 from sparklog.structs import OffsetAndEpoch
 
 
@@ -26,14 +27,15 @@ class EpochEntry(NamedTuple):
 def read_epochs(path: Path) -> list[EpochEntry]:
     """The entries of a ``leader-epoch-checkpoint``. Raises CorruptRecord if it does not hold together."""
     try:
-        entries = [EpochEntry(int(epoch), int(offset)) for epoch, offset in read_checkpoint(path, 2)]
+        entries = [
+            EpochEntry(whole_number(epoch, MAX_INT32), whole_number(offset))
+            for epoch, offset in read_checkpoint(path, 2)
+        ]
     except ValueError as error:
         raise CorruptRecord(f"{path}: {error}") from error
     for before, after in pairwise(entries):
         if before.epoch >= after.epoch or before.start_offset > after.start_offset:
             raise CorruptRecord(f"{path}: {after} follows {before}")
-    if entries and min(entries[0]) < 0:
-        raise CorruptRecord(f"{path} begins with {entries[0]}")
     return entries
 
 
@@ -44,6 +46,11 @@ class LeaderEpochCache:
         """``anew`` looks at no file. Raises CorruptRecord if the file does not hold together."""
         self._path = directory / LEADER_EPOCHS
         self._entries = [] if anew else read_epochs(self._path)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All that are known, rising."""
+        return tuple(self._entries)
 
     @property
     def latest(self) -> EpochEntry | None:

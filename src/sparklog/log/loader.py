@@ -22,11 +22,12 @@ from sparklog.log.files import (
     TIME_INDEX_SUFFIX,
     base_offset_of,
     segment_path,
+    sync_directory,
 )
 from sparklog.log.leader_epochs import LeaderEpochCache
 from sparklog.log.producer_state import EXPIRATION_MS, ProducerStateManager
 from sparklog.log.recovery import Recovered, recover_segment
-from sparklog.log.segment import LogSegment
+from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.log.segments import LogSegments
 from sparklog.log.swap import finish_interrupted
 from sparklog.record.batch import RecordBatch
@@ -82,16 +83,45 @@ class LogLoader:
         if bases:
             producers.discard_stray(bases)
             self._open_segments(bases)
-        else:
+            self._drop_what_ends_before_the_start()
+        if not loaded.segments:
             base = loaded.next_offset = self.known.log_start_offset
             loaded.segments.add(LogSegment(self.directory, base, self.config, active=True, create=True))
         first = loaded.segments.first.base_offset
         loaded.log_start_offset = min(max(self.known.log_start_offset, first), loaded.next_offset)
-        if epochs_are_lost:
+        if epochs_are_lost or self._epochs_begin_late():
             epochs.replace(loaded.segments.epochs_from(loaded.log_start_offset))
         epochs.truncate_from_end(loaded.next_offset)
         self._load_producers()
         return loaded
+
+    def _epochs_begin_late(self) -> bool:
+        """Whether the epochs were cut to a start of the log that a crash has taken back."""
+        first = next(iter(self._loaded.epochs.entries), None)
+        is_empty = self._loaded.next_offset == self._loaded.log_start_offset
+        return (
+            not (self.known.clean or is_empty or first is None) and first.start_offset > self._loaded.log_start_offset
+        )
+
+    def _drop_what_ends_before_the_start(self) -> None:
+        """After a crash the log may end before the start that was checkpointed: all that is left was deleted before."""
+        loaded = self._loaded
+        if loaded.next_offset >= self.known.log_start_offset:
+            return
+        _logger.warning(
+            "%s ends at offset %d, before its start; it begins anew at %d",
+            self.directory,
+            loaded.next_offset,
+            self.known.log_start_offset,
+        )
+        for segment in reversed(list(loaded.segments)):
+            loaded.segments.remove(segment)
+            segment.close()
+            for path in segment.paths:
+                path.unlink()
+        loaded.producers.discard_snapshots(beyond=-1)
+        sync_directory(self.directory)
+        self._state_is_current = False
 
     def _open_epochs(self) -> tuple[LeaderEpochCache, bool]:
         """The epochs, and whether the checkpoint is missing or useless."""
@@ -102,7 +132,7 @@ class LogLoader:
             return LeaderEpochCache(self.directory, anew=True), True
 
     def _open_segments(self, bases: list[int]) -> None:
-        loaded, is_cut = self._loaded, False
+        loaded, is_cut, aside = self._loaded, False, 0
         for base, after in zip(bases, [*bases[1:], None], strict=True):
             indexed = _has_indexes(self.directory, base)
             segment = LogSegment(
@@ -111,6 +141,7 @@ class LogLoader:
             if is_cut:
                 loaded.dropped_bytes += segment.size
                 _set_aside(segment)
+                aside += 1
                 continue
             is_last = after is None
             is_due = not self.known.clean and (is_last or (after or 0) > self.known.recovery_point)
@@ -118,7 +149,7 @@ class LogLoader:
             if was_recovered:
                 recovered = self._recover(segment, after)
                 loaded.next_offset = recovered.next_offset
-                is_cut = recovered.damage is not None
+                is_cut = recovered.damage is not None or (is_due and self._has_lost_its_end(segment, after))
             else:
                 loaded.next_offset = segment.next_offset() if after is None else after
                 self._state_is_current = False
@@ -127,6 +158,21 @@ class LogLoader:
                 if was_recovered and not is_due:  # it counts as flushed, but its new indexes are not
                     segment.flush_indexes()
             loaded.segments.add(segment)
+        if aside:
+            sync_directory(self.directory)  # or they could come back behind a clean stop
+
+    def _has_lost_its_end(self, segment: LogSegment, after: int | None) -> bool:
+        """Whether a segment that was not flushed ends before the next one begins: what was between them is lost.
+
+        A compacted topic has such holes by right, so none can be told there.
+        """
+        end = self._loaded.next_offset
+        if after is None or end == after or "compact" in self.config.cleanup_policy:
+            return False
+        if after - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return False  # a follower's leader had a hole that no segment could hold
+        _logger.error("%s ends before offset %d; offsets up to %d are lost", segment.log.path, end, after - 1)
+        return True
 
     def _recover(self, segment: LogSegment, limit: int | None) -> Recovered:
         """Recover the segment, and with it what is known of the producers up to its end."""

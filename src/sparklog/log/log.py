@@ -20,7 +20,7 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
-from sparklog.log.files import disk_refused, sync_directory
+from sparklog.log.files import MISPLACED, disk_refused, sync_directory
 from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.retention import SegmentView, deletable, policies_of
@@ -74,6 +74,8 @@ class Log:
         try:
             loaded = LogLoader(directory, config, known, clock.now_ms()).load()
         except OSError as error:
+            if error.errno in MISPLACED:
+                raise LogError(f"cannot open {error.filename or directory}: {error.strerror}; move it away") from error
             raise disk_refused(f"cannot open {directory}", error) from error
         self.epochs = loaded.epochs
         self._segments = loaded.segments
@@ -175,7 +177,7 @@ class Log:
         try:
             segment = self._segments.active
             if segment.should_roll(len(records), last.last_offset, latest.timestamp, now):
-                segment = self.roll(first.base_offset)
+                segment = self._roll(max(first.base_offset, self.log_end_offset))
             for batch in batches:
                 self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             segment.append(records, first.base_offset, last.last_offset, latest)
@@ -206,19 +208,36 @@ class Log:
         """``timestamp`` where this broker's clock stamps the records, -1 where they keep their producer's time."""
         return timestamp if self._config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
 
-    def roll(self, base_offset: int | None = None) -> LogSegment:
-        """Begin a new segment at the end offset (or beyond it); the old one is flushed in the background."""
-        old, base = self._segments.active, self.log_end_offset if base_offset is None else base_offset
-        now = self._clock.now_ms()
+    def roll(self) -> None:
+        """Begin a new segment at the end offset, unless the active one is empty.
+
+        Raises LogDirFailed if the disk refuses; appending goes on in the old segment then.
+        """
+        self._check_open()
+        try:
+            if self._segments.active.size:
+                self._roll(self.log_end_offset)
+        except OSError as error:
+            raise disk_refused(f"cannot roll {self.directory}", error) from error
+
+    def _roll(self, base: int) -> LogSegment:
+        """Begin a new segment at ``base``, and flush the old one in the background; one that is empty is removed."""
+        old, now = self._segments.active, self._clock.now_ms()
         self._producers.take_snapshot(now, durable=False)
-        old.seal()
-        if self.recovery_point >= self.log_end_offset:  # the old one counts as flushed, so its indexes must be
-            old.flush_indexes()
         new = LogSegment(self.directory, base, self._config, active=True, create=True)
+        try:
+            old.seal()
+            if self.recovery_point >= self.log_end_offset:  # the old one counts as flushed, so its indexes must be
+                old.flush_indexes()
+        except OSError:
+            old.reopen_for_append()
+            raise
         new.created_ms = now
         jitter = min(self._config.segment_jitter_ms, self._config.segment_ms)
         new.jitter_ms = self._draw(jitter) if jitter else 0
         self._segments.add(new)
+        if not old.size:
+            self._drop_segments([old])
         self._has_new_names = True
         self._submit(lambda: self._flush_to(base))
         return new
@@ -379,6 +398,7 @@ class Log:
         self.lower_recovery_point(offset)
         self.epochs.truncate_from_end(offset)
         self._producers.discard_snapshots(beyond=offset)
+        sync_directory(self.directory)  # or a snapshot of what was cut off could come back beside what follows
         self._replay_producers(offset)
 
     def truncate_to_epoch_end(self, epoch: int) -> int:
@@ -442,6 +462,7 @@ class Log:
         if self._flush_failure is not None:  # the system forgets what it failed to write: another fsync would succeed
             raise self._flush_failure
         truncations = self._truncations
+        end = min(end, self.log_end_offset)  # which a truncation may have lowered since the flush was asked for
         try:
             if self._has_new_names:
                 self._has_new_names = False  # before the sync: a name that is made meanwhile sets it again

@@ -61,6 +61,7 @@ class LogManager:
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, str] = {}
         self._doomed: list[tuple[int, Path]] = []
+        self._old_topics: set[str] = set()  # those there were at the start: a partition of theirs is not new
         self._lock_dirs(dirs)
 
     def _lock_dirs(self, dirs: list[Path]) -> None:
@@ -93,7 +94,7 @@ class LogManager:
             try:
                 log_dir.own(cluster_id, broker_id)
             except OSError as error:
-                self.fail(log_dir.path, f"cannot claim log directory {log_dir.path}: {error.strerror}")
+                self.fail(log_dir.path, str(disk_refused(f"cannot claim log directory {log_dir.path}", error)))
         self._require_directory()
 
     def load(self, configs: Mapping[str, TopicConfig]) -> None:
@@ -102,6 +103,7 @@ class LogManager:
         Raises ConfigError where two directories hold the same partition, LogDirFailed if no directory can be used.
         """
         started = self._clock.monotonic()
+        self._old_topics.update(configs)
         dirs, homes = list(self._dirs), dict[TopicPartition, Path]()
         with ThreadPoolExecutor(len(dirs), thread_name_prefix="load") as pool:
             errors = list(pool.map(lambda each: self._load_dir(each, configs, homes), dirs))
@@ -179,10 +181,10 @@ class LogManager:
             raise LogError(self.unusable[tp])
         log = self.logs.get(tp)
         if log is None:
-            if self._offline and not is_new:
-                raise LogError(
-                    f"{tp} may lie in a directory that is out of service: {', '.join(map(str, self._offline))}"
-                )
+            if self._offline and (not is_new or tp.topic in self._old_topics):
+                where = ", ".join(map(str, self._offline))
+                self.unusable[tp] = f"{tp} may lie in a directory that is out of service: {where}"
+                raise LogError(self.unusable[tp])
             log = self.logs[tp] = self._create(tp, config)
         if topic_id is not None and log.topic_id != topic_id:
             log.assign_topic_id(topic_id)
@@ -193,6 +195,8 @@ class LogManager:
             raise LogDirFailed("no log directory is left in service")
         home = min(self._dirs, key=lambda each: len(self._logs_in(each, self.logs)))
         path = home.path / str(tp)
+        if home.names(tp):
+            home.checkpoint(self._logs_in(home, self.logs), self.unusable)
         try:
             path.mkdir(exist_ok=True)  # it may be what is left of an attempt for which there was no room
             sync_directory(home.path)
@@ -202,6 +206,7 @@ class LogManager:
 
     def delete(self, tp: TopicPartition) -> None:
         """Take the partition away: renamed at once, its files removed in the background or at the next start."""
+        self._old_topics.discard(tp.topic)
         self.unusable.pop(tp, None)
         log = self.logs.pop(tp, None)
         if log is None:

@@ -203,7 +203,8 @@ class ProducerStateManager:
                 path.unlink()
 
     def _snapshots(self) -> list[tuple[int, Path]]:
-        return sorted((base_offset_of(path), path) for path in self._directory.glob(f"*{SNAPSHOT_SUFFIX}"))
+        found = (path for path in self._directory.glob(f"*{SNAPSHOT_SUFFIX}") if path.is_file())
+        return sorted((base_offset_of(path), path) for path in found)
 
 
 def _check_epoch(entry: ProducerEntry, batch: RecordBatch) -> None:

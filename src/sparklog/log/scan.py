@@ -6,6 +6,7 @@ of one batch, whichever is larger.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable
 from enum import Enum
@@ -20,6 +21,10 @@ from sparklog.record.batch import RecordBatch
 _BLOCK = 4 << 20
 _SCAN_BLOCK = 1 << 20
 _HEAD = layout.HEADER_SIZE
+_MAY_BE_A_MAGIC = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DOTALL)
+"""A magic, a CRC, attributes that exist, and a delta that is not negative."""
+_PATIENCE = 8
+"""How many times the bytes of a file are checked while a good batch is looked for."""
 
 
 class Located(NamedTuple):
@@ -119,41 +124,39 @@ def _refuse_old_format(log: FileRecords, position: int) -> None:
 
 
 def next_good(log: Readable, position: int, offsets: OffsetRange) -> Located | None:
-    """The first good batch that begins behind ``position``. Looked for at every byte that may be a magic."""
-    start = position + 1
+    """The first good batch that begins behind ``position``. Looked for at every byte that may be a magic.
+
+    Bytes made to look like headers of large batches could keep a start busy for days. Once CRCs over many times the
+    file were wrong, the next that looks like a batch counts as good: too much is kept then, but nothing is lost.
+    """
+    start, unchecked = position + 1, _PATIENCE * log.size
     while start + _HEAD <= log.size:
         view = log.read(start, _BLOCK)
         if not view:  # the owner of the file has cut it meanwhile
             return None
-        data = bytes(view)
-        at = data.find(layout.MAGIC_V2, layout.MAGIC)
-        while at >= 0:
-            found = _good_at(log, view, start, at - layout.MAGIC, offsets)
-            if found is not None:
-                return found
-            at = data.find(layout.MAGIC_V2, at + 1)
+        for magic in _MAY_BE_A_MAGIC.finditer(view, layout.MAGIC):
+            at = magic.start() - layout.MAGIC
+            size = _plausible_size(view, at, log.size - start, offsets)
+            unchecked -= size
+            if size and (_is_good(log, start + at, size) or unchecked < 0):
+                return Located(start + at, RecordBatch(log.read(start + at, size)))
         start += max(len(view) - _HEAD + 1, 1)
     return None
 
 
-def _good_at(log: Readable, view: memoryview, start: int, at: int, offsets: OffsetRange) -> Located | None:
-    """The good batch at ``at`` of ``view``, which begins at ``start`` of the file."""
+def _plausible_size(view: memoryview, at: int, room: int, offsets: OffsetRange) -> int:
+    """The size of the batch that may begin at ``at`` of ``view``, if the file goes on for ``room``; 0 if none may."""
     if len(view) - at < _HEAD:
-        return None
-    base, length, _, _, _, attributes, delta, *_ = layout.HEADER.unpack_from(view, at)
-    size = length + layout.LOG_OVERHEAD
-    plausible = (
-        _HEAD <= size <= log.size - start - at
-        and 0 <= attributes <= layout.ALL_ATTRIBUTES
-        and delta >= 0
-        and offsets.first <= base
-        and base + delta < offsets.end
-    )
-    if not plausible:
-        return None
+        return 0
+    base, length, _, _, _, _, delta, *_ = layout.HEADER.unpack_from(view, at)
+    size = int(length) + layout.LOG_OVERHEAD
+    is_plausible = _HEAD <= size <= room - at and offsets.first <= base and base + delta < offsets.end
+    return size if is_plausible else 0
+
+
+def _is_good(log: Readable, position: int, size: int) -> bool:
     try:
-        batch = RecordBatch(log.read(start + at, size))
-        batch.validate()
+        RecordBatch(log.read(position, size)).validate()
     except CorruptRecord:
-        return None
-    return Located(start + at, batch)
+        return False
+    return True

@@ -252,7 +252,7 @@ def _check_meta_properties(path: Path) -> Iterator[Finding]:
     file, advice = path / META_PROPERTIES, "write it anew: version=0, broker.id and cluster.id, a line each"
     try:
         values = read_meta_properties(path)
-    except (ValueError, OSError) as failure:
+    except (CorruptRecord, OSError) as failure:
         yield error(file, f"cannot be read: {failure}", advice)
         return
     if not values and not file.exists():

@@ -1,0 +1,353 @@
+"""A disk that fails when a test says so: it stops dead, refuses, or loses its power.
+
+``FaultyFiles`` stands between Python and the system calls that change a disk. While it is in force, every change under
+its root is a step; steps are counted from 0 and one of them can be made to fail::
+
+    with FaultyFiles(root, crash_at=7) as files, suppress(Crash):
+        work(root)
+    files.cut(elsewhere, seed=1)  # what the disk may hold if the power went there
+
+It sees what goes through ``os``, ``open``, ``pathlib``, ``shutil`` and ``mmap`` (one that maps all of a file):
+creating, opening for writing, writing, cutting, renaming, removing, making a directory, syncing. A store into a mapping
+is no step, yet a power cut knows of it. Files under other roots are left alone. One at a time may be in force in a
+process.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import fcntl
+import io
+import mmap
+import os
+import threading
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any
+
+from sparklog.testing.disk import PAGE, Directory, Disk, File, Resize, Write, content_of
+
+STEPS = (
+    "open", "write", "pwrite", "ftruncate", "truncate", "rename", "unlink", "mkdir", "rmdir", "fsync", "fdatasync",
+    "msync",
+)  # fmt: skip
+"""The steps that change a disk. ``open`` is one that creates a file or may write to it; to replace is to rename."""
+
+READS = ("pread",)
+"""Steps that may be made to fail, but only where ``steps`` names them."""
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+Call = Callable[..., Any]
+
+
+class Crash(BaseException):
+    """The process ends here. No handler of ours catches it."""
+
+
+class FaultyFiles:
+    """Faults for the files under ``root``.
+
+    ``crash_at`` is the step at which the process ends: it does not happen, Crash is raised, and so it is from every
+    later step, for a dead process cleans nothing up. With ``strike``, that is called first: it may kill the process in
+    earnest. ``fail_at`` is the step that raises OSError with ``error``, and with ``lasting`` so does every later one.
+    With ``half``, half of a write happens: before a crash, or as a short write before the failure of the next step.
+    ``steps`` says which kinds are counted; the others always succeed.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        crash_at: int | None = None,
+        fail_at: int | None = None,
+        error: int = errno.EIO,
+        lasting: bool = False,
+        half: bool = False,
+        steps: Collection[str] = STEPS,
+        strike: Callable[[], None] | None = None,
+    ) -> None:
+        self.count = 0
+        """Steps so far."""
+        self.crashed = False
+        self._root = Path(os.path.realpath(root))
+        self._crash_at = crash_at
+        self._fail_at = fail_at
+        self._error = error
+        self._lasting = lasting
+        self._half = half
+        self._short = False
+        self._steps = frozenset(steps)
+        self._strike = strike
+        self._lock = threading.RLock()
+        self._inside = False
+        self._active = False
+        self._restore: list[tuple[Any, str, Any]] = []
+
+    def __enter__(self) -> FaultyFiles:
+        self._disk = Disk(self._root)
+        for name in (*STEPS, *READS):
+            if name != "msync":
+                self._put(os, name, self._guarded(getattr(self, f"_{name}"), getattr(os, name)))
+        for other, name in (("remove", "unlink"), ("replace", "rename")):
+            self._put(os, other, getattr(os, name))
+        self._put(mmap, "mmap", _mapping_class(self))
+        for module in (builtins, io):
+            self._put(module, "open", partial(_open_file, self, io.open))
+        self._active = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._active = False
+        while self._restore:
+            setattr(*self._restore.pop())
+        self._disk.look()
+
+    def cut(self, into: Path, seed: int, *, page: int = PAGE) -> None:
+        """Make ``into`` what a disk may hold that lost its power when this ended; ``seed`` chooses.
+
+        ``page`` is how many bytes reach the disk together; 512 is a disk's own sector.
+        """
+        self._disk.write_after_power_cut(into, Random(seed), page)
+
+    def _put(self, module: Any, name: str, value: Any) -> None:
+        self._restore.append((module, name, getattr(module, name)))
+        setattr(module, name, value)
+
+    def _guarded(self, step: Call, real: Call) -> Call:
+        """``step`` in place of ``real``, one at a time; what it calls itself goes straight through."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._lock:
+                if self._inside:
+                    return real(*args, **kwargs)
+                self._inside = True
+                try:
+                    return step(real, *args, **kwargs)
+                finally:
+                    self._inside = False
+
+        return call
+
+    def _fault(self, name: str) -> BaseException | None:
+        """Count a step; what is to become of it, None for nothing. Raises Crash if all is over."""
+        if self.crashed:
+            raise Crash(name)
+        if name not in self._steps:
+            return None
+        number = self.count
+        self.count += 1
+        if number == self._crash_at:
+            self.crashed = True
+            return Crash(f"step {number}, {name}")
+        if self._fail_at is not None and (number == self._fail_at or (self._lasting and number > self._fail_at)):
+            return OSError(self._error, f"{os.strerror(self._error)} (step {number}, {name})")
+        return None
+
+    def _step(self, name: str) -> None:
+        fault = self._fault(name)
+        if fault is not None:
+            self._raise(fault)
+
+    def _raise(self, fault: BaseException) -> None:
+        if isinstance(fault, Crash) and self._strike is not None:
+            self._strike()
+        raise fault
+
+    def _path(self, path: Any, directory: int | None = None) -> str | None:
+        """The absolute path if it is under the root."""
+        if isinstance(path, int):
+            path = os.readlink(f"/proc/self/fd/{path}")
+        base = "" if directory is None else os.readlink(f"/proc/self/fd/{directory}")
+        parent, name = os.path.split(os.path.abspath(os.path.join(base, os.fsdecode(path))))
+        found = os.path.join(os.path.realpath(parent), name)
+        return found if self._disk.holds(found) else None
+
+    def _file(self, descriptor: int) -> File | None:
+        node = self._disk.opened_as(descriptor)
+        return node if isinstance(node, File) else None
+
+    def _open(self, real: Call, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        where = self._path(path, dir_fd) if flags & _WRITING else None
+        if where is not None:
+            self._step("open")
+        descriptor: int = real(path, flags, mode, dir_fd=dir_fd)
+        if where is not None:
+            node = self._disk.at(where)
+            if node is None:
+                self._disk.created(where, File())
+            elif flags & os.O_TRUNC and isinstance(node, File):
+                node.change(Resize(0))
+        return descriptor
+
+    def _write(self, real: Call, descriptor: int, data: Any) -> int:
+        file = self._file(descriptor)
+        if file is None:
+            return int(real(descriptor, data))
+        appends = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND
+        position = os.fstat(descriptor).st_size if appends else os.lseek(descriptor, 0, os.SEEK_CUR)
+        return self._written(file, "write", partial(real, descriptor), data, position)
+
+    def _pwrite(self, real: Call, descriptor: int, data: Any, position: int) -> int:
+        file = self._file(descriptor)
+        if file is None:
+            return int(real(descriptor, data, position))
+        return self._written(file, "pwrite", lambda piece: real(descriptor, piece, position), data, position)
+
+    def _written(self, file: File, name: str, real: Call, data: Any, position: int) -> int:
+        fault = self._fault(name)
+        piece = bytes(data)
+        if fault is not None:
+            piece = piece[: len(piece) // 2]
+            if not self._half or not piece or self._short:
+                self._raise(fault)
+        done = int(real(piece))
+        file.change(Write(position, piece[:done]))
+        if isinstance(fault, Crash):
+            self._raise(fault)
+        if fault is not None:
+            self._short, self._fail_at = True, self.count
+        return done
+
+    def _ftruncate(self, real: Call, descriptor: int, size: int) -> None:
+        file = self._file(descriptor)
+        if file is not None:
+            self._step("ftruncate")
+            file.found(content_of(f"/proc/self/fd/{descriptor}"))
+        real(descriptor, size)
+        if file is not None:
+            file.change(Resize(size))
+
+    def _truncate(self, real: Call, path: Any, size: int) -> None:
+        where = self._path(path)
+        if where is not None:
+            self._step("truncate")
+        real(path, size)
+        file = self._disk.at(where) if where is not None else None
+        if isinstance(file, File):
+            file.change(Resize(size))
+
+    def _rename(
+        self, real: Call, source: Any, target: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None:
+        here, there = self._path(source, src_dir_fd), self._path(target, dst_dir_fd)
+        if here is not None and there is not None:
+            self._step("rename")
+            self._look_at(there)
+        real(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        if here is not None and there is not None:
+            self._disk.moved(here, there)
+
+    def _unlink(self, real: Call, path: Any, *, dir_fd: int | None = None) -> None:
+        where = self._path(path, dir_fd)
+        if where is not None:
+            self._step("unlink")
+            self._look_at(where)
+        real(path, dir_fd=dir_fd)
+        if where is not None:
+            self._disk.removed(where)
+
+    def _look_at(self, path: str) -> None:
+        """See what is in a file that is about to lose its name; a power cut may give it back."""
+        file = self._disk.at(path)
+        if isinstance(file, File):
+            file.found(content_of(path))
+
+    def _mkdir(self, real: Call, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        where = self._path(path, dir_fd)
+        if where is not None and self._disk.at(where) is None:
+            self._step("mkdir")
+        real(path, mode, dir_fd=dir_fd)
+        if where is not None:
+            self._disk.created(where, Directory())
+
+    def _rmdir(self, real: Call, path: Any, *, dir_fd: int | None = None) -> None:
+        where = self._path(path, dir_fd)
+        if where is not None:
+            self._step("rmdir")
+        real(path, dir_fd=dir_fd)
+        if where is not None:
+            self._disk.removed(where)
+
+    def _fsync(self, real: Call, descriptor: int) -> None:
+        self._synced("fsync", real, descriptor)
+
+    def _fdatasync(self, real: Call, descriptor: int) -> None:
+        self._synced("fdatasync", real, descriptor)
+
+    def _synced(self, name: str, real: Call, descriptor: int) -> None:
+        node = self._disk.opened_as(descriptor)
+        if isinstance(node, File):
+            self._file_synced(name, node, content_of(f"/proc/self/fd/{descriptor}"))
+        elif node is not None:
+            self._step(name)
+            node.synced()
+        else:
+            real(descriptor)
+
+    def _file_synced(self, name: str, file: File, content: bytes) -> None:
+        """No real sync: a test's disk keeps its power, and a thousand of them take their time."""
+        file.found(content)
+        try:
+            self._step(name)
+        except OSError:
+            file.sync_failed()
+            raise
+        file.synced()
+
+    def _pread(self, real: Call, descriptor: int, size: int, position: int) -> bytes:
+        if "pread" in self._steps and self._file(descriptor) is not None:
+            self._step("pread")
+        return bytes(real(descriptor, size, position))
+
+    def mapping_synced(self, file: File | None, mapped: bytes) -> None:
+        """A mapping of ``file`` was flushed, whose content is ``mapped``."""
+        with self._lock:
+            if self._active and file is not None:
+                self._file_synced("msync", file, mapped)
+
+
+class _File(io.FileIO):
+    """A file whose changes go through ``os``."""
+
+    def write(self, data: Any) -> int:
+        return os.write(self.fileno(), data)
+
+    def truncate(self, size: int | None = None) -> int:
+        size = self.tell() if size is None else size
+        os.ftruncate(self.fileno(), size)
+        return size
+
+
+def _open_file(files: FaultyFiles, real: Call, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+    """``open`` itself; where the file is under the root and may be written to, by way of ``os``."""
+    if isinstance(file, int) or not set(mode) & set("wax+") or files._path(file) is None:
+        return real(file, mode, *args, **kwargs)
+    raw = _File(file, mode.replace("b", "").replace("t", ""), opener=lambda path, flags: os.open(path, flags, 0o666))
+    buffering, *text = args or (kwargs.pop("buffering", -1),)
+    if buffering == 0:
+        return raw
+    buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+    return buffered if "b" in mode else io.TextIOWrapper(buffered, *text, **kwargs)
+
+
+def _mapping_class(files: FaultyFiles) -> type[mmap.mmap]:
+    class Mapping(mmap.mmap):
+        """A mapping whose flush is a step."""
+
+        _of: File | None
+
+        def __new__(cls, fileno: int, length: int, *args: Any, **kwargs: Any) -> Mapping:
+            self = super().__new__(cls, fileno, length, *args, **kwargs)
+            self._of = files._file(fileno) if fileno >= 0 else None
+            return self
+
+        def flush(self, *args: Any) -> None:
+            files.mapping_synced(self._of, self[:])
+            super().flush(*args)
+
+    return Mapping
