@@ -16,6 +16,7 @@ from log.samples import abandon
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import DiskFull, LogDirFailed
+from sparklog.log.files import CLEAN_SHUTDOWN_MARKER
 from sparklog.log.manager import LogManager
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -206,9 +207,13 @@ class Workload:
         starts = {tp: log.log_start_offset for tp, log in self.manager.logs.items()}
         logs = dict(self.manager.logs)
         self.manager.close()
+        self.manager = None
         for tp, start in starts.items():
             self.ledgers[tp].settle(logs[tp])
             self.ledgers[tp].certain_start = start
+        if not (home / CLEAN_SHUTDOWN_MARKER).exists():
+            # An fsync failed. The page cache may hold what the disk does not, and says nothing of it any more.
+            raise LogDirFailed("the disk failed, and a start of the machine is due")
         self.open(home)
 
     def _settle(self):

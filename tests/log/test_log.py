@@ -1,16 +1,11 @@
-"""A log against a list: whatever is done to it, it holds the batches that it was given, in order."""
+"""Appending to a log and reading it. Whatever is done in whatever order: see test_model."""
 
 import errno
 import os
 import shutil
-import tempfile
-from pathlib import Path
 
 import crc32c
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from log.samples import SMALL, abandon, batch_of, open_log, read_bytes, whole
 
 from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed
@@ -19,145 +14,6 @@ from sparklog.record.compression import CompressionType
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import OffsetAndEpoch
 from sparklog.testing.clock import ManualClock
-
-TIMESTAMPS = st.lists(st.integers(0, 60), min_size=1, max_size=5)
-
-
-class LogMachine(RuleBasedStateMachine):
-    """The model is ``self.batches``: (first offset, last offset, bytes, timestamps, epoch) in order."""
-
-    def __init__(self):
-        super().__init__()
-        self.home = Path(tempfile.mkdtemp())
-        self.batches = []
-        self.epoch = 0
-
-    @initialize(segment_ms=st.sampled_from(["20", "1000"]), interval=st.sampled_from(["0", "100", "500"]))
-    def open(self, segment_ms, interval):
-        self.settings = SMALL | {"segment.ms": segment_ms, "index.interval.bytes": interval}
-        self.log = open_log(self.home, self.settings)
-
-    def teardown(self):
-        if hasattr(self, "log"):
-            self.log.close()
-        shutil.rmtree(self.home)
-
-    @property
-    def end(self):
-        return self.log.log_end_offset
-
-    @rule(timestamps=TIMESTAMPS, size=st.sampled_from([0, 10, 90, 900]), zipped=st.booleans())
-    def append(self, timestamps, size, zipped):
-        data = batch_of(*timestamps, size=size, codec=CompressionType.ZSTD if zipped else CompressionType.NONE)
-        end = self.end
-        appended = self.log.append_as_leader(data, self.epoch)
-        assert (appended.first_offset, appended.last_offset) == (end, end + len(timestamps) - 1)
-        self.batches.append((end, appended.last_offset, bytes(data), timestamps, self.epoch))
-
-    @rule()
-    def new_leader(self):
-        self.epoch += 1
-        self.log.epochs.assign(self.epoch, self.end)
-
-    @rule()
-    @precondition(lambda self: self.log._segments.active.size)
-    def roll(self):
-        self.log.roll()
-
-    @rule()
-    def flush(self):
-        self.log.flush()
-        assert self.log.recovery_point == self.end
-
-    @rule()
-    def stop_and_start(self):
-        self.log.close()
-        self.log = open_log(self.home, self.settings, clean=True)
-
-    @rule(data=st.data())
-    def crash_and_start(self, data):
-        point = data.draw(st.integers(0, self.log.recovery_point))
-        abandon(self.log)
-        self.log = open_log(self.home, self.settings, clean=False, recovery_point=point)
-        assert self.log.recovered_bytes_dropped == 0
-
-    @rule(data=st.data())
-    def tear_the_tail_and_start(self, data):
-        self.log.flush()
-        abandon(self.log)
-        active = self.log._segments.active
-        cut = data.draw(st.integers(0, active.size))
-        with open(active.log.path, "rb+") as file:
-            file.truncate(cut)
-        self.log = open_log(self.home, self.settings, clean=False, recovery_point=active.base_offset)
-        self._keep(lambda first, last, end: first < active.base_offset or end <= cut, active.base_offset)
-
-    @rule(data=st.data())
-    def truncate(self, data):
-        offset = data.draw(st.integers(0, self.end + 1))
-        self.log.truncate_to(offset)
-        self._keep(lambda first, last, end: last < offset, None)
-
-    def _keep(self, wanted, active_base):
-        kept, position = [], 0
-        for each in self.batches:
-            position += len(each[2]) if active_base is None or each[0] >= active_base else 0
-            if not wanted(each[0], each[1], position):
-                break
-            kept.append(each)
-        self.batches = kept
-
-    @invariant()
-    def it_ends_where_the_last_batch_ends(self):
-        if self.batches:
-            assert self.end == self.batches[-1][1] + 1
-        assert self.log.size == sum(len(each[2]) for each in self.batches)
-
-    @rule(data=st.data(), min_one_batch=st.booleans(), max_bytes=st.sampled_from([0, 1, 70, 300, 100_000]))
-    def read(self, data, min_one_batch, max_bytes):
-        offset = data.draw(st.integers(0, self.end))
-        bound = self.log.position_of(data.draw(st.sampled_from([0, *(b[1] + 1 for b in self.batches)])))
-        found = read_bytes(self.log.read(offset, max_bytes, bound, min_one_batch=min_one_batch))
-        visible = [each for each in self.batches if each[1] >= offset and each[1] < bound.offset]
-        if offset >= bound.offset or not visible:
-            assert found == b""
-            return
-        assert b"".join(each[2] for each in visible).startswith(found)
-        least = len(visible[0][2]) if min_one_batch else 0
-        assert len(found) <= max(max_bytes, least)
-        assert len(found) >= min(max(max_bytes, least), len(visible[0][2]))
-
-    @rule(max_bytes=st.sampled_from([1, 200, 5000]))
-    def consume(self, max_bytes):
-        """A consumer that goes from batch to batch is given all of them, and none twice."""
-        offset, got = self.log.log_start_offset, []
-        while (piece := self.log.read(offset, max_bytes, self.log.end, min_one_batch=True)) is not None:
-            for batch in iter_batches(read_bytes(piece)):
-                got.append(bytes(batch.buffer))
-                offset = batch.next_offset
-        assert got == [each[2] for each in self.batches]
-
-    @rule(timestamp=st.integers(0, 62))
-    def find_a_time(self, timestamp):
-        records = [(first + n, at) for first, _, _, times, _ in self.batches for n, at in enumerate(times)]
-        expected = next(((at, offset) for offset, at in records if at >= timestamp), None)
-        assert self.log.offset_for_timestamp(timestamp) == expected
-
-    @rule()
-    def find_the_latest_time(self):
-        records = [(at, -(first + n)) for first, _, _, times, _ in self.batches for n, at in enumerate(times)]
-        expected = (max(records)[0], -max(records)[1]) if records else None
-        assert self.log.latest_timestamp() == expected
-
-    @rule(data=st.data())
-    def ask_for_the_epoch(self, data):
-        if self.batches:
-            batch = data.draw(st.sampled_from(self.batches))
-            assert self.log.epochs.epoch_at(batch[0]) == batch[4]
-
-
-TestLogAgainstAList = LogMachine.TestCase
-TestLogAgainstAList.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ class Broker:
             if tp.topic == OFFSETS_TOPIC:
                 self._context.groups.unload(tp.partition)
         if not self._logs.has_directory and not self.failure.done():
-            self.failure.set_result(LogDirFailed("no log directory is left in service"))
+            self.failure.set_result(LogDirFailed(f"no log directory is left in service: {reason}"))
 
     def _assemble(self, cluster_id: str) -> None:
         config, metadata = self._config, MetadataCache()

@@ -39,6 +39,7 @@ class FileRecords:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
         self.size = os.fstat(self._fd).st_size
+        self._is_ragged = False
         if create and self.size:  # an empty one is what a roll left that the disk cut short
             raise FileExistsError(f"{path} has {self.size} bytes already")
 
@@ -51,16 +52,23 @@ class FileRecords:
 
     def append(self, data: memoryview) -> int:
         """Write ``data`` at the end and return where it begins. A failed write leaves the file as it was."""
+        self._cut_rags()
         position = self.size
         done = 0
         try:
             while done < len(data):
                 done += os.pwrite(self.fileno(), data[done:], position + done)
         except OSError:
-            os.ftruncate(self.fileno(), position)
+            self.truncate(position)
             raise
         self.size = position + done
         return position
+
+    def _cut_rags(self) -> None:
+        """The bytes behind ``size`` go, if the disk refused to cut them off when they became none of ours."""
+        if self._is_ragged:
+            os.ftruncate(self.fileno(), self.size)
+            self._is_ragged = False
 
     def slice(self, position: int, size: int) -> FileSlice:
         """``size`` bytes from ``position``, to be sent and not read."""
@@ -97,12 +105,17 @@ class FileRecords:
             position = batch.end
 
     def truncate(self, size: int) -> None:
-        """Cut the file to ``size`` bytes; durable after ``flush``."""
+        """Cut the file to ``size`` bytes; durable after ``flush``.
+
+        If the disk refuses, the bytes behind count as gone all the same, and go before anything else is written.
+        """
         if not 0 <= size <= self.size:
             raise LogError(f"{self.path}: cannot truncate {self.size} bytes to {size}")
-        os.ftruncate(self.fileno(), size)
         self.size = size
+        self._is_ragged = True
+        self._cut_rags()
 
     def flush(self) -> None:
         """All bytes are on the disk when this returns."""
+        self._cut_rags()
         os.fdatasync(self.fileno())

@@ -20,11 +20,11 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
-from sparklog.log.files import MISPLACED, disk_refused, sync_directory
+from sparklog.log.files import INDEX_SUFFIXES, LOG_SUFFIX, MISPLACED, disk_refused, segment_path, sync_directory
 from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.retention import SegmentView, deletable, policies_of
-from sparklog.log.segment import LogSegment
+from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.log.segments import LogPosition
 from sparklog.log.time_index import TimestampOffset
 from sparklog.log.transaction_index import AbortedTransaction
@@ -108,8 +108,11 @@ class Log:
         return read_topic_id(self.directory)
 
     def assign_topic_id(self, topic_id: UUID) -> None:
-        """Record the id of the topic; durable on return."""
-        write_topic_id(self.directory, topic_id)
+        """Record the id of the topic; durable on return. Raises LogDirFailed if the disk refuses."""
+        try:
+            write_topic_id(self.directory, topic_id)
+        except OSError as error:
+            raise disk_refused(f"cannot record the topic id in {self.directory}", error) from error
 
     @property
     def size(self) -> int:
@@ -177,7 +180,7 @@ class Log:
         try:
             segment = self._segments.active
             if segment.should_roll(len(records), last.last_offset, latest.timestamp, now):
-                segment = self._roll(max(first.base_offset, self.log_end_offset))
+                segment = self._roll(self._next_base(first, last))
             for batch in batches:
                 self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             segment.append(records, first.base_offset, last.last_offset, latest)
@@ -194,6 +197,14 @@ class Log:
             self._unflushed_since_ms = now
         if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
             self.flush()
+
+    def _next_base(self, first: RecordBatch, last: RecordBatch) -> int:
+        """Where a segment for these batches begins: at the end of the log, so that a lost end is told from a hole.
+
+        Only where the leader's log has a hole wider than a segment may be, it begins behind that.
+        """
+        fits = last.last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET
+        return self.log_end_offset if fits else first.base_offset
 
     def _take_note(self, batches: Sequence[RecordBatch], segment: LogSegment, now: int) -> None:
         for batch in batches:
@@ -224,12 +235,13 @@ class Log:
         """Begin a new segment at ``base``, and flush the old one in the background; one that is empty is removed."""
         old, now = self._segments.active, self._clock.now_ms()
         self._producers.take_snapshot(now, durable=False)
-        new = LogSegment(self.directory, base, self._config, active=True, create=True)
         try:
+            new = LogSegment(self.directory, base, self._config, active=True, create=True)
             old.seal()
-            if self.recovery_point >= self.log_end_offset:  # the old one counts as flushed, so its indexes must be
-                old.flush_indexes()
+            if self.recovery_point >= self.log_end_offset:
+                old.flush()  # it counts as flushed, but its indexes are not, nor is the cutting off of a failed write
         except OSError:
+            self._remove_files(base)  # or the log would be taken to end there
             old.reopen_for_append()
             raise
         new.created_ms = now
@@ -238,9 +250,14 @@ class Log:
         self._segments.add(new)
         if not old.size:
             self._drop_segments([old])
+            self.log_start_offset = max(self.log_start_offset, self._segments.first.base_offset)
         self._has_new_names = True
         self._submit(lambda: self._flush_to(base))
         return new
+
+    def _remove_files(self, base: int) -> None:
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+            segment_path(self.directory, base, suffix).unlink(missing_ok=True)
 
     # Reading
 

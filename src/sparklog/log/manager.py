@@ -22,7 +22,7 @@ from uuid import UUID, uuid4
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError, DiskFull, LogDirFailed, LogError
-from sparklog.log.checkpoints import PARTITION_METADATA, read_topic_id
+from sparklog.log.checkpoints import read_topic_id
 from sparklog.log.directory import LogDir
 from sparklog.log.files import DELETED_DIR_SUFFIX, disk_refused, sync_directory
 from sparklog.log.loader import Knowledge
@@ -98,7 +98,7 @@ class LogManager:
         self._require_directory()
 
     def load(self, configs: Mapping[str, TopicConfig]) -> None:
-        """Open every partition found; ``configs`` holds the settings of topics that have their own.
+        """Open every partition found; ``configs`` holds the settings of every topic that there is.
 
         Raises ConfigError where two directories hold the same partition, LogDirFailed if no directory can be used.
         """
@@ -155,15 +155,12 @@ class LogManager:
             if isinstance(error, LogDirFailed) and not isinstance(error, DiskFull):
                 raise
             self._cannot_use(tp, str(error))
-        except UnicodeDecodeError as error:
-            self._cannot_use(tp, f"{path / PARTITION_METADATA} is not text: {error}")
 
     def _cannot_use(self, tp: TopicPartition, reason: str) -> None:
         _logger.error("%s is not served: %s", tp, reason)
         self.unusable[tp] = reason
 
     def _open(self, path: Path, tp: TopicPartition, config: TopicConfig | None, known: Knowledge) -> Log:
-
         def submit(work: Callable[[], None]) -> None:
             self._in_background(work, path)
 
@@ -211,10 +208,13 @@ class LogManager:
         log = self.logs.pop(tp, None)
         if log is None:
             return
-        log.close()
-        doomed = log.directory.with_name(f"{tp}.{uuid4().hex}{DELETED_DIR_SUFFIX}")
-        log.directory.rename(doomed)
-        sync_directory(doomed.parent)
+        try:
+            log.close()
+            doomed = log.directory.with_name(f"{tp}.{uuid4().hex}{DELETED_DIR_SUFFIX}")
+            log.directory.rename(doomed)
+            sync_directory(doomed.parent)
+        except OSError as error:
+            raise disk_refused(f"cannot delete {log.directory}", error) from error
         self._in_background(lambda: shutil.rmtree(doomed), doomed)
 
     def truncate_to(self, tp: TopicPartition, offset: int) -> None:

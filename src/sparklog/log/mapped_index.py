@@ -54,10 +54,10 @@ class MappedIndex:
         """Map the largest size, so that entries can be appended; those there are kept."""
         if self._fd < 0:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        size = max(self._max_entries, self.entries, 1) * self.FORM.size
+        os.ftruncate(self._fd, size)  # which the disk may refuse: the old mapping serves until it has not
         if self._map is not None:
             self._map.close()
-        size = max(self._max_entries, self.entries, 1) * self.FORM.size
-        os.ftruncate(self._fd, size)
         self._map = mmap.mmap(self._fd, size)
 
     @property
@@ -130,10 +130,10 @@ class MappedIndex:
         """Cut the file to its entries and grow no more; the index can still be read."""
         if self._fd < 0:
             return
+        os.ftruncate(self._fd, self.size_in_bytes)
         if self._map is not None:
             self._map.close()
             self._map = None
-        os.ftruncate(self._fd, self.size_in_bytes)
         if self.entries:
             self._map = mmap.mmap(self._fd, self.size_in_bytes)
         self._close_file()

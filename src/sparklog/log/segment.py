@@ -230,9 +230,9 @@ class LogSegment:
         """No more appends: write the last time entry and cut the indexes to their size."""
         if not self._sealed:
             self.time_index.maybe_append(*self.latest, beyond_full=True)
+            self._sealed = True
             self.offset_index.trim()
             self.time_index.trim()
-            self._sealed = True
 
     def reopen_for_append(self) -> None:
         """Make a sealed segment the active one again."""

@@ -9,7 +9,7 @@ from uuid import UUID
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log.files import disk_refused
-from sparklog.log.log import Appended
+from sparklog.log.log import Appended, Log
 from sparklog.log.manager import LogManager
 from sparklog.log.segments import LogPosition
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition
@@ -63,8 +63,7 @@ class ReplicaManager:
             return ErrorCode.NONE if partition.apply(state) else ErrorCode.STALE_CONTROLLER_EPOCH
         except (LogError, OSError) as error:
             _logger.error("cannot open %s: %s", tp, error)
-            if isinstance(error, OSError) and tp in self._logs.logs:
-                self._logs.report(disk_refused(f"cannot open {tp}", error), self._logs.logs[tp].directory)
+            self._report(error, tp, self._logs.logs.get(tp))
             return ErrorCode.KAFKA_STORAGE_ERROR
 
     def stop(self, tp: TopicPartition, *, delete: bool) -> None:
@@ -75,13 +74,19 @@ class ReplicaManager:
         if delete:
             try:
                 self._logs.delete(tp)
-            except (LogError, OSError) as error:
+            except LogError as error:
                 _logger.error("cannot delete %s: %s", tp, error)
-                if partition is not None and isinstance(error, LogDirFailed | OSError):
-                    failure = disk_refused(f"cannot delete {tp}", error) if isinstance(error, OSError) else error
-                    self._logs.report(failure, partition.log.directory)
+                if isinstance(error, LogDirFailed) and partition is not None:
+                    self._logs.report(error, partition.log.directory)
+                self._report(error, tp, None if partition is None else partition.log)
         self.fetch_purgatory.check(tp)
         self.produce_purgatory.check(tp)
+
+    def _report(self, error: LogError | OSError, tp: TopicPartition, log: Log | None) -> None:
+        """If it is the disk that refused, its log directory has failed."""
+        failure = disk_refused(f"cannot open or delete {tp}", error) if isinstance(error, OSError) else error
+        if log is not None and isinstance(failure, LogDirFailed):
+            self._logs.report(failure, log.directory)
 
     def append(self, tp: TopicPartition, records: memoryview, required_acks: int) -> Appended:
         """Append as leader and wake the readers who wait for it. Raises ApiError with the code to answer."""

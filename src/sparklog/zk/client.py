@@ -154,14 +154,17 @@ class ZkClient:
 
     def take_producer_ids(self, broker_id: int, count: int) -> range:
         """The next ``count`` producer ids, never given to anyone before or after."""
+        path = znodes.PRODUCER_ID_BLOCK
         while True:
-            data, stat = self._client.get(znodes.PRODUCER_ID_BLOCK)
-            start = znodes.decode_producer_id_block(data).stop
+            node = self._get(path)
+            start = znodes.decode_producer_id_block(node[0]).stop if node is not None else 0
             block = range(start, start + count)
-            with suppress(BadVersionError):
-                self._client.set(
-                    znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(broker_id, block), version=stat.version
-                )
+            data = znodes.encode_producer_id_block(broker_id, block)
+            with suppress(BadVersionError, NodeExistsError, NoNodeError):
+                if node is None:  # made with the first block, for Kafka reads no empty one
+                    self._client.create(path, data)
+                else:
+                    self._client.set(path, data, version=node[1].version)
                 return block
 
     # controller

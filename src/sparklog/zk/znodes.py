@@ -33,7 +33,6 @@ PERSISTENT_PATHS = (
     DELETE_TOPICS,
     "/brokers/seqid",
     "/isr_change_notification",
-    PRODUCER_ID_BLOCK,
     "/log_dir_event_notification",
     CONFIG_TOPICS,
     "/config/clients",

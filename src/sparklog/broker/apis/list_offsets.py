@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsResponse, Message
 from sparklog.replica.partition import Partition
@@ -38,7 +38,7 @@ def _answer(broker: BrokerContext, topic: str, asked: Message, isolation: Isolat
         epoch = partition.log.epochs.epoch_at(offset) if offset >= 0 else -1
     except ApiError as error:
         code = error.code
-    except CorruptRecord:
+    except (CorruptRecord, LogClosed, OSError):
         code = ErrorCode.KAFKA_STORAGE_ERROR
     return _Partition(
         partition_index=asked.partition_index, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=epoch
