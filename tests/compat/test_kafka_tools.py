@@ -163,6 +163,29 @@ def test_configs_alters_a_topic(tool, made):
     assert "retention.ms=1000" in tool(CONFIGS, "--describe", *entity)
 
 
+@pytest.mark.parametrize("whose", [("--entity-name", "0"), ("--entity-default",)], ids=["one", "all"])
+def test_configs_alters_brokers(tool, whose):
+    entity = ("--entity-type", "brokers", *whose)
+    tool(CONFIGS, "--alter", *entity, "--add-config", "log.cleaner.delete.retention.ms=77777")
+    said = tool(CONFIGS, "--describe", *entity)
+    tool(CONFIGS, "--alter", *entity, "--delete-config", "log.cleaner.delete.retention.ms")
+    source = "DYNAMIC_BROKER_CONFIG" if "0" in whose else "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    value = "log.cleaner.delete.retention.ms=77777"
+    assert f"{value} sensitive=false synonyms={{{source}:{value}" in said
+    assert "77777" not in tool(CONFIGS, "--describe", *entity)
+
+
+def test_configs_is_told_what_a_broker_reads_at_its_start_only(tool):
+    with pytest.raises(SparklogError, match=r"num\.partitions.* is read when a broker starts"):
+        tool(CONFIGS, "--alter", "--entity-type", "brokers", "--entity-name", "0", "--add-config", "num.partitions=3")
+
+
+def test_reassignments_are_none(tool):
+    assert "No partition reassignments found" in tool(
+        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--list"
+    )
+
+
 def test_topics_adds_partitions(tool, made):
     tool(TOPICS, "--alter", "--topic", made, "--partitions", "4")
     assert set(offsets(tool, made, "latest")) == {0, 1, 2, 3}

@@ -209,6 +209,23 @@ def test_everyone_is_told_of_a_new_topic_and_its_leaders_to_lead(on_stage):
     on_stage(test)
 
 
+def test_added_partitions_get_leaders_and_the_old_ones_keep_theirs(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        controller = await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        await until(lambda: one.told_to_lead == {("t", 0): 0})
+        await stage.run_zk(zk.add_partitions, topic("t", 1, 2, 1), controller.context.epoch_version)
+        controller.look_at("t")
+        everything = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 2, TopicPartition("t", 2): 1}
+        await until(lambda: one.leads == two.leads == everything)
+        await until(lambda: one.told_to_lead.keys() == {("t", 0), ("t", 2)} and two.told_to_lead == {("t", 1): 0})
+        states = await stage.run_zk(zk.partition_states, everything)
+        assert {state.leader_epoch for state in states.values()} == {0}
+
+    on_stage(test)
+
+
 def test_a_partition_without_its_broker_has_no_leader_until_it_is_back(on_stage):
     async def test(stage, zk):
         one, two = await stage.broker(1), await stage.broker(2)

@@ -20,6 +20,7 @@ from sparklog.protocol.messages import (
     Message,
     MetadataRequest,
     decode_response,
+    encode,
 )
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
@@ -232,3 +233,11 @@ def receive_until_closed(sock: socket.socket) -> bytes:
 def files_of(data_dir: Path, tp: TopicPartition, suffix: str) -> list[Path]:
     """The partition's files of one kind, in order."""
     return sorted((data_dir / str(tp)).glob(f"*{suffix}"))
+
+
+def ask(connection: BlockingConnection, api: ApiKey, version: int, message: Message) -> Message:
+    """The answer to a request in just this version."""
+    connection.send(api, version, [encode(message, version)])
+    _, answered, body = connection.receive()
+    assert answered == version
+    return decode_response(api, version, body)

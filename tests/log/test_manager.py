@@ -213,3 +213,25 @@ def test_one_directory_may_crash_alone(later, tmp_path):
     manager = opened(later, tmp_path / "a", tmp_path / "b")
     assert [whole(log) for log in manager.logs.values()] == [expected] * len(manager.logs)
     manager.close()
+
+
+def test_the_use_of_each_directory_is_told_also_of_one_that_failed(later, tmp_path):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    manager = opened(later, good, bad)
+    for tp in (ONE, TWO):
+        manager.get_or_create(tp, None, ID).append_as_leader(batch_of(), 0)
+    sizes = {use.path: dict(use.partitions) for use in manager.usage()}
+    assert sorted(sizes) == [bad, good]
+    assert {tp: size for each in sizes.values() for tp, size in each.items()} == {
+        ONE: len(batch_of()),
+        TWO: len(batch_of()),
+    }
+    assert all(0 < use.usable_bytes <= use.total_bytes and use.failure is None for use in manager.usage())
+    manager.fail(bad, "cable pulled")
+    kept, lost = manager.usage()
+    assert (kept.path, kept.failure, dict(kept.partitions)) == (good, None, sizes[good])
+    assert (lost.path, lost.failure, dict(lost.partitions), lost.total_bytes) == (bad, "cable pulled", {}, -1)
+    good.rename(tmp_path / "gone")
+    assert "No such file" in manager.usage()[0].failure
+    (tmp_path / "gone").rename(good)
+    manager.close()

@@ -9,6 +9,7 @@ import pytest
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.checkpoints import LOG_START_OFFSETS, read_offsets
 from sparklog.log.manager import LogManager
 from sparklog.protocol.hot.fetch import FetchPartition
 from sparklog.record.builder import RecordBatchBuilder
@@ -187,3 +188,67 @@ def test_damage_found_while_reading_is_a_storage_error(manager):
         file.write(b"\xff\xff\xff\xff")
     assert ask(manager, offset=2)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
     assert bytes_of(ask(manager, offset=0, max_bytes=10)[0])
+
+
+def test_deleted_records_are_gone_at_once_and_after_a_crash(manager):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    for _ in range(5):
+        manager.append(TP, batch(), 1)
+    assert manager.delete_records(TP, 3) == 3
+    assert manager.delete_records(TP, 2) == 3
+    assert ask(manager, offset=2)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert ask(manager, offset=3)[0].error is ErrorCode.NONE
+    assert read_offsets(manager.home / LOG_START_OFFSETS) == {TP: 3}
+    assert manager.delete_records(TP, -1) == 5
+
+
+@pytest.mark.parametrize(
+    ("state", "policy", "before", "code"),
+    [
+        (lead(), "delete", 6, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (lead(), "delete", -2, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (lead(), "compact", 3, ErrorCode.POLICY_VIOLATION),
+        (PartitionState(ME + 1, 1, (ME + 1,), 1), "delete", 3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_records_that_may_not_be_deleted(manager, state, policy, before, code):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    for _ in range(5):
+        manager.append(TP, batch(), 1)
+    manager.apply(TP, state, TopicConfig(), ID)
+    manager.configure("t", TopicConfig(cleanup_policy=(policy,)))
+    with pytest.raises(ApiError) as caught:
+        manager.delete_records(TP, before)
+    assert caught.value.code is code
+    assert manager.partition(TP).log.log_start_offset == 0
+
+
+def test_uncommitted_records_are_not_deleted(manager):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+    manager.apply(TP, PartitionState(ME, 1, (ME, ME + 1), 1), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+    assert manager.delete_records(TP, -1) == 1
+    with pytest.raises(ApiError, match="committed up to 1"):
+        manager.delete_records(TP, 2)
+
+
+def test_other_settings_are_in_force_for_every_partition_of_the_topic(manager):
+    for tp in (TP, ELSEWHERE, TopicPartition("u", 0)):
+        manager.apply(tp, lead(), TopicConfig(), ID)
+    assert manager.topics() == {"t", "u"}
+    manager.configure("t", TopicConfig(max_message_bytes=10))
+    for tp in (TP, ELSEWHERE):
+        with pytest.raises(ApiError) as caught:
+            manager.append(tp, batch(), 1)
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    manager.append(TopicPartition("u", 0), batch(), 1)
+
+
+def test_an_epoch_that_is_yet_to_come_has_no_end(manager):
+    manager.apply(TP, lead(2), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+    manager.apply(TP, lead(5), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+    ends = {epoch: manager.partition(TP).end_offset_for_epoch(epoch) for epoch in (-1, 1, 2, 4, 5, 6)}
+    assert ends == {-1: None, 1: (0, 1), 2: (1, 2), 4: (1, 2), 5: (2, 5), 6: None}

@@ -1,5 +1,6 @@
 """The client against a real ZooKeeper: what is refused, what is conditional, what goes with a session."""
 
+import json
 import queue
 import threading
 from uuid import UUID
@@ -11,7 +12,7 @@ from sparklog.errors import CoordinationError
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.eventually import eventually
 from sparklog.zk.client import ZkClient
-from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
+from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment, topic_path
 
 pytestmark = pytest.mark.integration
 
@@ -255,3 +256,73 @@ def test_a_lost_connection_is_found_again(connect, zookeeper):
     seen = []
     eventually(lambda: seen.append(events.get(timeout=15)) or seen[-2:] == ["suspended", "connected"])
     assert zk.topics() == []
+
+
+def test_a_changed_setting_is_kept_with_the_others_and_told_of(zk):
+    fired = queue.Queue()
+    assert zk.config_changes(lambda: fired.put("told")) == []
+    zk.change_config("topics/t", lambda stored: stored | {"a": "1"})
+    assert fired.get(timeout=15) == "told"
+    zk.change_config("topics/t", lambda stored: stored | {"b": "2"})
+    zk.change_config("brokers/<default>", lambda stored: {})
+    assert zk.config("topics/t") == zk.topic_config("t") == {"a": "1", "b": "2"}
+    assert zk.config("brokers/<default>") == zk.config("brokers/7") == {}
+    numbers = zk.config_changes()
+    assert [zk.changed_entity(number) for number in numbers] == ["topics/t", "topics/t", "brokers/<default>"]
+    zk.forget_config_changes(before_ms=0)
+    assert zk.config_changes() == numbers
+    zk.forget_config_changes(before_ms=1 << 60)
+    assert (zk.config_changes(), zk.changed_entity(numbers[0])) == ([], None)
+    zk.change_config("topics/t", lambda stored: stored)
+    assert zk.config_changes() > numbers
+
+
+@pytest.mark.parametrize("there_before", [True, False])
+def test_a_setting_changed_by_another_meanwhile_is_not_lost(connect, there_before):
+    (one, _), (two, _) = connect(), connect()
+    if there_before:
+        one.change_config("topics/t", lambda stored: {"a": "1"})
+    others = [{"theirs": "2"}]
+
+    def change(stored):
+        if others:
+            theirs = others.pop()
+            two.change_config("topics/t", lambda stored: stored | theirs)
+        return stored | {"ours": "3"}
+
+    one.change_config("topics/t", change)
+    assert one.config("topics/t") == ({"a": "1"} if there_before else {}) | {"theirs": "2", "ours": "3"}
+
+
+def test_a_change_that_is_refused_leaves_no_trace(zk):
+    def refuse(stored):
+        raise CoordinationError("no")
+
+    with pytest.raises(CoordinationError):
+        zk.change_config("topics/t", refuse)
+    assert (zk.config("topics/t"), zk.config_changes()) == ({}, [])
+
+
+def test_partitions_are_added_beside_all_else_that_the_topic_has(zk):
+    version = controller_of(zk)
+    path = topic_path("t")
+    raw = json.loads(zk._client.get(path)[0])
+    zk._client.set(path, json.dumps(raw | {"topic_id": "AAAAAAAAAAAAAAAAAAAABQ", "foreign": 1}).encode())
+    zk.add_partitions(TopicAssignment("t", dict.fromkeys(range(5), (1,))), version)
+    grown = json.loads(zk._client.get(path)[0])
+    assert grown == raw | {
+        "topic_id": "AAAAAAAAAAAAAAAAAAAABQ",
+        "foreign": 1,
+        "partitions": {str(number): [1] for number in range(5)},
+    }
+
+
+def test_partitions_are_added_by_the_controller_only_and_never_in_place_of_others(zk):
+    version = controller_of(zk)
+    grown = TopicAssignment("t", dict.fromkeys(range(5), (1,)))
+    with pytest.raises(CoordinationError, match="another controller"):
+        zk.add_partitions(grown, version + 1)
+    for other in ({0: (1,)}, dict.fromkeys(range(5), (2,))):
+        with pytest.raises(CoordinationError, match="changed meanwhile"):
+            zk.add_partitions(TopicAssignment("t", other), version)
+    assert len(zk.assignment("t").partitions) == 3

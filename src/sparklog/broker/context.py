@@ -11,16 +11,18 @@ from typing import Any, NamedTuple
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.producer_ids import ProducerIds
+from sparklog.broker.settings import Settings
 from sparklog.broker.topics import OFFSETS_TOPIC, TopicMaker
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import TopicConfig, parse_stored
 from sparklog.controller.runtime import Controller
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message
 from sparklog.replica.manager import ReplicaManager
+from sparklog.replica.partition import Partition
 from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
 
@@ -43,6 +45,8 @@ class BrokerContext:
     """Handed to every handler. All of it lives on the broker's one loop."""
 
     config: BrokerConfig
+    """As the broker was started; topics' defaults, which may change, are in ``settings``."""
+    settings: Settings
     cluster_id: str
     clock: Clock
     loop: asyncio.AbstractEventLoop
@@ -76,7 +80,17 @@ class BrokerContext:
     async def topic_config(self, topic: str) -> TopicConfig:
         """The topic's settings over the broker's defaults."""
         properties = await self.run_zk(self.zk.topic_config, topic)
-        return parse_stored(topic, properties, self.config.topic_defaults)
+        return parse_stored(topic, properties, self.settings.topic_defaults)
+
+    def held(self, tp: TopicPartition) -> Partition:
+        """The partition, if it is here. Raises ApiError, NOT_LEADER_OR_FOLLOWER if it exists elsewhere."""
+        try:
+            return self.replicas.partition(tp)
+        except ApiError as error:
+            topic = self.metadata.topic(tp.topic)
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic and tp.partition in topic.partitions:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.reason) from error
+            raise
 
     async def find_coordinator(self, key_type: int, key: str) -> tuple[ErrorCode, int, str, int]:
         """The broker that coordinates a group: error, node id, host, port. Transactions have no coordinator yet."""

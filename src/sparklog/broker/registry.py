@@ -10,25 +10,35 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from sparklog.broker.apis import (
+    alter_configs,
+    alter_partition_reassignments,
     api_versions,
+    create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
+    incremental_alter_configs,
     init_producer_id,
     join_group,
     leader_and_isr,
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
+    sasl_handshake,
     stop_replica,
     sync_group,
     update_metadata,
@@ -46,12 +56,15 @@ class Handler(NamedTuple):
     decode: Callable[[memoryview, int], Any]
     handle: Callable[[Any, Any], Any]
     encode: Callable[[Any, int], list[Chunk] | None]
+    promise: str = ""
+    """What it does, in a sentence that begins with its name."""
 
 
 def _handler(module: ModuleType) -> Handler:
     api: ApiKey = module.API
     decode = getattr(module, "decode", None) or (lambda body, version: decode_request(api, version, body))
-    return Handler(api, module.VERSIONS, decode, module.handle, getattr(module, "encode", None) or _encode)
+    promise = " ".join((module.__doc__ or "").split("\n\n")[0].split())
+    return Handler(api, module.VERSIONS, decode, module.handle, getattr(module, "encode", None) or _encode, promise)
 
 
 def _encode(message: Message, version: int) -> list[Chunk] | None:
@@ -63,25 +76,35 @@ HANDLERS: dict[int, Handler] = {
     for handler in map(
         _handler,
         (
+            alter_configs,
+            alter_partition_reassignments,
             api_versions,
+            create_partitions,
             create_topics,
+            delete_records,
             delete_topics,
             describe_cluster,
             describe_configs,
             describe_groups,
+            describe_log_dirs,
+            elect_leaders,
             fetch,
             find_coordinator,
             heartbeat,
+            incremental_alter_configs,
             init_producer_id,
             join_group,
             leader_and_isr,
             leave_group,
             list_groups,
             list_offsets,
+            list_partition_reassignments,
             metadata,
             offset_commit,
             offset_fetch,
+            offset_for_leader_epoch,
             produce,
+            sasl_handshake,
             stop_replica,
             sync_group,
             update_metadata,

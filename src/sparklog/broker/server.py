@@ -21,10 +21,10 @@ from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.offsets_store import LogOffsetsStore
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.registry import OFFERED
+from sparklog.broker.settings import Settings
 from sparklog.broker.topics import OFFSETS_TOPIC, TopicMaker
 from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig
-from sparklog.config.topic import parse_stored
 from sparklog.controller.runtime import Controller
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode, LogDirFailed
 from sparklog.group.runtime import GroupCoordinator
@@ -85,9 +85,11 @@ class Broker:
         self._zk = await self._loop.run_in_executor(self._zk_thread, self._connect_zookeeper)
         await self.run_zk(self._zk.ensure_tree)
         cluster_id = await self.run_zk(self._zk.cluster_id)
+        self._settings = Settings(config, self._zk, self.run_zk, self._clock)
+        await self._settings.load()
         self._logs = LogManager(
             [Path(each) for each in config.log_dirs],
-            config.topic_defaults,
+            self._settings.topic_defaults,
             self._clock,
             self._disk_thread,
             recovery_threads=config.num_recovery_threads_per_data_dir,
@@ -97,6 +99,7 @@ class Broker:
         await self._load_logs()
         self._assemble(cluster_id)
         self._server.start()
+        self._settings.follow(self._context.replicas)
         await self._register()
         self._controller.start()
         metadata = self._context.metadata
@@ -133,11 +136,7 @@ class Broker:
 
     async def _load_logs(self) -> None:
         topics = await self.run_zk(self._zk.topics)
-        defaults = self._config.topic_defaults
-        configs = {}
-        for topic in topics:
-            properties = await self.run_zk(self._zk.topic_config, topic)
-            configs[topic] = parse_stored(topic, properties, defaults)
+        configs = {topic: await self._settings.topic(topic) for topic in topics}
         await self._loop.run_in_executor(None, self._logs.load, configs)
         self._logs.on_failure = self._hear_disk_failed
 
@@ -163,6 +162,7 @@ class Broker:
         store = LogOffsetsStore(config, replicas, metadata)
         self._context = BrokerContext(
             config=config,
+            settings=self._settings,
             cluster_id=cluster_id,
             clock=self._clock,
             loop=self._loop,
@@ -231,6 +231,8 @@ class Broker:
             chore.cancel()
         if hasattr(self, "_controller"):
             await self._controller.close()
+        if hasattr(self, "_settings"):
+            await self._settings.close()
         if hasattr(self, "_zk"):
             await self._loop.run_in_executor(self._zk_thread, self._zk.close)
         if hasattr(self, "_server"):

@@ -10,6 +10,12 @@ MAX_PARTITIONS = 10_000
 """What a znode of a megabyte holds with room to spare, and what a request may make a broker do."""
 
 
+def check_partition_count(partitions: int) -> None:
+    """Raises ApiError(INVALID_PARTITIONS) unless a topic may have as many."""
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; a topic has 1 to {MAX_PARTITIONS}")
+
+
 def assign_replicas(
     brokers: Sequence[int], partitions: int, replication_factor: int, *, start: int = 0, shift: int = 0
 ) -> dict[int, tuple[int, ...]]:
@@ -20,8 +26,7 @@ def assign_replicas(
     ``AdminUtils``.
     Raises ApiError(INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR).
     """
-    if not 1 <= partitions <= MAX_PARTITIONS:
-        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; a topic has 1 to {MAX_PARTITIONS}")
+    check_partition_count(partitions)
     if not 1 <= replication_factor <= len(brokers):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

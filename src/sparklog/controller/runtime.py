@@ -49,6 +49,7 @@ class Controller:
         self._on_cluster_change = self._wake(self._look)
         self._task: asyncio.Task[None] | None = None
         self._brokers_changed = False
+        self._grown: set[str] = set()
 
     @property
     def is_active(self) -> bool:
@@ -71,6 +72,11 @@ class Controller:
     def on_session_expired(self) -> None:
         """The office went with the session; stand again."""
         self._stand.set()
+        self._look.set()
+
+    def look_at(self, topic: str) -> None:
+        """Partitions were added to the topic: read its assignment again."""
+        self._grown.add(topic)
         self._look.set()
 
     def _wake(self, *events: asyncio.Event) -> Callable[[], None]:
@@ -161,7 +167,8 @@ class Controller:
     async def _observe_topics(self, context: ControllerContext, topics: list[str]) -> None:
         for gone in context.assignments.keys() - set(topics):
             context.forget(gone)
-        for topic in set(topics) - context.assignments.keys():
+        grown, self._grown = self._grown, set()
+        for topic in set(topics) - (context.assignments.keys() - grown):
             try:
                 assignment = await self._run_zk(self._zk.assignment, topic)
             except MalformedZnode as error:

@@ -17,6 +17,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from sparklog.clock import Clock
@@ -33,6 +35,16 @@ _logger = logging.getLogger(__name__)
 
 OnFailure = Callable[[Path, str], None]
 """Told that the disk under a log directory failed, and how; from any thread."""
+
+
+class DirectoryUse(NamedTuple):
+    """One log directory, and what is in it unless it failed; sizes in bytes."""
+
+    path: Path
+    failure: str | None
+    partitions: Mapping[TopicPartition, int] = MappingProxyType({})
+    total_bytes: int = -1
+    usable_bytes: int = -1
 
 
 class LogManager:
@@ -240,6 +252,19 @@ class LogManager:
         for log_dir in self._dirs:
             if log_dir.path == log.directory.parent:
                 log_dir.checkpoint(self._logs_in(log_dir, self.logs), self.unusable)
+
+    def usage(self) -> list[DirectoryUse]:
+        """Every log directory: the sizes of its partitions, and the room on its disk."""
+        found = []
+        for log_dir in self._dirs:
+            sizes = {tp: log.size for tp, log in self._logs_in(log_dir, self.logs).items()}
+            try:
+                room = shutil.disk_usage(log_dir.path)
+            except OSError as error:
+                found.append(DirectoryUse(log_dir.path, str(disk_refused(f"cannot look at {log_dir.path}", error))))
+            else:
+                found.append(DirectoryUse(log_dir.path, None, sizes, room.total, room.free))
+        return found + [DirectoryUse(path, reason) for path, reason in self._offline.items()]
 
     def delete_old_segments(self, tp: TopicPartition, high_watermark: int) -> None:
         """Apply the topic's retention; the files are unlinked by ``unlink_due`` after ``file.delete.delay.ms``."""

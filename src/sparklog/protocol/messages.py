@@ -19,6 +19,7 @@ import kafka.protocol.admin as _admin
 import kafka.protocol.consumer as _consumer
 import kafka.protocol.metadata as _metadata
 import kafka.protocol.producer as _producer
+import kafka.protocol.sasl as _sasl
 from kafka.protocol.api_message import ApiMessage
 
 from sparklog.errors import LocalProtocolError, RemoteProtocolError
@@ -53,10 +54,18 @@ class UpdateMetadataResponse(ApiMessage, load_json=schemas):  # type: ignore[mis
     """The broker's answer."""
 
 
+AlterConfigsRequest = _admin.AlterConfigsRequest
+AlterConfigsResponse = _admin.AlterConfigsResponse
+AlterPartitionReassignmentsRequest = _admin.AlterPartitionReassignmentsRequest
+AlterPartitionReassignmentsResponse = _admin.AlterPartitionReassignmentsResponse
 ApiVersionsRequest = _metadata.ApiVersionsRequest
 ApiVersionsResponse = _metadata.ApiVersionsResponse
+CreatePartitionsRequest = _admin.CreatePartitionsRequest
+CreatePartitionsResponse = _admin.CreatePartitionsResponse
 CreateTopicsRequest = _admin.CreateTopicsRequest
 CreateTopicsResponse = _admin.CreateTopicsResponse
+DeleteRecordsRequest = _admin.DeleteRecordsRequest
+DeleteRecordsResponse = _admin.DeleteRecordsResponse
 DeleteTopicsRequest = _admin.DeleteTopicsRequest
 DeleteTopicsResponse = _admin.DeleteTopicsResponse
 DescribeClusterRequest = _admin.DescribeClusterRequest
@@ -65,12 +74,18 @@ DescribeConfigsRequest = _admin.DescribeConfigsRequest
 DescribeConfigsResponse = _admin.DescribeConfigsResponse
 DescribeGroupsRequest = _admin.DescribeGroupsRequest
 DescribeGroupsResponse = _admin.DescribeGroupsResponse
+DescribeLogDirsRequest = _admin.DescribeLogDirsRequest
+DescribeLogDirsResponse = _admin.DescribeLogDirsResponse
+ElectLeadersRequest = _admin.ElectLeadersRequest
+ElectLeadersResponse = _admin.ElectLeadersResponse
 FetchRequest = _consumer.FetchRequest
 FetchResponse = _consumer.FetchResponse
 FindCoordinatorRequest = _metadata.FindCoordinatorRequest
 FindCoordinatorResponse = _metadata.FindCoordinatorResponse
 HeartbeatRequest = _consumer.HeartbeatRequest
 HeartbeatResponse = _consumer.HeartbeatResponse
+IncrementalAlterConfigsRequest = _admin.IncrementalAlterConfigsRequest
+IncrementalAlterConfigsResponse = _admin.IncrementalAlterConfigsResponse
 InitProducerIdRequest = _producer.InitProducerIdRequest
 InitProducerIdResponse = _producer.InitProducerIdResponse
 JoinGroupRequest = _consumer.JoinGroupRequest
@@ -81,14 +96,20 @@ ListGroupsRequest = _admin.ListGroupsRequest
 ListGroupsResponse = _admin.ListGroupsResponse
 ListOffsetsRequest = _consumer.ListOffsetsRequest
 ListOffsetsResponse = _consumer.ListOffsetsResponse
+ListPartitionReassignmentsRequest = _admin.ListPartitionReassignmentsRequest
+ListPartitionReassignmentsResponse = _admin.ListPartitionReassignmentsResponse
 MetadataRequest = _metadata.MetadataRequest
 MetadataResponse = _metadata.MetadataResponse
 OffsetCommitRequest = _consumer.OffsetCommitRequest
 OffsetCommitResponse = _consumer.OffsetCommitResponse
 OffsetFetchRequest = _consumer.OffsetFetchRequest
 OffsetFetchResponse = _consumer.OffsetFetchResponse
+OffsetForLeaderEpochRequest = _consumer.OffsetForLeaderEpochRequest
+OffsetForLeaderEpochResponse = _consumer.OffsetForLeaderEpochResponse
 ProduceRequest = _producer.ProduceRequest
 ProduceResponse = _producer.ProduceResponse
+SaslHandshakeRequest = _sasl.SaslHandshakeRequest
+SaslHandshakeResponse = _sasl.SaslHandshakeResponse
 SyncGroupRequest = _consumer.SyncGroupRequest
 SyncGroupResponse = _consumer.SyncGroupResponse
 
@@ -101,25 +122,37 @@ class Schema(NamedTuple):
 
 
 SCHEMAS: dict[ApiKey, Schema] = {
+    ApiKey.ALTER_CONFIGS: Schema(AlterConfigsRequest, AlterConfigsResponse),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Schema(
+        AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+    ),
     ApiKey.API_VERSIONS: Schema(ApiVersionsRequest, ApiVersionsResponse),
+    ApiKey.CREATE_PARTITIONS: Schema(CreatePartitionsRequest, CreatePartitionsResponse),
     ApiKey.CREATE_TOPICS: Schema(CreateTopicsRequest, CreateTopicsResponse),
+    ApiKey.DELETE_RECORDS: Schema(DeleteRecordsRequest, DeleteRecordsResponse),
     ApiKey.DELETE_TOPICS: Schema(DeleteTopicsRequest, DeleteTopicsResponse),
     ApiKey.DESCRIBE_CLUSTER: Schema(DescribeClusterRequest, DescribeClusterResponse),
     ApiKey.DESCRIBE_CONFIGS: Schema(DescribeConfigsRequest, DescribeConfigsResponse),
     ApiKey.DESCRIBE_GROUPS: Schema(DescribeGroupsRequest, DescribeGroupsResponse),
+    ApiKey.DESCRIBE_LOG_DIRS: Schema(DescribeLogDirsRequest, DescribeLogDirsResponse),
+    ApiKey.ELECT_LEADERS: Schema(ElectLeadersRequest, ElectLeadersResponse),
     ApiKey.FETCH: Schema(FetchRequest, FetchResponse),
     ApiKey.FIND_COORDINATOR: Schema(FindCoordinatorRequest, FindCoordinatorResponse),
     ApiKey.HEARTBEAT: Schema(HeartbeatRequest, HeartbeatResponse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Schema(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     ApiKey.INIT_PRODUCER_ID: Schema(InitProducerIdRequest, InitProducerIdResponse),
     ApiKey.JOIN_GROUP: Schema(JoinGroupRequest, JoinGroupResponse),
     ApiKey.LEADER_AND_ISR: Schema(LeaderAndIsrRequest, LeaderAndIsrResponse),
     ApiKey.LEAVE_GROUP: Schema(LeaveGroupRequest, LeaveGroupResponse),
     ApiKey.LIST_GROUPS: Schema(ListGroupsRequest, ListGroupsResponse),
     ApiKey.LIST_OFFSETS: Schema(ListOffsetsRequest, ListOffsetsResponse),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Schema(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     ApiKey.METADATA: Schema(MetadataRequest, MetadataResponse),
     ApiKey.OFFSET_COMMIT: Schema(OffsetCommitRequest, OffsetCommitResponse),
     ApiKey.OFFSET_FETCH: Schema(OffsetFetchRequest, OffsetFetchResponse),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Schema(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     ApiKey.PRODUCE: Schema(ProduceRequest, ProduceResponse),
+    ApiKey.SASL_HANDSHAKE: Schema(SaslHandshakeRequest, SaslHandshakeResponse),
     ApiKey.STOP_REPLICA: Schema(StopReplicaRequest, StopReplicaResponse),
     ApiKey.SYNC_GROUP: Schema(SyncGroupRequest, SyncGroupResponse),
     ApiKey.UPDATE_METADATA: Schema(UpdateMetadataRequest, UpdateMetadataResponse),

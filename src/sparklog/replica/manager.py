@@ -10,7 +10,7 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log.files import disk_refused
 from sparklog.log.log import Appended, Log
-from sparklog.log.manager import LogManager
+from sparklog.log.manager import DirectoryUse, LogManager
 from sparklog.log.segments import LogPosition
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition
 from sparklog.replica.partition import Partition
@@ -99,6 +99,34 @@ class ReplicaManager:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.fetch_purgatory.check(tp)
         return appended
+
+    def topics(self) -> set[str]:
+        """The topics of which a partition is held here."""
+        return {tp.topic for tp in self._partitions}
+
+    def configure(self, topic: str, config: TopicConfig) -> None:
+        """Put other settings in force for the topic's partitions."""
+        for tp, partition in self._partitions.items():
+            if tp.topic == topic:
+                partition.log.config = config
+
+    def delete_records(self, tp: TopicPartition, before: int) -> int:
+        """Let the partition begin at offset ``before`` (-1: at its high watermark), also after a crash.
+
+        Returns where it begins now: no earlier, for nothing comes back. Raises ApiError with the code to answer.
+        """
+        partition = self.partition(tp)
+        offset = partition.check_deletion(before)
+        try:
+            self._logs.advance_start(tp, offset)
+        except LogDirFailed as error:
+            self._logs.report(error, partition.log.directory)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        return partition.log.log_start_offset
+
+    def log_dirs(self) -> list[DirectoryUse]:
+        """The broker's log directories and what lies in them."""
+        return self._logs.usage()
 
     def forget_unusable(self) -> list[TopicPartition]:
         """Serve no more the partitions whose disk has failed; whoever waits for them is woken. Returns which."""

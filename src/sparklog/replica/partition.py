@@ -9,8 +9,10 @@ from __future__ import annotations
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.log import Appended, Log
 from sparklog.log.segments import LogPosition
-from sparklog.structs import NO_LEADER, IsolationLevel, TopicPartition
+from sparklog.structs import NO_LEADER, IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
+
+_ALL_COMMITTED = -1
 
 
 class Partition:
@@ -57,6 +59,25 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch of {self.tp} is {self.leader_epoch}")
         if current_leader_epoch > self.leader_epoch:
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch of {self.tp} is {self.leader_epoch}")
+
+    def check_deletion(self, before: int) -> int:
+        """The offset below which a client may have the records deleted who asks for ``before`` (-1: all committed).
+
+        Raises ApiError: not the leader, a topic that keeps its records, an offset that is not committed.
+        """
+        self.check_leader()
+        if "delete" not in self.log.config.cleanup_policy:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{self.tp} is compacted only: its records are not deleted")
+        committed = self._high_watermark.offset
+        offset = committed if before == _ALL_COMMITTED else before
+        if not 0 <= offset <= committed:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.tp} is committed up to {committed}, not {before}")
+        return offset
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch | None:
+        """The largest leader epoch at or below ``epoch``, and where it ended; None if ``epoch`` is yet to come."""
+        latest = self.log.epochs.latest
+        return None if latest is None or epoch > latest.epoch else self.log.end_offset_for_epoch(epoch)
 
     def append_as_leader(self, records: memoryview, required_acks: int) -> Appended:
         """Append, and commit at once where no other replica is in sync.

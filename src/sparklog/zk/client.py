@@ -232,9 +232,23 @@ class ZkClient:
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The settings that the topic has of its own."""
-        path = znodes.topic_config_path(topic)
-        node = self._get(path)
-        return {} if node is None else znodes.decode_config(path, node[0])
+        return self.config(znodes.topic_entity(topic))
+
+    def add_partitions(self, assignment: TopicAssignment, controller_epoch_version: int) -> None:
+        """Give the topic the partitions of ``assignment``; its old ones stay as they are in ZooKeeper.
+
+        Raises CoordinationError if another controller has taken over, or the topic changed or went meanwhile.
+        """
+        path = znodes.topic_path(assignment.topic)
+        data, stat = self._client.get(path)
+        old = znodes.decode_topic(assignment.topic, data)
+        if not old.partitions.items() <= assignment.partitions.items():
+            raise CoordinationError(f"the partitions of {assignment.topic} changed meanwhile")
+        transaction = self._client.transaction()
+        transaction.check(znodes.CONTROLLER_EPOCH, controller_epoch_version)
+        transaction.set_data(path, znodes.with_partitions(path, data, assignment), version=stat.version)
+        if any(isinstance(each, KazooException) for each in transaction.commit()):
+            raise CoordinationError(f"topic {assignment.topic} changed, or another controller has taken over")
 
     def request_topic_deletion(self, topic: str) -> None:
         """Ask the controller to delete the topic."""
@@ -249,6 +263,47 @@ class ZkClient:
         self._delete(znodes.topic_path(topic), recursive=True)
         self._delete(znodes.topic_config_path(topic))
         self._delete(znodes.delete_topic_path(topic))
+
+    # settings
+
+    def config(self, entity: str) -> dict[str, str]:
+        """The settings stored for an entity (``znodes.topic_entity`` and its neighbours)."""
+        path = znodes.config_path(entity)
+        node = self._get(path)
+        return {} if node is None else znodes.decode_config(path, node[0])
+
+    def change_config(self, entity: str, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        """Store what ``change`` makes of the entity's settings, and tell every broker; it may be called again."""
+        path = znodes.config_path(entity)
+        while True:
+            node = self._get(path)
+            data = znodes.encode_config(change({} if node is None else znodes.decode_config(path, node[0])))
+            with suppress(NodeExistsError, BadVersionError):  # somebody else was faster: look again
+                if node is None:
+                    self._client.create(path, data, makepath=True)
+                else:
+                    self._client.set(path, data, version=node[1].version)
+                break
+        told = znodes.encode_config_change(entity)
+        self._client.create(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", told, sequence=True)
+
+    def config_changes(self, on_change: OnChange | None = None) -> list[int]:
+        """The numbers of the changes told of lately, in order."""
+        names = self._children(znodes.CONFIG_CHANGES, on_change)
+        return sorted(int(name.removeprefix(znodes.CONFIG_CHANGE_PREFIX)) for name in names)
+
+    def changed_entity(self, number: int) -> str | None:
+        """Whose settings changed; None if it is forgotten already."""
+        path = znodes.config_change_path(number)
+        node = self._get(path)
+        return None if node is None else znodes.decode_config_change(path, node[0])
+
+    def forget_config_changes(self, before_ms: int) -> None:
+        """Remove what was told before a time, which every broker has heard or will learn at its start."""
+        for number in self.config_changes():
+            stat = self._client.exists(znodes.config_change_path(number))
+            if stat is not None and stat.ctime < before_ms:
+                self._delete(znodes.config_change_path(number))
 
     # partition states
 

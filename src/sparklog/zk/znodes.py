@@ -20,7 +20,10 @@ BROKER_TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
+CONFIG = "/config"
+CONFIG_CHANGES = "/config/changes"
 CONFIG_TOPICS = "/config/topics"
+CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONSUMERS = "/consumers"
@@ -29,7 +32,7 @@ PERSISTENT_PATHS = (
     CONSUMERS,
     BROKER_IDS,
     BROKER_TOPICS,
-    "/config/changes",
+    CONFIG_CHANGES,
     DELETE_TOPICS,
     "/brokers/seqid",
     "/isr_change_notification",
@@ -133,6 +136,12 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     return TopicAssignment(topic, dict(sorted(partitions.items())), topic_id)
 
 
+def with_partitions(path: str, data: bytes, assignment: TopicAssignment) -> bytes:
+    """The topic's znode with other partitions, and whatever else it holds."""
+    replicas = {str(number): list(each) for number, each in assignment.partitions.items()}
+    return _json(_parse(path, data) | {"partitions": replicas})
+
+
 @dataclass(frozen=True)
 class PartitionState:
     """Who leads a partition and who is in sync; ``version`` is the znode's, for conditional writes."""
@@ -177,8 +186,38 @@ def decode_controller(data: bytes) -> int:
         return int(_parse(CONTROLLER, data)["brokerid"])
 
 
+CLUSTER_ENTITY = "brokers/<default>"
+"""The entity that holds what every broker has by default."""
+
+
+def topic_entity(topic: str) -> str:
+    return f"topics/{topic}"
+
+
+def broker_entity(broker_id: int) -> str:
+    return f"brokers/{broker_id}"
+
+
+def config_path(entity: str) -> str:
+    return f"{CONFIG}/{entity}"
+
+
 def topic_config_path(topic: str) -> str:
-    return f"{CONFIG_TOPICS}/{topic}"
+    return config_path(topic_entity(topic))
+
+
+def config_change_path(sequence: int) -> str:
+    return f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}{sequence:010d}"
+
+
+def encode_config_change(entity: str) -> bytes:
+    return _json({"version": 2, "entity_path": entity})
+
+
+def decode_config_change(path: str, data: bytes) -> str:
+    """The entity whose settings changed."""
+    with _reading(path):
+        return str(_parse(path, data)["entity_path"])
 
 
 def encode_config(properties: dict[str, str]) -> bytes:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import check_replication_factor, check_topic_name
-from sparklog.config.definition import describe, parse
+from sparklog.config.definition import definitions
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -17,7 +17,6 @@ from sparklog.zk.znodes import TopicAssignment
 API = ApiKey.CREATE_TOPICS
 VERSIONS = range(2, 8)
 _Result = CreateTopicsResponse.CreatableTopicResult
-_TOPIC_SOURCE, _DEFAULT_SOURCE = 1, 5
 
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
@@ -58,7 +57,7 @@ async def _create(broker: BrokerContext, topic: Message, timeout: float, validat
         assignment = _manual(broker, topic, assignment)
     if not validate_only:
         await broker.topics.create(assignment, config, timeout=timeout)
-    effective = parse(TopicConfig, config, broker.config.topic_defaults)
+    effective = {name: broker.settings.layers.of_topic(name, config)[0] for name in definitions(TopicConfig)}
     return _Result(
         name=topic.name,
         topic_id=assignment.topic_id or ZERO_UUID,
@@ -70,12 +69,12 @@ async def _create(broker: BrokerContext, topic: Message, timeout: float, validat
         configs=[
             _Result.CreatableTopicConfigs(
                 name=name,
-                value=value,
+                value=found.text,
                 read_only=False,
-                config_source=_TOPIC_SOURCE if name in config else _DEFAULT_SOURCE,
+                config_source=found.source,
                 is_sensitive=False,
             )
-            for name, value in describe(effective).items()
+            for name, found in effective.items()
         ],
     )
 

@@ -1,0 +1,89 @@
+"""CreatePartitions: more partitions for a topic; answered by the controller, once they have leaders or time is up."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.topics import INTERNAL_TOPICS, check_replication_factor
+from sparklog.controller.assignment import assign_replicas, check_partition_count
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import CreatePartitionsResponse, Message
+from sparklog.zk.znodes import TopicAssignment
+
+API = ApiKey.CREATE_PARTITIONS
+VERSIONS = range(0, 4)
+
+
+async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message = request.message
+    times = Counter(topic.name for topic in message.topics)
+    results = []
+    for topic in message.topics:
+        code, text = ErrorCode.NONE, None
+        try:
+            if times[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in the request")
+            await _grow(broker, topic, message.timeout_ms / 1000, validate_only=message.validate_only)
+        except ApiError as error:
+            code, text = error.code, error.reason
+        results.append(
+            CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=text)
+        )
+    return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+
+
+async def _grow(broker: BrokerContext, topic: Message, timeout: float, *, validate_only: bool) -> None:
+    context = broker.controller.context
+    if context is None:
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    if topic.name in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"groups find their partition of {topic.name} by its number")
+    present = context.assignments.get(topic.name)
+    if present is None or topic.name in context.deleting:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name!r}")
+    grown = _plan(sorted(broker.metadata.brokers), topic, present)
+    if validate_only:
+        return
+    await broker.run_zk(broker.zk.add_partitions, grown, context.epoch_version)
+    broker.controller.look_at(topic.name)
+
+    def is_ready() -> bool:
+        known = broker.metadata.topic(topic.name)
+        return known is not None and len(known.partitions) >= topic.count and broker.metadata.is_ready(topic.name)
+
+    if not await broker.metadata.wait_for(is_ready, timeout):
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the partitions were made but have no leaders yet")
+
+
+def _plan(brokers: list[int], topic: Message, present: TopicAssignment) -> TopicAssignment:
+    """The old partitions and the new. Raises ApiError if they cannot be."""
+    count = len(present.partitions)
+    if topic.count <= count:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"topic {topic.name!r} has {count} partitions, and may only grow")
+    check_partition_count(topic.count)
+    replicas = present.partitions[0]
+    if topic.assignments is None:
+        start = next((place for place, broker in enumerate(brokers) if broker >= replicas[0]), 0) + count
+        added = [*assign_replicas(brokers, topic.count - count, len(replicas), start=start).values()]
+    else:
+        added = [tuple(each.broker_ids) for each in topic.assignments]
+        _check(added, topic.count - count, len(replicas), brokers)
+    return TopicAssignment(topic.name, present.partitions | dict(enumerate(added, count)), present.topic_id)
+
+
+def _check(added: list[tuple[int, ...]], wanted: int, replication_factor: int, brokers: list[int]) -> None:
+    """Raises ApiError(INVALID_REPLICA_ASSIGNMENT) unless the assignment that the client chose holds together."""
+    complaint = None
+    if len(added) != wanted:
+        complaint = f"{len(added)} assignments for {wanted} more partitions"
+    elif unknown := {broker for replicas in added for broker in replicas} - set(brokers):
+        complaint = f"brokers {sorted(unknown)} do not live; {brokers} do"
+    elif any(len(set(replicas)) != len(replicas) for replicas in added):
+        complaint = "a broker stands twice among the replicas of a partition"
+    elif any(len(replicas) != replication_factor for replicas in added):
+        complaint = f"every partition of the topic has {replication_factor} replicas"
+    if complaint:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, complaint)
+    check_replication_factor(replication_factor)

@@ -1,0 +1,43 @@
+"""DescribeLogDirs: this broker's log directories, the partitions in each with their sizes, and the room on its disk."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ErrorCode
+from sparklog.log.manager import DirectoryUse
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DescribeLogDirsResponse, Message
+from sparklog.structs import TopicPartition
+
+API = ApiKey.DESCRIBE_LOG_DIRS
+VERSIONS = range(1, 5)
+_Result = DescribeLogDirsResponse.DescribeLogDirsResult
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    wanted = None
+    if request.message.topics is not None:
+        wanted = {TopicPartition(each.topic, number) for each in request.message.topics for number in each.partitions}
+    return DescribeLogDirsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        results=[_describe(each, wanted) for each in broker.replicas.log_dirs()],
+    )
+
+
+def _describe(directory: DirectoryUse, wanted: set[TopicPartition] | None) -> Message:
+    topics: dict[str, list[Message]] = {}
+    for tp, size in sorted(directory.partitions.items()):
+        if wanted is None or tp in wanted:
+            topics.setdefault(tp.topic, []).append(
+                _Result.DescribeLogDirsTopic.DescribeLogDirsPartition(
+                    partition_index=tp.partition, partition_size=size, offset_lag=0, is_future_key=False
+                )
+            )
+    return _Result(
+        error_code=ErrorCode.NONE if directory.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
+        log_dir=str(directory.path.absolute()),
+        topics=[_Result.DescribeLogDirsTopic(name=name, partitions=each) for name, each in topics.items()],
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )

@@ -1,0 +1,59 @@
+"""ElectLeaders: give partitions their preferred leader, or any; with one replica each, it leads whenever it lives."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.controller.context import ControllerContext
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import ElectLeadersResponse, Message
+from sparklog.structs import TopicPartition
+
+API = ApiKey.ELECT_LEADERS
+VERSIONS = range(0, 3)
+_PREFERRED, _UNCLEAN = 0, 1
+_FIRST_VERSION_WITH_TYPE = 1
+_Result = ElectLeadersResponse.ReplicaElectionResult
+Verdict = tuple[ErrorCode, str | None]
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message, context = request.message, broker.controller.context
+    kind = message.election_type if request.version >= _FIRST_VERSION_WITH_TYPE else _PREFERRED
+    if kind not in (_PREFERRED, _UNCLEAN):
+        return _answer(ErrorCode.INVALID_REQUEST, {})
+    everywhere = message.topic_partitions is None
+    if everywhere:
+        asked = list(context.states) if context else []
+    else:
+        asked = [TopicPartition(each.topic, number) for each in message.topic_partitions for number in each.partitions]
+    if context is None:
+        no_controller: Verdict = ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
+        return _answer(ErrorCode.NOT_CONTROLLER, dict.fromkeys(asked, no_controller))
+    verdicts = {tp: _judge(context, tp, kind) for tp in asked}
+    if everywhere:  # then only what was done, or could not be, is told
+        verdicts = {tp: each for tp, each in verdicts.items() if each[0] is not ErrorCode.ELECTION_NOT_NEEDED}
+    return _answer(ErrorCode.NONE, verdicts)
+
+
+def _judge(context: ControllerContext, tp: TopicPartition, kind: int) -> Verdict:
+    state = context.states.get(tp)
+    if state is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}"
+    if tp.topic in context.deleting:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {tp.topic} is being deleted"
+    if state.leader in context.brokers and (kind == _UNCLEAN or state.leader == context.replicas(tp)[0]):
+        return ErrorCode.ELECTION_NOT_NEEDED, "the leader is the one that it should be"
+    if kind == _UNCLEAN:
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {tp} lives: {context.replicas(tp)}"
+    return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {context.replicas(tp)[0]} cannot lead {tp} now"
+
+
+def _answer(code: ErrorCode, verdicts: dict[TopicPartition, Verdict]) -> Message:
+    topics: dict[str, list[Message]] = {}
+    for tp, (verdict, text) in verdicts.items():
+        topics.setdefault(tp.topic, []).append(
+            _Result.PartitionResult(partition_id=tp.partition, error_code=verdict, error_message=text)
+        )
+    results = [_Result(topic=topic, partition_result=partitions) for topic, partitions in topics.items()]
+    return ElectLeadersResponse(throttle_time_ms=0, error_code=code, replica_election_results=results)

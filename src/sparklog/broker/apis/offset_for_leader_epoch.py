@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended, for clients and followers to find what was cut off behind them."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message, OffsetForLeaderEpochResponse
+from sparklog.structs import OffsetAndEpoch, TopicPartition
+
+API = ApiKey.OFFSET_FOR_LEADER_EPOCH
+VERSIONS = range(2, 5)
+_Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+_UNDEFINED = OffsetAndEpoch(-1, -1)
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    return OffsetForLeaderEpochResponse(
+        throttle_time_ms=0,
+        topics=[
+            _Topic(topic=topic.topic, partitions=[_answer(broker, topic.topic, each) for each in topic.partitions])
+            for topic in request.message.topics
+        ],
+    )
+
+
+def _answer(broker: BrokerContext, topic: str, asked: Message) -> Message:
+    code, end = ErrorCode.NONE, _UNDEFINED
+    try:
+        partition = broker.held(TopicPartition(topic, asked.partition))
+        partition.check_leader(asked.current_leader_epoch)
+        end = partition.end_offset_for_epoch(asked.leader_epoch) or _UNDEFINED
+    except ApiError as error:
+        code = error.code
+    return _Topic.EpochEndOffset(
+        error_code=code, partition=asked.partition, leader_epoch=end.epoch, end_offset=end.offset
+    )

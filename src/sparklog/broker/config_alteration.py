@@ -1,0 +1,123 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: whose settings, which are allowed, and where they go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from sparklog.broker.context import BrokerContext
+from sparklog.config.dynamic import (
+    DYNAMIC_DEFINITIONS,
+    TOPIC_DEFINITIONS,
+    Change,
+    Operation,
+    apply_changes,
+    check_dynamic,
+)
+from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
+from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
+
+TOPIC, BROKER = 2, 4
+"""Kafka's numbers for what has settings (``ConfigResource.java``)."""
+
+
+class Asked(NamedTuple):
+    """One resource of a request; ``afresh``: what is stored now counts for nothing."""
+
+    kind: int
+    name: str
+    changes: list[Change]
+    afresh: bool = False
+
+
+class Outcome(NamedTuple):
+    """What became of it."""
+
+    code: ErrorCode
+    message: str | None
+
+
+async def alter(
+    broker: BrokerContext, resources: list[Asked | ApiError], keys: list[tuple[int, str]], *, validate_only: bool
+) -> list[Outcome]:
+    """Change the settings of each resource, or say why not; ``keys`` name them all, in the same order."""
+    times = Counter(keys)
+    outcomes = []
+    for asked, key in zip(resources, keys, strict=True):
+        try:
+            if isinstance(asked, ApiError):
+                raise asked
+            if times[key] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "each resource must stand in the request once only")
+            await _alter(broker, asked, validate_only=validate_only)
+            outcomes.append(Outcome(ErrorCode.NONE, None))
+        except ApiError as error:
+            outcomes.append(Outcome(error.code, error.reason))
+    return outcomes
+
+
+def asked_for(kind: int, name: str, changes: list[tuple[str, int, str | None]], *, afresh: bool) -> Asked | ApiError:
+    """A resource of a request as the wire has it (name, operation, value), if it makes sense."""
+    twice = sorted(key for key, times in Counter(each for each, _, _ in changes).items() if times > 1)
+    if twice:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"these settings stand there twice: {', '.join(twice)}")
+    understood = []
+    for key, operation, value in changes:
+        if operation not in set(Operation):
+            return ApiError(ErrorCode.INVALID_REQUEST, f"{key}: there is no operation {operation}")
+        if value is None and operation != Operation.DELETE:
+            return ApiError(ErrorCode.INVALID_REQUEST, f"{key} needs a value")
+        understood.append(Change(key, Operation(operation), value or ""))
+    return Asked(kind, name, understood, afresh)
+
+
+async def _alter(broker: BrokerContext, asked: Asked, *, validate_only: bool) -> None:
+    entity, change = _target(broker, asked)
+    if validate_only:
+        change(await broker.run_zk(broker.zk.config, entity))
+        return
+    await broker.run_zk(broker.zk.change_config, entity, change)
+    with suppress(CoordinationError):  # it is stored; this broker will follow as the others do
+        await broker.settings.take_over(entity)
+
+
+def _target(broker: BrokerContext, asked: Asked) -> tuple[str, Callable[[dict[str, str]], dict[str, str]]]:
+    """Where the settings are stored, and what is to be made of those stored there."""
+    if asked.kind == TOPIC:
+        if not asked.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
+        if broker.metadata.topic(asked.name) is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
+        return topic_entity(asked.name), _change_of_topic(asked)
+    if asked.kind == BROKER:
+        return _broker_entity(broker, asked.name), _change_of_broker(asked)
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {asked.kind} has no settings that change here")
+
+
+def _broker_entity(broker: BrokerContext, name: str) -> str:
+    if name and name != str(broker.config.broker_id):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {broker.config.broker_id}, ask {name} itself")
+    return broker_entity(broker.config.broker_id) if name else CLUSTER_ENTITY
+
+
+def _change_of_topic(asked: Asked) -> Callable[[dict[str, str]], dict[str, str]]:
+    def change(stored: dict[str, str]) -> dict[str, str]:
+        try:
+            return apply_changes({} if asked.afresh else stored, asked.changes, TOPIC_DEFINITIONS)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    return change
+
+
+def _change_of_broker(asked: Asked) -> Callable[[dict[str, str]], dict[str, str]]:
+    def change(stored: dict[str, str]) -> dict[str, str]:
+        try:
+            check_dynamic(each.name for each in asked.changes if each.operation is not Operation.DELETE)
+            return apply_changes({} if asked.afresh else stored, asked.changes, DYNAMIC_DEFINITIONS)
+        except ConfigError as error:  # Kafka's code for brokers, whatever is wrong
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    return change

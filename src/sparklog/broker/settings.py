@@ -1,0 +1,118 @@
+"""Settings that change while this broker runs: read from ZooKeeper at the start, followed from then on.
+
+Whoever changes settings writes them, then a notification under ``/config/changes``; every broker reads the
+notifications in the order of their numbers and takes over what they name. A lost watch costs seconds: the numbers tell
+what was missed. Notifications are kept for a quarter of an hour (Kafka 3.9, ``ZkNodeChangeNotificationListener``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from sparklog.clock import Clock
+from sparklog.config.broker import BrokerConfig
+from sparklog.config.dynamic import Layers
+from sparklog.config.topic import TopicConfig, parse_stored
+from sparklog.errors import CoordinationError, MalformedZnode
+from sparklog.replica.manager import ReplicaManager
+from sparklog.zk.client import ZkClient
+from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
+
+_logger = logging.getLogger(__name__)
+_KEPT_MS = 15 * 60 * 1000
+_LOOK_AT_LEAST_EVERY_S = 5.0
+
+
+class Settings:
+    """``layers`` is always current; a topic's settings are set on its logs."""
+
+    def __init__(self, config: BrokerConfig, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]], clock: Clock) -> None:
+        self.layers = Layers(config)
+        self._zk = zk
+        self._run_zk = run_zk
+        self._clock = clock
+        self._own_entity = broker_entity(config.broker_id)
+        self._replicas: ReplicaManager | None = None
+        self._loop = asyncio.get_running_loop()
+        self._look = asyncio.Event()
+        self._on_change = self._told  # made once: kazoo keeps a path's watches in a set
+        self._last_seen = -1
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def topic_defaults(self) -> TopicConfig:
+        """What a topic without settings of its own has on this broker."""
+        return self.layers.topic_defaults
+
+    async def topic(self, topic: str) -> TopicConfig:
+        """The topic's settings over the broker's."""
+        return parse_stored(topic, await self._run_zk(self._zk.topic_config, topic), self.topic_defaults)
+
+    async def load(self) -> None:
+        """Read the broker's own settings; what changes after this call began will be followed."""
+        self._last_seen = max(await self._run_zk(self._zk.config_changes, self._on_change), default=-1)
+        await self._read_own()
+
+    async def _read_own(self) -> None:
+        own = await self._run_zk(self._zk.config, self._own_entity)
+        cluster = await self._run_zk(self._zk.config, CLUSTER_ENTITY)
+        self.layers = Layers(self.layers.static, own, cluster)
+
+    def follow(self, replicas: ReplicaManager) -> None:
+        """Take over what changes, from now on."""
+        self._replicas = replicas
+        self._look.set()
+        self._task = self._loop.create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _told(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._look.set)
+
+    async def _run(self) -> None:
+        while True:
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with what it waits for.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AT_LEAST_EVERY_S):
+                    await self._look.wait()
+            self._look.clear()
+            try:
+                await self._catch_up()
+            except CoordinationError as error:
+                _logger.warning("changed settings will be looked for again: %s", error)
+            except Exception:
+                _logger.exception("changed settings could not be taken over")
+
+    async def _catch_up(self) -> None:
+        numbers = await self._run_zk(self._zk.config_changes, self._on_change)
+        fresh = [number for number in numbers if number > self._last_seen]
+        for number in fresh:
+            try:
+                entity = await self._run_zk(self._zk.changed_entity, number)
+                if entity is not None:
+                    await self.take_over(entity)
+            except MalformedZnode as error:
+                _logger.error("%s; nothing is taken over", error)
+            self._last_seen = number
+        if fresh:
+            await self._run_zk(self._zk.forget_config_changes, self._clock.now_ms() - _KEPT_MS)
+
+    async def take_over(self, entity: str) -> None:
+        """Read the entity's settings again and put them in force here."""
+        if self._replicas is None:
+            return
+        topics = self._replicas.topics()
+        if entity in (self._own_entity, CLUSTER_ENTITY):
+            await self._read_own()
+        else:
+            topics = {topic for topic in topics if topic_entity(topic) == entity}
+        for topic in topics:
+            self._replicas.configure(topic, await self.topic(topic))

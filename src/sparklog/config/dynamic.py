@@ -1,0 +1,169 @@
+"""Settings that change while brokers run: what operations make of stored properties, and what lies over what.
+
+A topic's setting is the topic's own, else this broker's dynamic one, else the cluster's dynamic one, else what the
+broker was started with, else the default; a broker's is the same without the first. Source: Kafka 3.9,
+``DynamicBrokerConfig``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from sparklog.config.broker import BrokerConfig, topic_synonyms
+from sparklog.config.definition import ConfigType, Definition, definitions, parse
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ConfigError
+
+_logger = logging.getLogger(__name__)
+
+
+class Operation(IntEnum):
+    """What to do with one stored setting (the numbers of ``IncrementalAlterConfigsRequest.json``)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One operation; ``value`` counts for nothing in a DELETE."""
+
+    name: str
+    operation: Operation
+    value: str = ""
+
+
+class Source(IntEnum):
+    """Where a value comes from (Kafka's numbers, ``DescribeConfigsResponse.json``)."""
+
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER = 3
+    STATIC = 4
+    DEFAULT = 5
+
+
+class Synonym(NamedTuple):
+    """A value that a setting has, or would have if none stood before it."""
+
+    name: str
+    text: str
+    source: Source
+
+
+TOPIC_DEFINITIONS: dict[str, Definition] = {name: each for name, (_, each) in definitions(TopicConfig).items()}
+DYNAMIC_DEFINITIONS: dict[str, Definition] = {
+    own_name: TOPIC_DEFINITIONS[name] for own_name, name in topic_synonyms().items()
+}
+"""The broker settings that may change while it runs: those that are topics' defaults. The rest is read at the start."""
+
+
+def apply_changes(
+    properties: Mapping[str, str], changes: Iterable[Change], table: Mapping[str, Definition]
+) -> dict[str, str]:
+    """What the changes make of the stored properties. Raises ConfigError unless every value they set is allowed.
+
+    APPEND and SUBTRACT begin with the stored list, or the definition's default. What was stored before and is not
+    touched may be anything.
+    """
+    result = dict(properties)
+    for change in changes:
+        if change.operation is Operation.DELETE:
+            result.pop(change.name, None)
+            continue
+        definition = table.get(change.name)
+        if definition is None:
+            parse(TopicConfig, {change.name: change.value})  # says which names are near
+            raise ConfigError(f"unknown setting {change.name!r}")
+        text = change.value
+        if change.operation is not Operation.SET:
+            text = _edited(definition, result.get(change.name), change)
+        definition.parse(text)
+        result[change.name] = text
+    return result
+
+
+def _edited(definition: Definition, stored: str | None, change: Change) -> str:
+    if definition.kind is not ConfigType.LIST:
+        raise ConfigError(f"{change.name} is not a list: {change.operation.name.lower()} is not allowed")
+    items = [*definition.default] if stored is None else [each for each in stored.split(",") if each]
+    named = change.value.split(",")
+    if change.operation is Operation.APPEND:
+        return ",".join([*items, *(each for each in named if each not in items)])
+    return ",".join(each for each in items if each not in named)
+
+
+def check_dynamic(names: Iterable[str]) -> None:
+    """Raises ConfigError if one of these broker settings cannot change while it runs."""
+    known = definitions(BrokerConfig)
+    for name in names:
+        if name not in DYNAMIC_DEFINITIONS:
+            what = "is read when a broker starts and cannot change while it runs" if name in known else "is not known"
+            raise ConfigError(f"broker setting {name!r} {what}")
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A broker's settings in force: immutable, a change makes new ones.
+
+    ``broker`` and ``cluster`` are dynamic properties as they are stored. What does not fit there (a Kafka broker may
+    have written it) counts for nothing.
+    """
+
+    static: BrokerConfig
+    broker: Mapping[str, str] = field(default_factory=dict)
+    cluster: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def topic_defaults(self) -> TopicConfig:
+        """What a topic without settings of its own has."""
+        names = topic_synonyms()
+        config = self.static.topic_defaults
+        for layer in (self.cluster, self.broker):
+            for name, text in layer.items():
+                try:
+                    config = parse(TopicConfig, {names[name]: text}, config)
+                except (ConfigError, KeyError) as error:
+                    _logger.warning("the stored broker setting %s=%s is left out: %s", name, text, error)
+        return config
+
+    def of_topic(self, name: str, own: Mapping[str, str]) -> list[Synonym]:
+        """The values of a topic's setting, the one in force first; ``own`` are the topic's properties."""
+        attribute, definition = definitions(TopicConfig)[name]
+        found = _stored(definition, name, own, Source.TOPIC)
+        return found + self._of_broker(
+            definition.broker_synonym or name, definition, self.static.topic_defaults, attribute
+        )
+
+    def of_broker(self, name: str) -> list[Synonym]:
+        """The values of a broker's setting, the one in force first."""
+        if name in DYNAMIC_DEFINITIONS:
+            attribute, definition = definitions(TopicConfig)[topic_synonyms()[name]]
+            return self._of_broker(name, definition, self.static.topic_defaults, attribute)
+        attribute, definition = definitions(BrokerConfig)[name]
+        return self._of_broker(name, definition, self.static, attribute)
+
+    def _of_broker(self, name: str, definition: Definition, static: object, attribute: str) -> list[Synonym]:
+        found: list[Synonym] = []
+        if name in DYNAMIC_DEFINITIONS:
+            found += _stored(definition, name, self.broker, Source.BROKER)
+            found += _stored(definition, name, self.cluster, Source.CLUSTER)
+        given: Any = getattr(static, attribute)
+        if given != definition.default:
+            found.append(Synonym(name, definition.format(given), Source.STATIC))
+        return [*found, Synonym(name, definition.format(definition.default), Source.DEFAULT)]
+
+
+def _stored(definition: Definition, name: str, properties: Mapping[str, str], source: Source) -> list[Synonym]:
+    if name not in properties:
+        return []
+    try:
+        return [Synonym(name, definition.format(definition.parse(properties[name])), source)]
+    except ConfigError:
+        return []

@@ -1,0 +1,115 @@
+"""Administrative handlers where a healthy broker cannot show what they say."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sparklog.broker.apis import (
+    alter_partition_reassignments,
+    create_partitions,
+    describe_log_dirs,
+    elect_leaders,
+    list_partition_reassignments,
+)
+from sparklog.broker.context import ApiRequest
+from sparklog.controller.context import ControllerContext
+from sparklog.errors import ErrorCode
+from sparklog.log.manager import DirectoryUse
+from sparklog.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    DescribeLogDirsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    decode_response,
+    encode,
+)
+from sparklog.structs import NO_LEADER, TopicPartition
+from sparklog.zk.znodes import PartitionState, TopicAssignment
+
+TP = TopicPartition("t", 0)
+PREFERRED, UNCLEAN = 0, 1
+
+
+def ask(module, broker, message):
+    """The answer as a client gets it, in the newest version."""
+    version = module.VERSIONS.stop - 1
+    answer = module.handle(broker, ApiRequest(module.API, version, "me", "h", message))
+    if asyncio.iscoroutine(answer):
+        answer = asyncio.run(answer)
+    return decode_response(module.API, version, memoryview(encode(answer, version)))
+
+
+def broker_with(context):
+    return SimpleNamespace(controller=SimpleNamespace(context=context, is_active=context is not None))
+
+
+def cluster(leader, live=(1,), deleting=()):
+    context = ControllerContext(1, 0, brokers=dict.fromkeys(live), deleting=set(deleting))
+    context.assignments["t"] = TopicAssignment("t", {0: (1,)})
+    context.states[TP] = PartitionState(leader, 0, (1,), 1)
+    return broker_with(context)
+
+
+def election(kind, everywhere=False):
+    asked = None if everywhere else [ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])]
+    return ElectLeadersRequest(election_type=kind, topic_partitions=asked, timeout_ms=1000)
+
+
+def growth():
+    asked = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=5, assignments=None)
+    return CreatePartitionsRequest(topics=[asked], timeout_ms=1000, validate_only=False)
+
+
+def reassignment(replicas):
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic
+    asked = topic(name="t", partitions=[topic.ReassignablePartition(partition_index=0, replicas=replicas)])
+    return AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=[asked])
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+@pytest.mark.parametrize(
+    ("broker", "kind", "code"),
+    [
+        (cluster(NO_LEADER, live=(2,)), PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (cluster(NO_LEADER, live=(2,)), UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+        (cluster(1, deleting=("t",)), PREFERRED, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_a_partition_that_can_have_no_leader(broker, kind, code, everywhere):
+    answer = ask(elect_leaders, broker, election(kind, everywhere))
+    assert answer.error_code == ErrorCode.NONE
+    ((result,),) = (each.partition_result for each in answer.replica_election_results)
+    assert (result.partition_id, result.error_code) == (0, code)
+    assert result.error_message
+
+
+def test_only_the_controller_answers():
+    broker = broker_with(None)
+    elected = ask(elect_leaders, broker, election(PREFERRED))
+    assert elected.error_code == ErrorCode.NOT_CONTROLLER
+    assert elected.replica_election_results[0].partition_result[0].error_code == ErrorCode.NOT_CONTROLLER
+    assert ask(elect_leaders, broker, election(PREFERRED, everywhere=True)).error_code == ErrorCode.NOT_CONTROLLER
+    assert ask(create_partitions, broker, growth()).results[0].error_code == ErrorCode.NOT_CONTROLLER
+    assert ask(alter_partition_reassignments, broker, reassignment([1])).error_code == ErrorCode.NOT_CONTROLLER
+    listing = ListPartitionReassignmentsRequest(timeout_ms=1000, topics=None)
+    assert ask(list_partition_reassignments, broker, listing).error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_replica_is_not_moved_to_another_live_broker():
+    answer = ask(alter_partition_reassignments, cluster(1, live=(1, 2)), reassignment([2]))
+    (result,) = answer.responses[0].partitions
+    assert result.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "does not move replicas" in result.error_message
+
+
+def test_a_directory_that_failed_is_told_as_failed():
+    uses = [DirectoryUse(Path("/good"), None, {TP: 7}, 100, 50), DirectoryUse(Path("/bad"), "cable pulled")]
+    broker = SimpleNamespace(replicas=SimpleNamespace(log_dirs=lambda: uses))
+    good, bad = ask(describe_log_dirs, broker, DescribeLogDirsRequest(topics=None)).results
+    assert (good.error_code, good.log_dir, good.total_bytes, good.usable_bytes) == (ErrorCode.NONE, "/good", 100, 50)
+    assert [(each.name, each.partitions[0].partition_size) for each in good.topics] == [("t", 7)]
+    assert (bad.error_code, bad.log_dir, bad.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, "/bad", [])
+    assert (bad.total_bytes, bad.usable_bytes) == (-1, -1)

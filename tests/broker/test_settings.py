@@ -1,0 +1,163 @@
+"""Settings that change while a broker runs: taken over in order, none missed, whatever else goes wrong."""
+
+import asyncio
+
+import pytest
+
+from sparklog.broker.settings import Settings
+from sparklog.config.broker import parse_broker_config
+from sparklog.errors import CoordinationError
+from sparklog.testing.clock import ManualClock
+
+
+class FakeZk:
+    """What ZooKeeper holds; ``tell`` writes a change, and fires the watch unless it is ``lost``."""
+
+    def __init__(self):
+        self.stored = {}
+        self.told = {}
+        self.forgotten_before = None
+        self.failures = 0
+        self.watch = None
+
+    def config(self, entity):
+        if self.failures:
+            self.failures -= 1
+            raise CoordinationError("ZooKeeper: ConnectionLoss")
+        return self.stored.get(entity, {})
+
+    def topic_config(self, topic):
+        return self.config(f"topics/{topic}")
+
+    def config_changes(self, on_change):
+        self.watch = on_change
+        return sorted(self.told)
+
+    def changed_entity(self, number):
+        return self.told[number]
+
+    def forget_config_changes(self, before_ms):
+        self.forgotten_before = before_ms
+
+    def tell(self, entity, *, lost=False, **properties):
+        self.stored[entity] = {name.replace("_", "."): value for name, value in properties.items()}
+        self.told[len(self.told)] = entity
+        watch, self.watch = self.watch, None
+        if watch and not lost:
+            watch()
+
+
+class FakeReplicas:
+    def __init__(self, *topics):
+        self.configs = dict.fromkeys(topics)
+
+    def topics(self):
+        return set(self.configs)
+
+    def configure(self, topic, config):
+        self.configs[topic] = config
+
+
+@pytest.fixture
+def following():
+    """Runs ``test(zk, replicas, settings)`` with settings that follow ``zk``."""
+
+    def run(test):
+        async def main():
+            zk, replicas = FakeZk(), FakeReplicas("t", "u")
+
+            async def run_zk(call, *args):
+                await asyncio.sleep(0)
+                return call(*args)
+
+            config = parse_broker_config({"broker.id": "1", "log.retention.ms": "100"})
+            settings = Settings(config, zk, run_zk, ManualClock())
+            await settings.load()
+            settings.follow(replicas)
+            try:
+                await test(zk, replicas, settings)
+            finally:
+                await settings.close()
+
+        asyncio.run(main())
+
+    return run
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_what_is_told_is_taken_over_by_those_it_concerns(following):
+    async def test(zk, replicas, settings):
+        await until(lambda: zk.watch)
+        zk.tell("topics/t", retention_ms="5")
+        await until(lambda: replicas.configs["t"])
+        assert replicas.configs["t"].retention_ms == 5
+        assert replicas.configs["u"] is None
+        zk.tell("brokers/2", log_retention_ms="7")
+        zk.tell("brokers/<default>", log_retention_ms="6", log_roll_ms="60")
+        await until(lambda: replicas.configs["u"])
+        await until(lambda: replicas.configs["t"].segment_ms == 60)
+        assert (replicas.configs["t"].retention_ms, replicas.configs["u"].retention_ms) == (5, 6)
+        zk.tell("brokers/1", log_retention_ms="8")
+        await until(lambda: replicas.configs["u"].retention_ms == 8)
+        assert settings.topic_defaults.retention_ms == 8
+        assert settings.topic_defaults.segment_ms == 60
+
+    following(test)
+
+
+def test_old_notifications_are_forgotten_after_a_quarter_of_an_hour(following):
+    async def test(zk, replicas, settings):
+        await until(lambda: zk.watch)
+        zk.tell("topics/t", retention_ms="5")
+        await until(lambda: zk.forgotten_before is not None)
+        assert zk.forgotten_before == ManualClock().now_ms() - 900_000
+
+    following(test)
+
+
+def test_a_watch_that_was_lost_is_made_up_for_by_the_next(following):
+    async def test(zk, replicas, settings):
+        await until(lambda: zk.watch)
+        woken = zk.watch
+        zk.tell("topics/t", lost=True, retention_ms="5")
+        zk.tell("topics/u", lost=True, retention_ms="6")
+        woken()
+        await until(lambda: replicas.configs["t"] and replicas.configs["u"])
+        assert (replicas.configs["t"].retention_ms, replicas.configs["u"].retention_ms) == (5, 6)
+
+    following(test)
+
+
+def test_what_could_not_be_read_is_read_again(following):
+    async def test(zk, replicas, settings):
+        await until(lambda: zk.watch)
+        zk.failures = 1
+        zk.tell("topics/t", retention_ms="5")
+        await until(lambda: not zk.failures)
+        zk.tell("topics/u", retention_ms="6")
+        await until(lambda: replicas.configs["t"] and replicas.configs["u"])
+        assert replicas.configs["t"].retention_ms == 5
+
+    following(test)
+
+
+def test_what_was_told_before_the_start_is_known_without_being_taken_over():
+    async def main():
+        zk = FakeZk()
+        zk.tell("brokers/1", log_retention_ms="5")
+
+        async def run_zk(call, *args):
+            return call(*args)
+
+        settings = Settings(parse_broker_config({"broker.id": "1"}), zk, run_zk, ManualClock())
+        await settings.load()
+        assert settings.topic_defaults.retention_ms == 5
+        assert (await settings.topic("t")).retention_ms == 5
+        await settings.close()
+
+    asyncio.run(main())

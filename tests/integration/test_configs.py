@@ -1,0 +1,246 @@
+"""AlterConfigs, IncrementalAlterConfigs and DescribeConfigs on the wire: what is kept, refused, in force, and told."""
+
+import pytest
+from integration import wire
+
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from sparklog.structs import TopicPartition
+from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
+from sparklog.zk.client import ZkClient
+
+pytestmark = pytest.mark.integration
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+OF_TOPIC, OF_BROKER, OF_CLUSTER, STATIC, DEFAULT = range(1, 6)
+
+
+def alter(connection, kind, name, *changes, validate_only=False, version=1):
+    """Code and message; ``changes`` are (name, operation, value)."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [resource.AlterableConfig(name=key, config_operation=what, value=value) for key, what, value in changes]
+    asked = [resource(resource_type=kind, resource_name=name, configs=configs)]
+    request = IncrementalAlterConfigsRequest(resources=asked, validate_only=validate_only)
+    (result,) = wire.ask(connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, version, request).responses
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return ErrorCode(result.error_code), result.error_message or ""
+
+
+def replace(connection, kind, name, settings, validate_only=False, version=2):
+    resource = AlterConfigsRequest.AlterConfigsResource
+    configs = [resource.AlterableConfig(name=key, value=value) for key, value in settings.items()]
+    asked = [resource(resource_type=kind, resource_name=name, configs=configs)]
+    request = AlterConfigsRequest(resources=asked, validate_only=validate_only)
+    (result,) = wire.ask(connection, ApiKey.ALTER_CONFIGS, version, request).responses
+    return ErrorCode(result.error_code), result.error_message or ""
+
+
+def describe(connection, kind, name, *keys):
+    """Setting → its value, source and whether it is read only, and its synonyms' (value, source)."""
+    asked = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+    )
+    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True, include_documentation=False)
+    (result,) = wire.ask(connection, ApiKey.DESCRIBE_CONFIGS, 4, request).results
+    assert result.error_code == ErrorCode.NONE
+    return {
+        each.name: (
+            (each.value, each.config_source, each.read_only),
+            [(synonym.value, synonym.source) for synonym in each.synonyms],
+        )
+        for each in result.configs
+    }
+
+
+def value(connection, kind, name, key):
+    return describe(connection, kind, name, key)[key][0][:2]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_topics_setting_is_in_force_at_once(connection, tp, version):
+    assert wire.produce(connection, tp, wire.batch_of(b"x" * 500))[0] is ErrorCode.NONE
+    assert alter(connection, TOPIC, tp.topic, ("max.message.bytes", SET, "200"), version=version) == (
+        ErrorCode.NONE,
+        "",
+    )
+    assert wire.produce(connection, tp, wire.batch_of(b"x" * 500))[0] is ErrorCode.MESSAGE_TOO_LARGE
+    assert value(connection, TOPIC, tp.topic, "max.message.bytes") == ("200", OF_TOPIC)
+    assert alter(connection, TOPIC, tp.topic, ("max.message.bytes", DELETE, None), version=version)[0] is ErrorCode.NONE
+    assert wire.produce(connection, tp, wire.batch_of(b"x" * 500))[0] is ErrorCode.NONE
+    assert value(connection, TOPIC, tp.topic, "max.message.bytes") == ("1048588", DEFAULT)
+
+
+def test_lists_are_appended_to_and_subtracted_from(connection, make_topic):
+    topic = make_topic()
+    assert alter(connection, TOPIC, topic, ("cleanup.policy", APPEND, "compact"))[0] is ErrorCode.NONE
+    assert value(connection, TOPIC, topic, "cleanup.policy") == ("delete,compact", OF_TOPIC)
+    assert alter(connection, TOPIC, topic, ("cleanup.policy", SUBTRACT, "delete"))[0] is ErrorCode.NONE
+    assert value(connection, TOPIC, topic, "cleanup.policy") == ("compact", OF_TOPIC)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_older_request_replaces_all_settings(connection, make_topic, version):
+    topic = make_topic(segment_bytes=5000, retention_ms=7)
+    assert replace(connection, TOPIC, topic, {"retention.ms": "9"}, version=version) == (ErrorCode.NONE, "")
+    assert value(connection, TOPIC, topic, "retention.ms") == ("9", OF_TOPIC)
+    assert value(connection, TOPIC, topic, "segment.bytes") == ("1073741824", DEFAULT)
+
+
+def test_what_is_only_validated_changes_nothing(connection, make_topic):
+    topic = make_topic()
+    assert alter(connection, TOPIC, topic, ("retention.ms", SET, "5"), validate_only=True) == (ErrorCode.NONE, "")
+    assert replace(connection, TOPIC, topic, {"retention.ms": "5"}, validate_only=True) == (ErrorCode.NONE, "")
+    code, _ = alter(connection, TOPIC, topic, ("retention.ms", SET, "soon"), validate_only=True)
+    assert code is ErrorCode.INVALID_CONFIG
+    assert value(connection, TOPIC, topic, "retention.ms") == ("604800000", DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "says"),
+    [
+        ([("retention.ms", SET, "soon")], ErrorCode.INVALID_CONFIG, "not a long"),
+        ([("retention.ms", SET, "5"), ("no.such", SET, "1")], ErrorCode.INVALID_CONFIG, "unknown setting"),
+        ([("retention.ms", APPEND, "5")], ErrorCode.INVALID_CONFIG, "not a list"),
+        ([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST, "needs a value"),
+        ([("retention.ms", SET, "5"), ("retention.ms", DELETE, None)], ErrorCode.INVALID_REQUEST, "twice"),
+        ([("retention.ms", 4, "5")], ErrorCode.INVALID_REQUEST, "no operation 4"),
+    ],
+)
+def test_a_resource_is_changed_whole_or_not_at_all(connection, make_topic, changes, code, says):
+    topic = make_topic()
+    assert alter(connection, TOPIC, topic, *changes)[0] is code
+    assert says in alter(connection, TOPIC, topic, *changes)[1]
+    assert value(connection, TOPIC, topic, "retention.ms") == ("604800000", DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", ErrorCode.INVALID_REQUEST),
+        (BROKER, "99", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (8, "0", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_has_no_settings_here(connection, kind, name, code):
+    assert alter(connection, kind, name, ("retention.ms", SET, "5"))[0] is code
+    assert replace(connection, kind, name, {"retention.ms": "5"})[0] is code
+
+
+def test_a_resource_stands_in_a_request_once(connection, make_topic):
+    topic = make_topic()
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    asked = [resource(resource_type=TOPIC, resource_name=topic, configs=[])] * 2
+    request = IncrementalAlterConfigsRequest(resources=asked, validate_only=False)
+    results = wire.ask(connection, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    assert [each.error_code for each in results] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+@pytest.mark.parametrize("name", ["num.partitions", "log.dirs", "log.retention.hours", "retention.ms", "no.such"])
+def test_what_a_broker_reads_at_its_start_is_refused(connection, name):
+    for whose in ("0", ""):
+        assert alter(connection, BROKER, whose, (name, SET, "1"))[0] is ErrorCode.INVALID_REQUEST
+        assert replace(connection, BROKER, whose, {name: "1"})[0] is ErrorCode.INVALID_REQUEST
+    assert describe(connection, BROKER, "0", "num.partitions")["num.partitions"][0][2]
+
+
+@pytest.fixture
+def alone(tmp_path, chroot):
+    """A broker of this test's own."""
+    with BrokerHarness(tmp_path, chroot, settings={"log.segment.bytes": "40000"}) as harness:
+        yield harness
+
+
+def test_a_brokers_settings_lie_over_each_other_and_survive_a_restart(alone):
+    with wire.connect(alone.address) as connection:
+        assert wire.create_topic(connection, "t", configs={"retention.ms": "1000"})[0] is ErrorCode.NONE
+        assert alter(connection, BROKER, "", ("log.segment.bytes", SET, "30000"))[0] is ErrorCode.NONE
+        assert alter(connection, BROKER, "0", ("log.segment.bytes", SET, "20000"))[0] is ErrorCode.NONE
+        assert alter(connection, BROKER, "", ("message.max.bytes", SET, "200"))[0] is ErrorCode.NONE
+        assert alter(connection, TOPIC, "t", ("retention.ms", SET, "2000"))[0] is ErrorCode.NONE
+        expect_layers(connection)
+    alone.kill()
+    alone.start()
+    with wire.connect(alone.address) as connection:
+        expect_layers(connection)
+        assert alter(connection, BROKER, "0", ("log.segment.bytes", DELETE, None))[0] is ErrorCode.NONE
+        assert replace(connection, BROKER, "", {})[0] is ErrorCode.NONE
+        assert value(connection, BROKER, "0", "log.segment.bytes") == ("40000", STATIC)
+        assert describe(connection, BROKER, "") == {}
+        assert wire.produce(connection, TopicPartition("t", 0), wire.batch_of(b"x" * 500))[0] is ErrorCode.NONE
+
+
+def expect_layers(connection):
+    assert describe(connection, TOPIC, "t", "segment.bytes")["segment.bytes"] == (
+        ("20000", OF_BROKER, False),
+        [("20000", OF_BROKER), ("30000", OF_CLUSTER), ("40000", STATIC), ("1073741824", DEFAULT)],
+    )
+    assert value(connection, TOPIC, "t", "retention.ms") == ("2000", OF_TOPIC)
+    assert value(connection, BROKER, "0", "log.segment.bytes") == ("20000", OF_BROKER)
+    assert describe(connection, BROKER, "") == {
+        "log.segment.bytes": (("30000", OF_CLUSTER, False), [("30000", OF_CLUSTER)]),
+        "message.max.bytes": (("200", OF_CLUSTER, False), [("200", OF_CLUSTER)]),
+    }
+    assert wire.produce(connection, TopicPartition("t", 0), wire.batch_of(b"x" * 500))[0] is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_change_is_kept_and_told_of_as_kafka_does(alone, chroot):
+    with wire.connect(alone.address) as connection:
+        assert wire.create_topic(connection, "t")[0] is ErrorCode.NONE
+        for kind, name, key in (
+            (TOPIC, "t", "retention.ms"),
+            (BROKER, "0", "log.roll.ms"),
+            (BROKER, "", "log.roll.ms"),
+        ):
+            assert alter(connection, kind, name, (key, SET, "5"))[0] is ErrorCode.NONE
+    zk = ZkClient(chroot, session_timeout=10.0, on_session=lambda _: None)
+    try:
+        raw = {path: zk._client.get(path)[0] for path in ("/config/topics/t", "/config/brokers/0")}
+        told = [
+            zk._client.get(f"/config/changes/{each}")[0] for each in sorted(zk._client.get_children("/config/changes"))
+        ]
+        assert raw["/config/topics/t"] == b'{"version":1,"config":{"retention.ms":"5"}}'
+        assert raw["/config/brokers/0"] == b'{"version":1,"config":{"log.roll.ms":"5"}}'
+        assert zk._client.get("/config/brokers/<default>")[0] == raw["/config/brokers/0"]
+        assert told == [
+            b'{"version":2,"entity_path":"topics/t"}',
+            b'{"version":2,"entity_path":"brokers/0"}',
+            b'{"version":2,"entity_path":"brokers/<default>"}',
+        ]
+        # And the other way round: what somebody else writes is taken over, known name or not.
+        zk.change_config("topics/t", lambda stored: stored | {"max.message.bytes": "200", "foreign": "1"})
+    finally:
+        zk.close()
+    with wire.connect(alone.address) as connection:
+        large = wire.batch_of(b"x" * 500)
+        refused = ErrorCode.MESSAGE_TOO_LARGE
+        eventually(lambda: wire.produce(connection, TopicPartition("t", 0), bytearray(large))[0] is refused, 10)
+
+
+def test_every_broker_takes_over_a_change(tmp_path):
+    with ClusterHarness(tmp_path, brokers=2) as cluster:
+        addresses = [each.address for each in cluster.brokers]
+        with wire.connect(addresses[0]) as one, wire.connect(addresses[1]) as two:
+            connections = {0: one, 1: two}
+            controller = wire.metadata(one).controller_id
+            assert wire.create_topic(connections[controller], "t", 2)[0] is ErrorCode.NONE
+            (described,) = wire.metadata(one, "t").topics
+            leaders = {each.leader_id: each.partition_index for each in described.partitions}
+            assert leaders.keys() == {0, 1}
+            eventually(lambda: "t" in wire.topic_names(two) & wire.topic_names(one), 10)
+            assert alter(one, TOPIC, "t", ("max.message.bytes", SET, "200"))[0] is ErrorCode.NONE
+            elsewhere = TopicPartition("t", leaders[1])
+
+            def refused():
+                return wire.produce(two, elsewhere, wire.batch_of(b"x" * 500))[0] is ErrorCode.MESSAGE_TOO_LARGE
+
+            eventually(refused, 5, "the other broker knows")
+            assert alter(two, TOPIC, "t", ("max.message.bytes", DELETE, None))[0] is ErrorCode.NONE
+            assert not refused()
+            assert alter(one, BROKER, "", ("message.max.bytes", SET, "200"))[0] is ErrorCode.NONE
+            eventually(refused, 5, "the cluster's default is the other broker's too")
