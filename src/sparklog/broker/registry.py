@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from sparklog.broker.apis import (
     api_versions,
     create_topics,
+    delete_groups,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -27,6 +28,7 @@ from sparklog.broker.apis import (
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
     produce,
     stop_replica,
@@ -65,6 +67,7 @@ HANDLERS: dict[int, Handler] = {
         (
             api_versions,
             create_topics,
+            delete_groups,
             delete_topics,
             describe_cluster,
             describe_configs,
@@ -80,6 +83,7 @@ HANDLERS: dict[int, Handler] = {
             list_offsets,
             metadata,
             offset_commit,
+            offset_delete,
             offset_fetch,
             produce,
             stop_replica,

@@ -37,6 +37,14 @@ class LeaderAndIsrResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,
     """The broker's answer, an error code a partition."""
 
 
+class OffsetDeleteRequest(ApiMessage):  # type: ignore[misc]
+    """Forget a group's offsets in these partitions."""
+
+
+class OffsetDeleteResponse(ApiMessage):  # type: ignore[misc]
+    """An error for the group, or one a partition."""
+
+
 class StopReplicaRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
     """Controller to broker: stop (and delete) these partitions."""
 
@@ -57,6 +65,8 @@ ApiVersionsRequest = _metadata.ApiVersionsRequest
 ApiVersionsResponse = _metadata.ApiVersionsResponse
 CreateTopicsRequest = _admin.CreateTopicsRequest
 CreateTopicsResponse = _admin.CreateTopicsResponse
+DeleteGroupsRequest = _admin.DeleteGroupsRequest
+DeleteGroupsResponse = _admin.DeleteGroupsResponse
 DeleteTopicsRequest = _admin.DeleteTopicsRequest
 DeleteTopicsResponse = _admin.DeleteTopicsResponse
 DescribeClusterRequest = _admin.DescribeClusterRequest
@@ -103,6 +113,7 @@ class Schema(NamedTuple):
 SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.API_VERSIONS: Schema(ApiVersionsRequest, ApiVersionsResponse),
     ApiKey.CREATE_TOPICS: Schema(CreateTopicsRequest, CreateTopicsResponse),
+    ApiKey.DELETE_GROUPS: Schema(DeleteGroupsRequest, DeleteGroupsResponse),
     ApiKey.DELETE_TOPICS: Schema(DeleteTopicsRequest, DeleteTopicsResponse),
     ApiKey.DESCRIBE_CLUSTER: Schema(DescribeClusterRequest, DescribeClusterResponse),
     ApiKey.DESCRIBE_CONFIGS: Schema(DescribeConfigsRequest, DescribeConfigsResponse),
@@ -118,6 +129,7 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.LIST_OFFSETS: Schema(ListOffsetsRequest, ListOffsetsResponse),
     ApiKey.METADATA: Schema(MetadataRequest, MetadataResponse),
     ApiKey.OFFSET_COMMIT: Schema(OffsetCommitRequest, OffsetCommitResponse),
+    ApiKey.OFFSET_DELETE: Schema(OffsetDeleteRequest, OffsetDeleteResponse),
     ApiKey.OFFSET_FETCH: Schema(OffsetFetchRequest, OffsetFetchResponse),
     ApiKey.PRODUCE: Schema(ProduceRequest, ProduceResponse),
     ApiKey.STOP_REPLICA: Schema(StopReplicaRequest, StopReplicaResponse),
