@@ -14,12 +14,12 @@ from sparklog.group.machine import GroupMachine, GroupSettings
 from sparklog.group.requests import JoinAnswer, JoinRequest, MemberIdentity, Outcome, Store, SyncRequest
 from sparklog.group.state import Group, GroupState, Protocol
 
-PROTOCOLS = st.lists(st.sampled_from(["range", "sticky", "new"]), min_size=1, max_size=3).map(
-    lambda names: tuple(Protocol(each, each.encode()) for each in names)
-)
+PROTOCOLS = st.sampled_from(
+    ["range", "range", "range sticky", "sticky range", "range sticky new", "new sticky", "new"]
+).map(lambda names: tuple(Protocol(each, each.encode()) for each in names.split()))
 ERRORS = st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 MAX_STEPS = 2000
-MAX_SIZE = 4
+MAX_SIZE = 3
 
 
 class GroupLife(RuleBasedStateMachine):
@@ -110,6 +110,24 @@ class GroupLife(RuleBasedStateMachine):
         identity = MemberIdentity("", instance_id) if instance_id else MemberIdentity(self.pick(data), None)
         _, outcome = self.machine.leave(self.group, [identity], self.now_ms)
         self.take(outcome)
+
+    @rule()
+    def the_group_settles(self) -> None:
+        """Everybody asks again, the leader assigns, and all goes well."""
+        for member in [*self.group.members.values()]:
+            request = JoinRequest(
+                member.member_id, member.instance_id, "c", "/h", 300, 300, "consumer", member.protocols, True, True
+            )
+            self.take(self.machine.join(self.group, request, self.wait("join"), self.now_ms))
+        while self.group.state is GroupState.PREPARING_REBALANCE:
+            self.wake()
+        for member in [*self.group.members.values()]:
+            shares = {each: each.encode() for each in self.group.members}
+            request_sync = SyncRequest(member.member_id, member.instance_id, self.group.generation, None, None, shares)
+            self.take(self.machine.sync(self.group, request_sync, self.wait("sync"), self.now_ms))
+        while self.stores:
+            self.take(self.machine.stored(self.group, self.stores.pop(0), ErrorCode.NONE, self.now_ms))
+        assert self.group.state is (GroupState.STABLE if self.group.members else GroupState.EMPTY)
 
     @rule(data=st.data(), instance_id=st.sampled_from(["i", "j"]))
     def an_earlier_holder_calls(self, data: Any, instance_id: str) -> None:
