@@ -66,6 +66,12 @@ def leader_of(cache, topic, partition):
     return found.id if found else None
 
 
+def test_an_update_tells_which_partitions_it_deletes(cache):
+    assert cache.update(update(topics=[("t", ONE, {0: 1, 1: 2}), ("u", TWO, {0: 1})])) == []
+    deleted = cache.update(update(topics=[("t", ONE, {0: DELETING, 1: DELETING}), ("u", TWO, {0: 2})]))
+    assert deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
 def test_leaders_are_known_while_their_brokers_live(cache):
     cache.update(update(topics=[("t", ONE, {0: 1, 1: 2, 2: -1})]))
     assert [leader_of(cache, "t", number) for number in range(4)] == [1, 2, None, None]

@@ -214,3 +214,14 @@ def test_consumer_groups_deletes_a_group(tool, made):
     tool(CONSOLE_CONSUMER, "--topic", made, *read)
     tool(GROUPS, "--delete", "--group", f"doomed-{made}")
     assert f"doomed-{made}" not in tool(GROUPS, "--list").split()
+
+
+def test_consumer_groups_deletes_offsets(tool, made):
+    write(tool, made, "k:a")
+    group = f"forgetful-{made}"
+    read = ("--from-beginning", "--max-messages", "1", "--timeout-ms", "30000", "--group", group)
+    tool(CONSOLE_CONSUMER, "--topic", made, *read)
+    assert made in tool(GROUPS, "--describe", "--group", group)
+    said = tool(GROUPS, "--delete-offsets", "--group", group, "--topic", made)
+    assert "Successful" in said
+    assert group not in tool(GROUPS, "--list").split(), "a group without members and offsets is none"

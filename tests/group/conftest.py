@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from group.scene import Scene
 
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.testing.clock import ManualClock
@@ -71,3 +72,22 @@ def loop(clock: ManualClock) -> Iterator[asyncio.AbstractEventLoop]:
     loop.time = clock.monotonic  # type: ignore[method-assign]
     yield loop
     loop.close()
+
+
+@pytest.fixture
+def play(loop: Any, clock: ManualClock, store: Any) -> Callable[..., None]:
+    """Runs a coroutine function of a Scene."""
+
+    def play(
+        body: Callable[[Scene], Coroutine[Any, Any, None]], *, delay_ms: int = 0, loaded: bool = True, **settings: int
+    ) -> None:
+        async def run() -> None:
+            scene = Scene(loop, clock, store, delay_ms, **settings)
+            if loaded:
+                await scene.load()
+            await body(scene)
+            await scene.groups.close()
+
+        loop.run_until_complete(run())
+
+    return play

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sparklog.broker.apis import (
+    delete_groups,
     describe_groups,
     find_coordinator,
     heartbeat,
@@ -18,6 +19,7 @@ from sparklog.broker.apis import (
     leave_group,
     list_groups,
     offset_commit,
+    offset_delete,
     offset_fetch,
     sync_group,
 )
@@ -27,6 +29,7 @@ from sparklog.errors import ErrorCode
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.protocol import messages
 from sparklog.protocol.messages import (
+    DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
@@ -34,11 +37,13 @@ from sparklog.protocol.messages import (
     LeaveGroupRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
+    OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
 )
 
 HANDLERS = [
+    delete_groups,
     describe_groups,
     find_coordinator,
     heartbeat,
@@ -46,6 +51,7 @@ HANDLERS = [
     leave_group,
     list_groups,
     offset_commit,
+    offset_delete,
     offset_fetch,
     sync_group,
 ]
@@ -99,12 +105,13 @@ class Client:
             return await self.join(version, answer.member_id, instance_id)
         return answer
 
-    async def sync(self, joined: Any, version: int = 5) -> Any:
+    async def sync(self, joined: Any, version: int = 5, instance_id: str | None = None) -> Any:
         assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"share")
         request = SyncGroupRequest(
             group_id="g",
             generation_id=joined.generation_id,
             member_id=joined.member_id,
+            group_instance_id=instance_id,
             protocol_type="consumer",
             protocol_name="range",
             assignments=[assignment],
@@ -389,3 +396,119 @@ def test_find_coordinator(loop: Any, client: Client, version: int) -> None:
         assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
         assert found.error_message == "COORDINATOR_NOT_AVAILABLE"
         assert ask(2).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("module", "version"),
+    [
+        (module, version)
+        for module, first in [(join_group, 5), (sync_group, 3), (heartbeat, 3), (offset_commit, 7), (leave_group, 3)]
+        for version in module.VERSIONS
+        if version >= first
+    ],
+    ids=lambda each: each if isinstance(each, int) else each.__name__.rpartition(".")[2],
+)
+def test_whoever_held_an_instance_id_before_is_fenced(
+    loop: Any, client: Client, module: ModuleType, version: int
+) -> None:
+    who = {"group_id": "g", "member_id": "i-1", "group_instance_id": "i"}
+    leaving = LeaveGroupRequest.MemberIdentity(member_id="i-1", group_instance_id="i")
+
+    async def ask() -> int:
+        if module is join_group:
+            return int((await client.join(version, "i-1", "i")).error_code)
+        if module is offset_commit:
+            named = {"member_id": "i-1", "group_instance_id": "i", "generation_id_or_member_epoch": 1}
+            return (await client.commit(1, version, **named))[0]
+        if module is leave_group:
+            request = LeaveGroupRequest(group_id="g", members=[leaving])
+            return int((await client.call(module, version, request)).members[0].error_code)
+        kind = SyncGroupRequest if module is sync_group else HeartbeatRequest
+        return int((await client.call(module, version, kind(generation_id=1, **who))).error_code)
+
+    async def body() -> None:
+        first = await client.join(instance_id="i")
+        await client.sync(first, instance_id="i")
+        second = await client.join(instance_id="i")
+        assert (first.member_id, second.member_id, second.generation_id) == ("i-1", "i-2", 1)
+        assert await ask() == ErrorCode.FENCED_INSTANCE_ID
+        assert client.broker.groups.describe_group("g")[1].instances == {"i": "i-2"}
+
+    loop.run_until_complete(body())
+
+
+@versions(leave_group, first=3)
+def test_static_members_are_removed_by_instance_id(loop: Any, client: Client, version: int) -> None:
+    async def body() -> Any:
+        await client.sync(await client.join(instance_id="i"), instance_id="i")
+        members = [LeaveGroupRequest.MemberIdentity(member_id="", group_instance_id=each) for each in ("i", "j")]
+        return await client.call(leave_group, version, LeaveGroupRequest(group_id="g", members=members))
+
+    answer = loop.run_until_complete(body())
+    left = [(each.member_id, each.group_instance_id, each.error_code) for each in answer.members]
+    assert left == [("", "i", ErrorCode.NONE), ("", "j", ErrorCode.UNKNOWN_MEMBER_ID)]
+
+
+@versions(delete_groups)
+def test_delete_groups(loop: Any, client: Client, version: int) -> None:
+    async def delete() -> dict[str, int]:
+        request = DeleteGroupsRequest(groups_names=["g", "none", "g"])
+        answer = await client.call(delete_groups, version, request)
+        assert len(answer.results) == 2
+        return {each.group_id: each.error_code for each in answer.results}
+
+    async def body() -> None:
+        joined = await client.member()
+        assert await delete() == {"g": ErrorCode.NON_EMPTY_GROUP, "none": ErrorCode.GROUP_ID_NOT_FOUND}
+        member = LeaveGroupRequest.MemberIdentity(member_id=joined.member_id)
+        await client.call(leave_group, 5, LeaveGroupRequest(group_id="g", members=[member]))
+        assert await delete() == {"g": ErrorCode.NONE, "none": ErrorCode.GROUP_ID_NOT_FOUND}
+        assert client.broker.groups.list_groups()[1] == []
+
+    loop.run_until_complete(body())
+
+
+@versions(offset_delete)
+def test_offset_delete(loop: Any, client: Client, version: int) -> None:
+    topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
+
+    async def delete(*topics: str) -> Any:
+        partitions = [topic_type.OffsetDeleteRequestPartition(partition_index=each) for each in (0, 1, 2)]
+        request = OffsetDeleteRequest(group_id="g", topics=[topic_type(name=t, partitions=partitions) for t in topics])
+        return await client.call(offset_delete, version, request)
+
+    async def body() -> None:
+        answer = await delete("t")
+        assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+        await client.commit(5)
+        answer = await delete("t", "unknown")
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        codes = {each.name: [p.error_code for p in each.partitions] for each in answer.topics}
+        assert (answer.error_code, codes) == (0, {"t": [0, 0, missing], "unknown": [missing] * 3})
+        assert client.broker.groups.fetch_offsets("g", None) == (ErrorCode.NONE, {})
+        joined = await client.member()
+        codes = [each.error_code for each in (await delete("t")).topics[0].partitions]
+        assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC] * 2 + [missing], joined.member_id
+
+    loop.run_until_complete(body())
+
+
+@versions(offset_fetch, first=7)
+@pytest.mark.parametrize("require_stable", [False, True])
+def test_only_stable_offsets(loop: Any, client: Client, version: int, require_stable: bool) -> None:
+    async def body() -> None:
+        await client.commit(5)
+        gate = loop.create_future()
+        client.store.gate = lambda: gate
+        commit = asyncio.ensure_future(client.commit(6))
+        await asyncio.sleep(0.1)
+        request = fetch_request(version, [0, 1])
+        request.require_stable = require_stable
+        found = fetched(version, await client.call(offset_fetch, version, request))
+        unstable = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert found["t", 0] == (unstable if require_stable else (5, 4, "", 0))
+        assert found["t", 1][0] == -1
+        gate.set_result(None)
+        await commit
+
+    loop.run_until_complete(body())

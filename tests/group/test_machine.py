@@ -21,9 +21,9 @@ RANGE = (Protocol("range", b"topics"),)
 class Play:
     """One group; waiters are the numbers that ``join`` and ``sync`` give, ``answers`` what each was told."""
 
-    def __init__(self, delay_ms: int = 0) -> None:
+    def __init__(self, delay_ms: int = 0, **settings: int) -> None:
         ids = itertools.count(1)
-        self.machine = GroupMachine(GroupSettings(6_000, 1_800_000, delay_ms), lambda: str(next(ids)))
+        self.machine = GroupMachine(GroupSettings(6_000, 1_800_000, delay_ms, **settings), lambda: str(next(ids)))
         self.group = Group("g")
         self.now_ms = 1_000_000
         self.answers: dict[int, Any] = {}
@@ -421,11 +421,12 @@ def test_a_static_member_takes_its_own_place_without_a_rebalance() -> None:
 
 @pytest.mark.parametrize("can_skip", [False, True])
 def test_a_static_leader_that_returns_does_not_assign(can_skip: bool) -> None:
-    play, _, _ = static_group()
+    play, leader, _ = static_group()
     waiter = play.join(instance_id="lead", can_skip_assignment=can_skip)
     play.store_done()
     answer = play.answers[waiter]
-    assert (answer.leader == answer.member_id) is can_skip
+    assert answer.leader == (answer.member_id if can_skip else leader), "an old client must not think that it leads"
+    assert play.heartbeat(answer.member_id, instance_id="lead") is ErrorCode.NONE
     assert answer.skip_assignment is can_skip
     assert len(answer.members) == (2 if can_skip else 0)
 
@@ -486,6 +487,110 @@ def test_a_static_member_that_is_away_is_waited_for_until_its_session_ends() -> 
     play.pass_ms(REBALANCE_MS)
     assert play.group.generation == 2
     assert follower in play.group.members
+
+
+def fenced(play: Play, member_id: str, instance_id: str) -> list[ErrorCode]:
+    """What each request that carries the instance id is told."""
+    identity = MemberIdentity(member_id, instance_id, play.group.generation)
+    return [
+        play.answers[play.join(member_id, instance_id=instance_id)].error,
+        play.answers[play.sync(member_id, instance_id=instance_id)].error,
+        play.heartbeat(member_id, instance_id=instance_id),
+        play.machine.commit_error(play.group, identity, play.now_ms),
+        *play.leave(identity),
+    ]
+
+
+@pytest.mark.parametrize("instance_id", ["lead", "follow"])
+def test_the_first_holder_of_an_instance_id_is_fenced_everywhere(instance_id: str) -> None:
+    play, leader, follower = static_group()
+    first = {"lead": leader, "follow": follower}[instance_id]
+    waiter = play.join(instance_id=instance_id, can_skip_assignment=True)
+    play.store_done()
+    second = play.answers[waiter].member_id
+    assert set(fenced(play, first, instance_id)) == {ErrorCode.FENCED_INSTANCE_ID}
+    assert play.group.state is GroupState.STABLE
+    assert set(fenced(play, first, "nobody's")) == {ErrorCode.UNKNOWN_MEMBER_ID}
+    assert play.heartbeat(second, instance_id=instance_id) is ErrorCode.NONE
+
+
+def test_static_members_are_removed_by_instance_id_several_at_once() -> None:
+    play, _, _ = static_group()
+    removed = play.leave(
+        *(MemberIdentity("", each) for each in ("lead", "stranger", "follow")), MemberIdentity("", None)
+    )
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert removed == (ErrorCode.NONE, unknown, ErrorCode.NONE, unknown)
+    assert play.group.state is GroupState.EMPTY
+
+
+def test_the_group_knows_what_it_reads_once_a_generation_begins() -> None:
+    play = Play()
+    to_t = bytes.fromhex("0000 00000001 0001 74 ffffffff")
+    play.join(protocols=(Protocol("range", to_t),))
+    assert play.group.subscribed is None
+    play.pass_ms(0)
+    assert play.group.subscribed == {"t"}
+    play.pass_ms(REBALANCE_MS)
+    assert (play.group.state, play.group.subscribed) == (GroupState.EMPTY, frozenset())
+
+
+FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_full_group_takes_nobody_in() -> None:
+    play = Play(max_size=2)
+    leader, follower = play.stable(2)
+    refused = play.join()
+    assert play.answers[refused] == JoinAnswer(FULL)
+    assert play.group.state is GroupState.STABLE
+    assert play.answers[play.join(follower)].error is ErrorCode.NONE, "who is in may ask again"
+    play.leave(MemberIdentity(follower, None))
+    waiter = play.join()
+    play.join(leader)
+    assert play.answers[waiter].generation == 2
+
+
+def test_an_id_that_was_given_out_is_forgotten_when_the_group_is_full() -> None:
+    play = Play(max_size=2)
+    play.stable(1)
+    ids = [play.answers[play.join(needs_member_id=True)].member_id for _ in range(2)]
+    first = play.join(ids[0])
+    assert play.group.pending.keys() == {ids[1]}
+    play.join(next(iter(play.group.members)))
+    assert first not in play.answers, "the second may yet come"
+    assert play.answers[play.join(ids[1])] == JoinAnswer(FULL)
+    assert play.answers[first].generation == 2
+    assert not play.group.pending
+
+
+def test_a_group_that_was_allowed_to_be_larger_shrinks_to_those_that_rejoin_first() -> None:
+    play = Play()
+    members = play.stable(3)
+    play.machine = GroupMachine(GroupSettings(6_000, 1_800_000, 0, max_size=2), lambda: "new")
+    play.take(play.machine.loaded(play.group, play.now_ms))
+    assert play.group.state is GroupState.PREPARING_REBALANCE
+    waiters = [play.join(each) for each in members[:2]]
+    late = play.join(members[2])
+    assert play.answers[late] == JoinAnswer(FULL)
+    assert [play.answers[each].generation for each in waiters] == [2, 2]
+    assert {*play.group.members} == {*members[:2]}
+
+
+def test_a_group_that_fits_is_loaded_without_a_rebalance() -> None:
+    play = Play(max_size=2)
+    play.stable(2)
+    play.take(play.machine.loaded(play.group, play.now_ms))
+    assert play.group.state is GroupState.STABLE
+
+
+def test_a_static_member_returns_to_its_place_in_a_full_group() -> None:
+    play, _, _ = static_group()
+    play.machine = GroupMachine(GroupSettings(6_000, 1_800_000, 0, max_size=2), lambda: "new")
+    waiter = play.join(instance_id="follow")
+    play.store_done()
+    assert play.answers[waiter].error is ErrorCode.NONE
+    assert play.answers[play.join(instance_id="another")] == JoinAnswer(FULL)
 
 
 def test_absent_static_members_do_not_keep_the_broker_busy() -> None:

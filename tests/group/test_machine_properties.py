@@ -14,18 +14,19 @@ from sparklog.group.machine import GroupMachine, GroupSettings
 from sparklog.group.requests import JoinAnswer, JoinRequest, MemberIdentity, Outcome, Store, SyncRequest
 from sparklog.group.state import Group, GroupState, Protocol
 
-PROTOCOLS = st.lists(st.sampled_from(["range", "sticky", "new"]), min_size=1, max_size=3).map(
-    lambda names: tuple(Protocol(each, each.encode()) for each in names)
-)
+PROTOCOLS = st.sampled_from(
+    ["range", "range", "range sticky", "sticky range", "range sticky new", "new sticky", "new"]
+).map(lambda names: tuple(Protocol(each, each.encode()) for each in names.split()))
 ERRORS = st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 MAX_STEPS = 2000
+MAX_SIZE = 3
 
 
 class GroupLife(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         ids = itertools.count()
-        self.machine = GroupMachine(GroupSettings(1, 1_000_000, 50), lambda: str(next(ids)))
+        self.machine = GroupMachine(GroupSettings(1, 1_000_000, 50, MAX_SIZE), lambda: str(next(ids)))
         self.group = Group("g")
         self.now_ms = 0
         self.wake_ms: int | None = None
@@ -34,6 +35,7 @@ class GroupLife(RuleBasedStateMachine):
         self.leaders: dict[int, str] = {}
         self.ids = [""]
         self.stores: list[Store] = []
+        self.holders: dict[str, set[str]] = {"i": set(), "j": set()}
 
     def take(self, outcome: Outcome) -> None:
         for waiter, answer in outcome.answers:
@@ -43,6 +45,8 @@ class GroupLife(RuleBasedStateMachine):
                 self.note(answer)
         if outcome.store is not None:
             self.stores.append(outcome.store)
+        for instance_id, member_id in self.group.instances.items():
+            self.holders[instance_id].add(member_id)
         if outcome.wake_ms is not None:
             self.wake_ms = outcome.wake_ms if self.wake_ms is None else min(self.wake_ms, outcome.wake_ms)
 
@@ -107,6 +111,59 @@ class GroupLife(RuleBasedStateMachine):
         _, outcome = self.machine.leave(self.group, [identity], self.now_ms)
         self.take(outcome)
 
+    @rule()
+    def the_group_settles(self) -> None:
+        """Everybody asks again, the leader assigns, and all goes well."""
+        for member in [*self.group.members.values()]:
+            request = JoinRequest(
+                member.member_id, member.instance_id, "c", "/h", 300, 300, "consumer", member.protocols, True, True
+            )
+            self.take(self.machine.join(self.group, request, self.wait("join"), self.now_ms))
+        while self.group.state is GroupState.PREPARING_REBALANCE:
+            self.wake()
+        for member in [*self.group.members.values()]:
+            shares = {each: each.encode() for each in self.group.members}
+            request_sync = SyncRequest(member.member_id, member.instance_id, self.group.generation, None, None, shares)
+            self.take(self.machine.sync(self.group, request_sync, self.wait("sync"), self.now_ms))
+        while self.stores:
+            self.take(self.machine.stored(self.group, self.stores.pop(0), ErrorCode.NONE, self.now_ms))
+        assert self.group.state is (GroupState.STABLE if self.group.members else GroupState.EMPTY)
+
+    @rule(data=st.data(), instance_id=st.sampled_from(["i", "j"]))
+    def an_earlier_holder_calls(self, data: Any, instance_id: str) -> None:
+        """Whoever held an instance id before is fenced, whatever it asks, and changes nothing."""
+        earlier = sorted(self.holders[instance_id] - {self.group.holder(instance_id)})
+        if not earlier or self.group.holder(instance_id) is None:
+            return
+        member_id = data.draw(st.sampled_from(earlier))
+        identity = MemberIdentity(member_id, instance_id, self.group.generation)
+        state, members = self.group.state, [*self.group.members]
+        answer, outcome = self.machine.leave(self.group, [identity], self.now_ms)
+        errors = [
+            self.machine.heartbeat(self.group, identity, self.now_ms),
+            self.machine.commit_error(self.group, identity, self.now_ms),
+            *answer.members,
+        ]
+        sync = SyncRequest(member_id, instance_id, self.group.generation, None, None, {})
+        outcomes = [outcome, self.machine.sync(self.group, sync, "fenced", self.now_ms)]
+        errors += [each.error for outcome in outcomes for _, each in outcome.answers]
+        assert errors == [ErrorCode.FENCED_INSTANCE_ID] * 4
+        assert (self.group.state, [*self.group.members]) == (state, members)
+
+    @rule(instance_id=st.sampled_from(["i", "j"]), can_skip=st.booleans())
+    def a_static_member_restarts(self, instance_id: str, can_skip: bool) -> None:
+        """Its place, assignment and the group's generation are as they were; the same asks cost no rebalance."""
+        member = self.group.members.get(self.group.holder(instance_id) or "")
+        if self.group.state is not GroupState.STABLE or member is None:
+            return
+        generation, assignment = self.group.generation, member.assignment
+        keeps_protocol = self.group.select_protocol() == self.group.protocol
+        request = JoinRequest("", instance_id, "c", "/h", 300, 300, "consumer", member.protocols, True, can_skip)
+        self.take(self.machine.join(self.group, request, self.wait("join"), self.now_ms))
+        if keeps_protocol:
+            assert (self.group.state, self.group.generation) == (GroupState.STABLE, generation)
+            assert self.group.members[self.group.instances[instance_id]].assignment == assignment
+
     @rule(error=ERRORS)
     def store_ends(self, error: ErrorCode) -> None:
         if self.stores:
@@ -146,6 +203,14 @@ class GroupLife(RuleBasedStateMachine):
         for name in ("range", "sticky", "new"):
             expected = sum(any(p.name == name for p in each.protocols) for each in group.members.values())
             assert group._support[name] == expected
+
+    @invariant()
+    def the_group_does_not_outgrow_its_limit(self) -> None:
+        """Absent static members are kept beyond it."""
+        group = self.group
+        assert len(group.joining) <= MAX_SIZE
+        if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            assert len(group.members) <= MAX_SIZE + len(group.instances)
 
     @invariant()
     def whatever_is_due_was_asked_for(self) -> None:

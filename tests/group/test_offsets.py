@@ -9,7 +9,10 @@ from sparklog.group.offsets import (
     GroupKey,
     OffsetKey,
     build_batch,
+    build_tombstones,
+    group_key,
     group_record,
+    offset_key,
     offset_record,
     partition_for,
     read_group,
@@ -86,6 +89,7 @@ def test_a_group_is_written_as_kafka_writes_it() -> None:
 
 def test_an_empty_group_is_written_as_kafka_writes_it() -> None:
     group = Group("g1", generation=10, protocol_type="consumer", state_timestamp_ms=NOW_MS)
+    group.subscribed = frozenset()
     assert group_record(group, {}) == (GROUP_KEY, EMPTY_GROUP_VALUE_V3)
     assert read_group("g1", EMPTY_GROUP_VALUE_V3) == group
 
@@ -169,6 +173,22 @@ def test_a_value_of_an_unknown_version_is_corrupt(version: bytes) -> None:
         read_offset(version + OFFSET_VALUE_V3[2:])
     with pytest.raises(CorruptRecord, match="version"):
         read_group("g1", version + GROUP_VALUE_V3[2:])
+
+
+def test_tombstones_carry_kafkas_keys() -> None:
+    (batch,) = build_tombstones([offset_key("g1", TP), group_key("g1")], NOW_MS)
+    (read,) = iter_batches(memoryview(batch))
+    assert [(each.key, each.value) for each in iter_records(read)] == [(OFFSET_KEY, None), (GROUP_KEY, None)]
+    assert build_tombstones([], NOW_MS) == []
+
+
+def test_very_many_tombstones_need_no_batch_that_a_log_would_refuse() -> None:
+    keys = [group_key(f"{number:030000}") for number in range(100)]
+    batches = build_tombstones(keys, NOW_MS)
+    assert max(map(len, batches)) < 300_000
+    assert [
+        each.key for batch in batches for read in iter_batches(memoryview(batch)) for each in iter_records(read)
+    ] == keys
 
 
 def test_a_batch_holds_records_and_tombstones() -> None:

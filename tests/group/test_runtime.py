@@ -3,91 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from group.scene import ANONYMOUS, GROUP, HOME, OTHER, TP, Play, Scene, one_member
 
-from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode, LogError
-from sparklog.group.offsets import partition_for
-from sparklog.group.requests import CommitRequest, JoinAnswer, JoinRequest, MemberIdentity, SyncRequest
-from sparklog.group.runtime import GroupCoordinator
+from sparklog.group.requests import CommitRequest, JoinAnswer, MemberIdentity, SyncRequest
 from sparklog.group.state import CommittedOffset, GroupState, Protocol
-from sparklog.structs import TopicPartition
-from sparklog.testing.clock import ManualClock
-
-COUNT = 4
-GROUP = "readers"
-HOME = partition_for(GROUP, COUNT)
-TP = TopicPartition("t", 0)
-OTHER = TopicPartition("t", 1)
-Play = Callable[..., None]
-ANONYMOUS = MemberIdentity("", None, -1)
-
-
-class Scene:
-    """A coordinator and what a test does with it."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: ManualClock, store: Any, delay_ms: int) -> None:
-        self.loop, self.clock, self.store = loop, clock, store
-        config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, offset_metadata_max_bytes=10)
-        ids = itertools.count(1)
-        self.groups = GroupCoordinator(config, store, clock, loop, lambda: str(next(ids)))
-
-    async def load(self) -> None:
-        for partition in range(COUNT):
-            await self.groups.load(partition)
-
-    async def restarted(self) -> Scene:
-        """Another coordinator over the same log."""
-        scene = Scene(self.loop, self.clock, self.store, 0)
-        await scene.load()
-        return scene
-
-    async def join(self, member_id: str = "", group_id: str = GROUP, **fields: Any) -> JoinAnswer:
-        request = JoinRequest(
-            member_id, fields.get("instance_id"), "c", "/h", 10_000, 60_000, "consumer", (Protocol("range", b"sub"),)
-        )
-        return await self.groups.join(group_id, request._replace(**fields))
-
-    async def sync(self, answer: JoinAnswer, **assignments: bytes) -> Any:
-        given = {each.replace("_", "-"): data for each, data in assignments.items()}
-        request = SyncRequest(answer.member_id, None, answer.generation, None, None, given)
-        return await self.groups.sync(GROUP, request)
-
-    async def commit(self, offset: int, who: MemberIdentity = ANONYMOUS, tp: TopicPartition = TP) -> ErrorCode:
-        request = CommitRequest(who, {tp: CommittedOffset(offset, 3, "md", self.clock.now_ms())})
-        return (await self.groups.commit_offsets(GROUP, request))[tp]
-
-    def offset(self, tp: TopicPartition = TP) -> int | None:
-        error, found = self.groups.fetch_offsets(GROUP, [tp])
-        assert error is ErrorCode.NONE
-        committed = found[tp]
-        return committed.offset if committed else None
-
-    @property
-    def state(self) -> GroupState | None:
-        _, group = self.groups.describe_group(GROUP)
-        return group.state if group else None
-
-
-@pytest.fixture
-def play(loop: Any, clock: ManualClock, store: Any) -> Callable[..., None]:
-    """Runs a coroutine function of a Scene."""
-
-    def play(body: Callable[[Scene], Coroutine[Any, Any, None]], *, delay_ms: int = 0, loaded: bool = True) -> None:
-        async def run() -> None:
-            scene = Scene(loop, clock, store, delay_ms)
-            if loaded:
-                await scene.load()
-            await body(scene)
-            await scene.groups.close()
-
-        loop.run_until_complete(run())
-
-    return play
 
 
 def test_two_members_form_a_group(play: Play) -> None:
@@ -104,12 +28,6 @@ def test_two_members_form_a_group(play: Play) -> None:
         assert scene.groups.heartbeat(GROUP, identity) is ErrorCode.NONE
 
     play(body, delay_ms=3000)
-
-
-async def one_member(scene: Scene) -> MemberIdentity:
-    answer = await scene.join()
-    await scene.sync(answer, c_1=b"all")
-    return MemberIdentity(answer.member_id, None, answer.generation)
 
 
 def test_a_member_that_falls_silent_is_removed_and_the_group_stored_empty(play: Play) -> None:
@@ -345,6 +263,13 @@ def test_a_static_member_returns_after_a_restart_without_a_rebalance(play: Play)
         assert group is not None
         assert group.instances == {"i": back.member_id}
         assert group.members[back.member_id].assignment == b"all"
+        stranger = await again.join(back.member_id, instance_id="j")
+        assert stranger.error is ErrorCode.UNKNOWN_MEMBER_ID
+        third = await again.join(instance_id="i", can_skip_assignment=True)
+        assert (third.error, third.generation, third.leader) == (ErrorCode.NONE, 1, third.member_id)
+        assert (await again.sync(third, "i")).assignment == b"all"
+        fenced = again.groups.heartbeat(GROUP, MemberIdentity(back.member_id, "i", 1))
+        assert fenced is ErrorCode.FENCED_INSTANCE_ID
 
     play(body)
 
@@ -411,5 +336,25 @@ def test_offsets_may_be_kept_under_the_empty_id(play: Play) -> None:
         request = CommitRequest(ANONYMOUS, {TP: CommittedOffset(1, -1, "", 0)})
         assert await scene.groups.commit_offsets("", request) == {TP: ErrorCode.NONE}
         assert scene.groups.fetch_offsets("", [TP])[1][TP] == CommittedOffset(1, -1, "", 0)
+
+    play(body)
+
+
+def test_a_broker_that_allows_smaller_groups_makes_them_smaller(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        member = await one_member(scene)
+        second = asyncio.ensure_future(scene.join())
+        await asyncio.sleep(0)
+        first = await scene.join(member.member_id)
+        follower = asyncio.ensure_future(scene.sync(await second))
+        await scene.sync(first)
+        assert (await follower).error is ErrorCode.NONE
+        again = await scene.restarted(group_max_size=1)
+        assert again.state is GroupState.PREPARING_REBALANCE
+        rejoining = asyncio.ensure_future(again.join(first.member_id))
+        await asyncio.sleep(0)
+        assert (await again.join((await second).member_id)).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert (await rejoining).generation == 3
+        await again.groups.close()
 
     play(body)

@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 from kafka.errors import InvalidTopicError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from sparklog.testing.broker import BrokerHarness
@@ -253,6 +253,83 @@ def test_groups_are_listed_and_described(admin, bootstrap, make_topic, topic, jo
     assert only["client_id"] == "the-client"
     member.leave()
     assert admin.describe_groups([topic])[topic]["group_state"] in ("Empty", "Dead")
+
+
+def commit(bootstrap, group, *partitions):
+    """An offset in each of these, of a group without members."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
+    consumer.assign(list(partitions))
+    consumer.commit({each: OffsetAndMetadata(3, "", -1) for each in partitions})
+    consumer.close()
+
+
+def test_a_group_is_deleted_once_its_members_have_left(admin, bootstrap, make_topic, topic, join):
+    make_topic(partitions=PARTITIONS)
+    member = join(bootstrap, topic, topic)
+    eventually(lambda: own_evenly([member]), 30, "all partitions")
+    assert admin.delete_groups([topic]) == {topic: "NonEmptyGroupError"}
+    member.leave()
+    commit(bootstrap, topic, TopicPartition(topic, 0))
+    assert admin.delete_groups([topic]) == {topic: "OK"}
+    assert topic not in {each["group_id"] for each in admin.list_groups()}
+    assert admin.delete_groups([topic]) == {topic: "GroupIdNotFoundError"}
+
+
+def test_offsets_are_deleted_if_nobody_reads_them(admin, bootstrap, make_topic, topic, join):
+    make_topic(partitions=PARTITIONS)
+    tps = [TopicPartition(topic, number) for number in (0, 1)]
+    commit(bootstrap, topic, *tps)
+    admin.delete_group_offsets(topic, [tps[0]])
+    assert [*admin.list_group_offsets({topic: None})[topic]] == [tps[1]]
+    member = join(bootstrap, topic, topic)
+    eventually(lambda: own_evenly([member]), 30, "all partitions")
+    assert "GroupSubscribedToTopicError" in str(admin.delete_group_offsets(topic, [tps[1]]))
+    assert [*admin.list_group_offsets({topic: None})[topic]] == [tps[1]]
+
+
+def test_offsets_go_with_their_topic(admin, bootstrap, make_topic, topic):
+    make_topic()
+    commit(bootstrap, topic, TopicPartition(topic, 0))
+    assert len(admin.list_group_offsets({topic: None})[topic]) == 1
+    admin.delete_topics([topic])
+    eventually(lambda: not admin.list_group_offsets({topic: None})[topic], 10, "the topic's offsets are gone")
+    assert topic not in {each["group_id"] for each in admin.list_groups()}, "and with them the group"
+
+
+def test_groups_are_listed_by_state(admin, bootstrap, make_topic, topic, join):
+    make_topic(partitions=PARTITIONS)
+    member = join(bootstrap, topic, topic)
+    eventually(lambda: own_evenly([member]), 30, "all partitions")
+
+    def listed(*states):
+        return topic in {each["group_id"] for each in admin.list_groups(states_filter=states)}
+
+    assert (listed("Stable"), listed("Empty", "Dead")) == (True, False)
+    member.leave()
+    assert (listed("Stable"), listed("Empty", "Dead")) == (False, True)
+
+
+def test_a_static_member_is_removed_by_its_instance_id(admin, bootstrap, make_topic, topic, join):
+    make_topic(partitions=PARTITIONS)
+    member = join(bootstrap, topic, topic, group_instance_id="i")
+    eventually(lambda: own_evenly([member]), 30, "all partitions")
+    assert [each["group_instance_id"] for each in admin.describe_groups([topic])[topic]["members"]] == ["i"]
+    member.fall_silent()
+    admin.remove_group_members(topic, [MemberToRemove(group_instance_id="i")])
+    described = admin.describe_groups([topic])[topic]
+    assert (described["group_state"], described["members"]) == ("Empty", [])
+
+
+def test_a_group_that_left_nothing_behind_is_forgotten_in_time(chroot, tmp_path, join):
+    with BrokerHarness(tmp_path, chroot, settings={"offsets.retention.check.interval.ms": 100}) as broker:
+        send(broker.address, "t", [b"0"], partitions=1)
+        member = join(broker.address, "t", "g", commits=False)
+        eventually(lambda: member.values, 30, "the value")
+        admin = KafkaAdminClient(bootstrap_servers=broker.address)
+        assert [each["group_id"] for each in admin.list_groups()] == ["g"]
+        member.leave()
+        eventually(lambda: not admin.list_groups(), 10, "the empty group is gone")
+        admin.close()
 
 
 def test_an_unknown_group_is_dead(admin, topic):

@@ -61,8 +61,8 @@ class MetadataCache:
         found = topic.partitions.get(tp.partition) if topic else None
         return self.brokers.get(found.leader) if found else None
 
-    def update(self, request: Message) -> None:
-        """Take over an UpdateMetadata request; whoever waits for what it brings is woken."""
+    def update(self, request: Message) -> list[TopicPartition]:
+        """Take over an UpdateMetadata request; whoever waits for what it brings is woken. Returns what it deletes."""
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
         self.brokers = {
@@ -72,6 +72,12 @@ class MetadataCache:
         for state in request.topic_states:
             self._update_topic(state)
         self._wake()
+        return [
+            TopicPartition(topic.topic_name, each.partition_index)
+            for topic in request.topic_states
+            for each in topic.partition_states
+            if each.leader == _LEADER_DURING_DELETE
+        ]
 
     def _update_topic(self, state: Message) -> None:
         topic = self._topics.get(state.topic_name)

@@ -220,6 +220,7 @@ class Broker:
             (config.log_flush_start_offset_checkpoint_interval_ms, self._logs.checkpoint_later),
             (config.log_flush_scheduler_interval_ms, self._logs.flush_due),
             (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers),
+            (config.offsets_retention_check_interval_ms, self._context.groups.expire_offsets),
             (config.log_retention_check_interval_ms, self._context.replicas.apply_retention),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]

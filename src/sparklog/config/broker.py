@@ -63,6 +63,15 @@ class BrokerConfig:
     group_max_session_timeout_ms: int = setting(
         "group.max.session.timeout.ms", T.INT, 1_800_000, "Longest session timeout a member may ask for.", at_least(1)
     )
+    group_max_size: int = setting(
+        "group.max.size", T.INT, 2**31 - 1, "Most members that a group may have.", at_least(1)
+    )
+    offsets_retention_minutes: int = setting(
+        "offsets.retention.minutes", T.INT, 10_080, "How long a committed offset that nobody uses is kept.", at_least(1)
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        "offsets.retention.check.interval.ms", T.LONG, 600_000, "Between two looks for such offsets.", at_least(1)
+    )
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms",
         T.INT,

@@ -35,6 +35,7 @@ class GroupSettings(NamedTuple):
     min_session_timeout_ms: int
     max_session_timeout_ms: int
     initial_rebalance_delay_ms: int
+    max_size: int = (1 << 31) - 1
 
 
 class GroupMachine:
@@ -48,7 +49,10 @@ class GroupMachine:
         """Enter the group or its next generation; held until the generation begins."""
         outcome = Outcome()
         error = self._join_error(group, request)
-        if error is not ErrorCode.NONE:
+        if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+            group.turn_away(request.member_id)
+            outcome.answer(waiter, JoinAnswer(error))
+        elif error is not ErrorCode.NONE:
             outcome.answer(waiter, JoinAnswer(error, request.member_id))
         elif request.member_id == NO_MEMBER_ID:
             self._join_new(group, request, waiter, now_ms, outcome)
@@ -65,6 +69,8 @@ class GroupMachine:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not self._has_room(group, request):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not group.supports(request.protocol_type, request.protocols):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if request.member_id == NO_MEMBER_ID:
@@ -73,10 +79,20 @@ class GroupMachine:
             return ErrorCode.NONE
         return _member_error(group, MemberIdentity(request.member_id, request.instance_id))
 
+    def _has_room(self, group: Group, request: JoinRequest) -> bool:
+        """In a rebalance the places go to those that come first, lest a group stay too large for ever.
+
+        A static member that returns without its id has its place; Kafka refuses it when the group is full.
+        """
+        member_id = request.member_id or group.holder(request.instance_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return member_id in group.joining or len(group.joining) < self._settings.max_size
+        return member_id in group.members or len(group.members) < self._settings.max_size
+
     def _join_new(self, group: Group, request: JoinRequest, waiter: Waiter, now_ms: int, outcome: Outcome) -> None:
         prefix = request.client_id if request.instance_id is None else request.instance_id
         member_id = f"{prefix}-{self._new_id()}"
-        if request.instance_id is not None and request.instance_id in group.instances:
+        if group.holder(request.instance_id) is not None:
             self._replace_static(group, request, member_id, waiter, now_ms, outcome)
         elif request.needs_member_id and request.instance_id is None:
             group.pending[member_id] = now_ms + request.session_timeout_ms
@@ -134,7 +150,7 @@ class GroupMachine:
     def _replace_static(
         self, group: Group, request: JoinRequest, member_id: str, waiter: Waiter, now_ms: int, outcome: Outcome
     ) -> None:
-        old_id = group.instances[str(request.instance_id)]
+        old_id, leader = group.instances[str(request.instance_id)], group.leader or NO_MEMBER_ID
         rebalance.answer_join(group, old_id, JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, old_id), outcome)
         rebalance.answer_sync(group, old_id, SyncAnswer(ErrorCode.FENCED_INSTANCE_ID), outcome)
         member = group.replace_id(old_id, member_id)
@@ -142,7 +158,7 @@ class GroupMachine:
         self._update(group, member, request, waiter, outcome)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
             assignments = {each.member_id: each.assignment for each in group.members.values()}
-            outcome.store = Store(group.generation, assignments, member_id, request.can_skip_assignment)
+            outcome.store = Store(group.generation, assignments, member_id, leader, request.can_skip_assignment)
         else:
             self._prepare(group, now_ms, outcome)
 
@@ -196,9 +212,10 @@ class GroupMachine:
             answer = rebalance.generation_answer(group, member.member_id, with_members=leads)
             answer = answer._replace(skip_assignment=leads)
         else:
-            # Such a client, told that it leads, would assign anew, and a stable group would not listen.
+            # Such a client, told that it leads, would assign anew, and a stable group would not listen. So it is told
+            # who led before it came, which is not its new id.
             answer = rebalance.generation_answer(group, member.member_id, with_members=False)
-            answer = answer._replace(leader=_other_than(member.member_id, group.leader))
+            answer = answer._replace(leader=store.leader)
         rebalance.answer_join(group, member.member_id, answer, outcome)
         outcome.wake(member.touch(now_ms))
 
@@ -241,7 +258,7 @@ class GroupMachine:
         if group.pending.pop(member_id, None) is not None:
             return ErrorCode.NONE
         if member_id == NO_MEMBER_ID and leaving.instance_id is not None:
-            member_id = group.instances.get(leaving.instance_id, NO_MEMBER_ID)
+            member_id = group.holder(leaving.instance_id) or NO_MEMBER_ID
         error = _member_error(group, MemberIdentity(member_id, leaving.instance_id))
         if error is ErrorCode.NONE:
             self._remove(group, member_id, now_ms, outcome)
@@ -275,6 +292,8 @@ class GroupMachine:
         outcome = Outcome()
         for member in group.members.values():
             outcome.wake(member.touch(now_ms))
+        if len(group.members) > self._settings.max_size:
+            self._prepare(group, now_ms, outcome)  # those that rejoin first stay
         return outcome
 
     def _remove(self, group: Group, member_id: str, now_ms: int, outcome: Outcome) -> None:
@@ -287,7 +306,7 @@ class GroupMachine:
 def _member_error(group: Group, identity: MemberIdentity) -> ErrorCode:
     """Whether the member is in the group, and is the one that holds its instance id."""
     if identity.instance_id is not None:
-        holder = group.instances.get(identity.instance_id)
+        holder = group.holder(identity.instance_id)
         if holder is not None and holder != identity.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
         if holder is None:
@@ -324,7 +343,3 @@ def _sync_error(group: Group, request: SyncRequest) -> ErrorCode:
     if request.protocol is not None and request.protocol != group.protocol:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
-
-
-def _other_than(member_id: str, leader: str | None) -> str:
-    return NO_MEMBER_ID if leader is None or leader == member_id else leader

@@ -23,6 +23,7 @@ from struct import iter_unpack
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord, ProtocolError
+from sparklog.group.consumer_protocol import subscribed_topics
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
@@ -35,6 +36,11 @@ _EXPIRING_OFFSET_VALUE_VERSION = 1
 _GROUP_VALUE_VERSION = 3
 _FIRST_FLEXIBLE_VERSION = 4
 _NO_LEADER_EPOCH = -1
+_TOMBSTONES_SIZE = 1 << 18
+"""Bytes of keys in one batch of tombstones: a group with very many offsets must not need a batch that no log takes."""
+
+Record = tuple[bytes, bytes | None]
+"""Key and value."""
 
 
 class OffsetKey(NamedTuple):
@@ -61,7 +67,7 @@ def partition_for(group_id: str, count: int) -> int:
     return 0 if code == 1 << 31 else code % count
 
 
-def build_batch(records: Iterable[tuple[bytes, bytes | None]], now_ms: int) -> bytes:
+def build_batch(records: Iterable[Record], now_ms: int) -> bytes:
     """The records as one batch."""
     builder = RecordBatchBuilder()
     for key, value in records:
@@ -69,13 +75,37 @@ def build_batch(records: Iterable[tuple[bytes, bytes | None]], now_ms: int) -> b
     return builder.build()
 
 
-def offset_record(group_id: str, tp: TopicPartition, committed: CommittedOffset) -> tuple[bytes, bytes]:
-    """Key and value of a committed offset; one that says when it expires has no room for its leader epoch."""
+def build_tombstones(keys: Iterable[bytes], now_ms: int) -> list[bytes]:
+    """Batches that take back what these keys hold, each small enough for any log."""
+    batches: list[list[Record]] = [[]]
+    size = 0
+    for key in keys:
+        if size + len(key) > _TOMBSTONES_SIZE and batches[-1]:
+            batches.append([])
+            size = 0
+        batches[-1].append((key, None))
+        size += len(key)
+    return [build_batch(records, now_ms) for records in batches if records]
+
+
+def offset_key(group_id: str, tp: TopicPartition) -> bytes:
     key = WireWriter()
     key.int16(_OFFSET_KEY_VERSION)
     key.string(group_id)
     key.string(tp.topic)
     key.int32(tp.partition)
+    return _bytes(key)
+
+
+def group_key(group_id: str) -> bytes:
+    key = WireWriter()
+    key.int16(_GROUP_KEY_VERSION)
+    key.string(group_id)
+    return _bytes(key)
+
+
+def offset_record(group_id: str, tp: TopicPartition, committed: CommittedOffset) -> tuple[bytes, bytes]:
+    """Key and value of a committed offset; one that says when it expires has no room for its leader epoch."""
     expires = committed.expire_timestamp_ms != NO_TIMESTAMP
     value = WireWriter()
     value.int16(_EXPIRING_OFFSET_VALUE_VERSION if expires else _OFFSET_VALUE_VERSION)
@@ -86,14 +116,11 @@ def offset_record(group_id: str, tp: TopicPartition, committed: CommittedOffset)
     value.int64(committed.commit_timestamp_ms)
     if expires:
         value.int64(committed.expire_timestamp_ms)
-    return _bytes(key), _bytes(value)
+    return offset_key(group_id, tp), _bytes(value)
 
 
 def group_record(group: Group, assignments: Mapping[str, bytes]) -> tuple[bytes, bytes]:
     """Key and value of the group's metadata: its members as they are, with ``assignments`` in place of theirs."""
-    key = WireWriter()
-    key.int16(_GROUP_KEY_VERSION)
-    key.string(group.group_id)
     value = WireWriter()
     value.int16(_GROUP_VALUE_VERSION)
     value.string(group.protocol_type or "")
@@ -104,7 +131,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> tuple[bytes,
     value.array_length(len(group.members))
     for member in group.members.values():
         _write_member(value, member, group.protocol, assignments.get(member.member_id, b""))
-    return _bytes(key), _bytes(value)
+    return group_key(group.group_id), _bytes(value)
 
 
 def _write_member(value: WireWriter, member: Member, protocol: str | None, assignment: bytes) -> None:
@@ -167,6 +194,7 @@ def read_group(group_id: str, value: bytes) -> Group:
     if group.members:
         group.leader = leader if leader in group.members else next(iter(group.members))
         group.state = GroupState.STABLE
+    group.subscribed = subscribed_topics(group)
     return group
 
 

@@ -12,6 +12,7 @@ Whoever is answered a held request gets a whole session timeout from that moment
 from __future__ import annotations
 
 from sparklog.errors import ErrorCode
+from sparklog.group.consumer_protocol import subscribed_topics
 from sparklog.group.requests import NO_MEMBER_ID, JoinAnswer, JoinedMember, Outcome, Store, SyncAnswer
 from sparklog.group.state import Group, GroupState, Member
 
@@ -95,12 +96,14 @@ def complete_join(group: Group, now_ms: int, outcome: Outcome) -> None:
         _begin_generation(group, now_ms, outcome)
     else:
         group.protocol = None
+        group.subscribed = subscribed_topics(group)
         group.transition_to(GroupState.EMPTY)
         outcome.store = Store(group.generation, {})
 
 
 def _begin_generation(group: Group, now_ms: int, outcome: Outcome) -> None:
     group.protocol = group.select_protocol()
+    group.subscribed = subscribed_topics(group)
     group.transition_to(GroupState.COMPLETING_REBALANCE)
     for member in group.members.values():
         member.is_new = False

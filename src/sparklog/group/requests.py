@@ -92,12 +92,14 @@ class CommitRequest(NamedTuple):
 class Store(NamedTuple):
     """Group metadata to be written now; the machine's ``stored`` is told how it went.
 
-    ``static_member`` is the new id of a static member that took its own place in a stable group.
+    ``static_member`` is the new id of a static member that took its own place in a stable group, ``leader`` the member
+    that led until then.
     """
 
     generation: int
     assignments: dict[str, bytes]
     static_member: str | None = None
+    leader: str = NO_MEMBER_ID
     can_skip_assignment: bool = False
 
 

@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.loading import GroupLoader
 from sparklog.group.machine import GroupMachine, GroupSettings
-from sparklog.group.offsets import build_batch, group_record, offset_record, partition_for
+from sparklog.group.offsets import (
+    build_batch,
+    build_tombstones,
+    group_record,
+    offset_record,
+    partition_for,
+)
+from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, offset_deletion
 from sparklog.group.requests import (
     CommitRequest,
     JoinAnswer,
@@ -33,6 +40,7 @@ from sparklog.group.requests import (
     SyncRequest,
 )
 from sparklog.group.state import CommittedOffset, Group
+from sparklog.group.storage import COMMIT_ERRORS, GROUP_STORE_ERRORS, OffsetsStore
 from sparklog.structs import TopicPartition
 
 T = TypeVar("T")
@@ -40,65 +48,6 @@ _LOG = logging.getLogger(__name__)
 
 _LONGEST_STRING = (1 << 15) - 1
 """What an id or a text may take in a record, in bytes of UTF-8."""
-
-_GROUP_STORE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What a failed append of group metadata means to a member, as in Kafka."""
-
-_COMMIT_ERRORS = {
-    **_GROUP_STORE_ERRORS,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
-"""What a failed append of offsets means to the committer, as in Kafka."""
-
-
-class OffsetsStore(Protocol):
-    """``__consumer_offsets`` as this broker sees it."""
-
-    @property
-    def partition_count(self) -> int:
-        """How many partitions the topic has, or will have when it is made."""
-
-    def is_leader(self, partition: int) -> bool: ...
-
-    async def append(self, partition: int, batch: bytes) -> None:
-        """Return once the in-sync replicas have the batch; raise ApiError within bounded time otherwise.
-
-        Batches land in the log in the order of the calls: the log is written before the first await.
-        """
-
-    def read(self, partition: int) -> Iterator[memoryview]:
-        """The whole log of the partition, from start to end, in pieces of whole batches."""
-
-
-@dataclass(slots=True, eq=False)
-class _Hosted:
-    """A group, the timer that wakes it next, and for each of its offsets the number of the commit that set it."""
-
-    group: Group
-    partition: _LedPartition
-    timer: asyncio.TimerHandle | None = None
-    wake_ms: int = 0
-    commits: dict[TopicPartition, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class _LedPartition:
-    """A partition that this broker coordinates; a new object each time that leadership arrives."""
-
-    number: int
-    is_loading: bool = True
-    hosted: dict[str, _Hosted] = field(default_factory=dict)
 
 
 class GroupCoordinator:
@@ -116,13 +65,15 @@ class GroupCoordinator:
             config.group_min_session_timeout_ms,
             config.group_max_session_timeout_ms,
             config.group_initial_rebalance_delay_ms,
+            config.group_max_size,
         )
         self._machine = GroupMachine(settings, new_id)
+        self._retention_ms = config.offsets_retention_minutes * 60_000
         self._metadata_limit = config.offset_metadata_max_bytes
         self._store = store
         self._clock = clock
         self._loop = loop
-        self._led: dict[int, _LedPartition] = {}
+        self._led: dict[int, LedPartition] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._commit_number = 0
 
@@ -183,7 +134,7 @@ class GroupCoordinator:
         fitting = {tp: each for tp, each in request.offsets.items() if self._metadata_fits(each.metadata)}
         errors = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if fitting:
-            error = await asyncio.shield(self._spawn(self._commit(self._hosted(group_id), fitting)))
+            error = await asyncio.shield(self._commit(self._hosted(group_id), fitting))
             errors.update(dict.fromkeys(fitting, error))
         return errors
 
@@ -208,6 +159,38 @@ class GroupCoordinator:
         offsets = self._peek(group_id).offsets
         return error, {tp: offsets.get(tp) for tp in (offsets if partitions is None else partitions)}
 
+    def unstable_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those with a commit under way, so that the offset which ``fetch_offsets`` gives may not be the last."""
+        if self._status(group_id, allow_empty_id=True) is not ErrorCode.NONE:
+            return set()
+        return self._peek(group_id).pending_commits.keys() & set(partitions)
+
+    async def delete_group(self, group_id: str) -> ErrorCode:
+        """Forget a group that has no members, and its offsets; returns once that is replicated."""
+        error = self._status(group_id, allow_empty_id=True)
+        hosted = self._find(group_id) if error is ErrorCode.NONE else None
+        if error is ErrorCode.NONE:
+            error = delete_error(hosted.group if hosted else None)
+        if hosted is None or error is not ErrorCode.NONE:
+            return error
+        doomed = [*(hosted.group.offsets.keys() | hosted.group.pending_commits.keys())]
+        keys = hosted.take_out(doomed, self._commit_number) + hosted.end()
+        return await asyncio.shield(self._bury(hosted.partition, keys))
+
+    async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeletion:
+        """Forget the group's offsets in these partitions; returns once that is replicated."""
+        error = self._status(group_id)
+        if error is not ErrorCode.NONE:
+            return OffsetDeletion(error, {})
+        hosted = self._find(group_id)
+        deletion = offset_deletion(hosted.group if hosted else None, partitions)
+        free = [tp for tp, code in deletion.partitions.items() if code is ErrorCode.NONE]
+        if hosted is None or not free:
+            return deletion
+        keys = hosted.take_out(free, self._commit_number) + hosted.end_if_vacant()
+        error = await asyncio.shield(self._bury(hosted.partition, keys))
+        return OffsetDeletion(deletion.error, {**deletion.partitions, **dict.fromkeys(free, error)})
+
     def list_groups(self) -> tuple[ErrorCode, list[Group]]:
         """The groups that this broker coordinates, to be read only; the error says if some are still being loaded."""
         loading = any(each.is_loading for each in self._led.values())
@@ -225,7 +208,7 @@ class GroupCoordinator:
     async def load(self, partition: int) -> None:
         """This broker leads the partition now: read its groups. Until that is done they answer that it is under way."""
         self.unload(partition)
-        led = self._led[partition] = _LedPartition(partition)
+        led = self._led[partition] = LedPartition(partition)
         loader = GroupLoader()
         try:
             for piece in self._store.read(partition):
@@ -239,17 +222,50 @@ class GroupCoordinator:
             raise
         now_ms = self._now_ms()
         for group in loader.finish().values():
-            hosted = led.hosted[group.group_id] = _Hosted(group, led)
+            hosted = led.hosted[group.group_id] = Hosted(group, led)
             self._apply(hosted, self._machine.loaded(group, now_ms))
         led.is_loading = False
+        if led.deleted:
+            self._clean(led, lambda _: led.deleted)
 
     def unload(self, partition: int) -> None:
         """Another broker leads the partition now: whoever waits is sent away."""
         led = self._led.pop(partition, None)
-        for hosted in led.hosted.values() if led else ():
+        for hosted in [*led.hosted.values()] if led else ():
             self._apply(hosted, self._machine.unload(hosted.group))
             if hosted.timer is not None:
                 hosted.timer.cancel()
+
+    # What nobody wants any more.
+
+    def forget_topics(self, partitions: Collection[TopicPartition]) -> None:
+        """These partitions are deleted: so are all groups' offsets in them."""
+        for led in self._led.values():
+            if led.is_loading:
+                led.deleted.update(partitions)
+            else:
+                self._clean(led, lambda _: partitions)
+
+    def expire_offsets(self) -> None:
+        """Forget the offsets that have been unused for too long, and groups that have neither members nor offsets."""
+        now_ms = self._clock.now_ms()
+        for led in self._led.values():
+            self._clean(led, lambda group: expired_offsets(group, now_ms, self._retention_ms))
+
+    def _clean(self, led: LedPartition, doomed: Callable[[Group], Collection[TopicPartition]]) -> None:
+        keys: list[bytes] = []
+        for hosted in [*led.hosted.values()]:
+            keys += hosted.take_out(doomed(hosted.group), self._commit_number) + hosted.end_if_vacant()
+        if keys:
+            self._bury(led, keys)
+
+    def _bury(self, led: LedPartition, keys: list[bytes]) -> asyncio.Task[ErrorCode]:
+        """Write tombstones. If that fails, the next coordinator finds what they were to take back, and ages it anew."""
+        return self._spawn(self._append_all(led, build_tombstones(keys, self._clock.now_ms())))
+
+    async def _append_all(self, led: LedPartition, batches: list[bytes]) -> ErrorCode:
+        errors = [await self._append(led, batch, "tombstones", GROUP_STORE_ERRORS) for batch in batches]
+        return next((each for each in errors if each is not ErrorCode.NONE), ErrorCode.NONE)
 
     async def close(self) -> None:
         """Send everybody away, and let what is being written come to its end."""
@@ -275,7 +291,7 @@ class GroupCoordinator:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
 
-    def _find(self, group_id: str) -> _Hosted | None:
+    def _find(self, group_id: str) -> Hosted | None:
         return self._led[self.partition_for(group_id)].hosted.get(group_id)
 
     def _peek(self, group_id: str) -> Group:
@@ -283,29 +299,21 @@ class GroupCoordinator:
         hosted = self._find(group_id)
         return hosted.group if hosted else Group(group_id)
 
-    def _hosted(self, group_id: str) -> _Hosted:
+    def _hosted(self, group_id: str) -> Hosted:
         """The group, made if need be; ``_apply`` keeps it if something came of it."""
-        return self._find(group_id) or _Hosted(Group(group_id), self._led[self.partition_for(group_id)])
+        return self._find(group_id) or Hosted(Group(group_id), self._led[self.partition_for(group_id)])
 
-    def _apply(self, hosted: _Hosted, outcome: Outcome) -> None:
+    def _apply(self, hosted: Hosted, outcome: Outcome) -> None:
         for waiter, answer in outcome.answers:
             if isinstance(waiter, asyncio.Future) and not waiter.done():
                 waiter.set_result(answer)
-        self._keep(hosted)
+        hosted.keep()
         if outcome.store is not None:
             self._write(hosted, outcome.store)
         if outcome.wake_ms is not None:
             self._wake(hosted, outcome.wake_ms)
 
-    def _keep(self, hosted: _Hosted) -> None:
-        """Remember the group exactly while there is something to remember."""
-        kept = hosted.partition.hosted
-        if not hosted.group.is_unused:
-            kept.setdefault(hosted.group.group_id, hosted)
-        elif kept.get(hosted.group.group_id) is hosted:
-            del kept[hosted.group.group_id]
-
-    def _wake(self, hosted: _Hosted, wake_ms: int) -> None:
+    def _wake(self, hosted: Hosted, wake_ms: int) -> None:
         if hosted.timer is not None:
             if hosted.wake_ms <= wake_ms:
                 return
@@ -313,41 +321,50 @@ class GroupCoordinator:
         hosted.wake_ms = wake_ms
         hosted.timer = self._loop.call_later(max(wake_ms - self._now_ms(), 0) / 1000, self._expire, hosted)
 
-    def _expire(self, hosted: _Hosted) -> None:
+    def _expire(self, hosted: Hosted) -> None:
         hosted.timer = None
         self._apply(hosted, self._machine.expire(hosted.group, self._now_ms()))
 
-    def _write(self, hosted: _Hosted, store: Store) -> None:
+    def _write(self, hosted: Hosted, store: Store) -> None:
         now_ms = self._clock.now_ms()
         hosted.group.state_timestamp_ms = now_ms
         batch = build_batch([group_record(hosted.group, store.assignments)], now_ms)
         self._spawn(self._store_group(hosted, store, batch))
 
-    async def _store_group(self, hosted: _Hosted, store: Store, batch: bytes) -> None:
-        error = await self._append(hosted, batch, _GROUP_STORE_ERRORS)
+    async def _store_group(self, hosted: Hosted, store: Store, batch: bytes) -> None:
+        error = await self._append(hosted.partition, batch, f"group {hosted.group.group_id}", GROUP_STORE_ERRORS)
         self._apply(hosted, self._machine.stored(hosted.group, store, error, self._now_ms()))
 
-    async def _commit(self, hosted: _Hosted, offsets: dict[TopicPartition, CommittedOffset]) -> ErrorCode:
-        group_id = hosted.group.group_id
+    def _commit(self, hosted: Hosted, offsets: dict[TopicPartition, CommittedOffset]) -> asyncio.Task[ErrorCode]:
         self._commit_number += 1
-        number = self._commit_number
-        records = [offset_record(group_id, tp, committed) for tp, committed in offsets.items()]
-        error = await self._append(hosted, build_batch(records, self._clock.now_ms()), _COMMIT_ERRORS)
-        if error is not ErrorCode.NONE:
-            return error
-        hosted = hosted.partition.hosted.setdefault(group_id, hosted)
-        for tp, committed in offsets.items():
+        hosted.group.pending_commits.update(offsets.keys())
+        hosted.keep()
+        return self._spawn(self._store_offsets(hosted, offsets, self._commit_number))
+
+    async def _store_offsets(
+        self, hosted: Hosted, offsets: dict[TopicPartition, CommittedOffset], number: int
+    ) -> ErrorCode:
+        group = hosted.group
+        batch = build_batch([offset_record(group.group_id, *each) for each in offsets.items()], self._clock.now_ms())
+        try:
+            error = await self._append(hosted.partition, batch, f"offsets of group {group.group_id}", COMMIT_ERRORS)
+        finally:
+            group.settle(offsets.keys())
+        for tp, committed in offsets.items() if error is ErrorCode.NONE else ():
             # Two commits may be under way; that which comes later in the log wins, whichever is replicated first.
             if hosted.commits.get(tp, 0) < number:
                 hosted.commits[tp] = number
-                hosted.group.offsets[tp] = committed
-        return ErrorCode.NONE
+                group.offsets[tp] = committed
+        hosted.keep()
+        return error
 
-    async def _append(self, hosted: _Hosted, batch: bytes, meanings: dict[ErrorCode, ErrorCode]) -> ErrorCode:
+    async def _append(
+        self, led: LedPartition, batch: bytes, what: str, meanings: dict[ErrorCode, ErrorCode]
+    ) -> ErrorCode:
         try:
-            await self._store.append(hosted.partition.number, batch)
+            await self._store.append(led.number, batch)
         except ApiError as error:
-            _LOG.warning("group %s: cannot write to __consumer_offsets: %s", hosted.group.group_id, error)
+            _LOG.warning("%s: cannot write to __consumer_offsets: %s", what, error)
             return meanings.get(error.code, error.code)
         return ErrorCode.NONE
 

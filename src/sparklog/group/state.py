@@ -8,13 +8,14 @@ The classic protocol's states and their transitions, as in Kafka 3.9's ``Classic
                                 ▲                                               │ the leader's assignment is stored
                                 └──a member joins, leaves, fails──── STABLE ◀───┘
 
-Any state becomes DEAD when the partition that holds the group moves to another broker.
+Any state becomes DEAD when the partition that holds the group moves to another broker, EMPTY also when the group is
+deleted or forgotten.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -108,7 +109,9 @@ class Group:
     ``joining`` and ``syncing`` hold who waits for the answer to a JoinGroup and a SyncGroup, by member id. ``pending``
     holds ids that were given out to members which have not come back with them, each with its deadline.
     ``initial_delay_left_ms`` is set while a rebalance from EMPTY waits for more members to show up. ``is_assigned``
-    says that the leader's assignment is here and being written; a second one must not overtake it.
+    says that the leader's assignment is here and being written; a second one must not overtake it. ``subscribed`` are
+    the topics that the generation reads, None where that is not known. ``pending_commits`` counts the commits of each
+    partition that are being written; whoever keeps a partition's offset unstable for another reason counts here too.
     """
 
     group_id: str
@@ -129,13 +132,20 @@ class Group:
     new_member_added: bool = False
     is_assigned: bool = False
     state_timestamp_ms: int = NO_TIMESTAMP
+    subscribed: frozenset[str] | None = None
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    pending_commits: Counter[TopicPartition] = field(default_factory=Counter)
     _support: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_unused(self) -> bool:
         """Whether forgetting the group loses nothing, in memory or on disk."""
-        return self.state is GroupState.EMPTY and not self.generation and not self.pending and not self.offsets
+        return self.state is GroupState.DEAD or (self.is_vacant and not self.generation)
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether nobody is in the group or about to be, and it keeps no offset."""
+        return self.state is GroupState.EMPTY and not (self.pending or self.offsets or self.pending_commits)
 
     @property
     def can_rebalance(self) -> bool:
@@ -176,6 +186,12 @@ class Group:
             self.leader = next(iter(self.members), None)
         return member
 
+    def turn_away(self, member_id: str) -> None:
+        """No place for whoever has this id; nobody may be waiting under it."""
+        self.pending.pop(member_id, None)
+        if member_id in self.members:
+            self.remove(member_id)
+
     def set_protocols(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
         self._withdraw_support(member)
         self._support.update({each.name for each in protocols})
@@ -197,6 +213,15 @@ class Group:
         if self.leader == old_id:
             self.leader = new_id
         return member
+
+    def holder(self, instance_id: str | None) -> str | None:
+        """The id of the static member that holds this instance id."""
+        return None if instance_id is None else self.instances.get(instance_id)
+
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        """One commit of each of these is written, or has failed."""
+        self.pending_commits.subtract(list(partitions))
+        self.pending_commits = +self.pending_commits
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Whether a member with these protocols could work with those that are here."""

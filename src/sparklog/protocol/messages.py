@@ -38,6 +38,14 @@ class LeaderAndIsrResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,
     """The broker's answer, an error code a partition."""
 
 
+class OffsetDeleteRequest(ApiMessage):  # type: ignore[misc]
+    """Forget a group's offsets in these partitions."""
+
+
+class OffsetDeleteResponse(ApiMessage):  # type: ignore[misc]
+    """An error for the group, or one a partition."""
+
+
 class StopReplicaRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
     """Controller to broker: stop (and delete) these partitions."""
 
@@ -66,6 +74,8 @@ CreateTopicsRequest = _admin.CreateTopicsRequest
 CreateTopicsResponse = _admin.CreateTopicsResponse
 DeleteRecordsRequest = _admin.DeleteRecordsRequest
 DeleteRecordsResponse = _admin.DeleteRecordsResponse
+DeleteGroupsRequest = _admin.DeleteGroupsRequest
+DeleteGroupsResponse = _admin.DeleteGroupsResponse
 DeleteTopicsRequest = _admin.DeleteTopicsRequest
 DeleteTopicsResponse = _admin.DeleteTopicsResponse
 DescribeClusterRequest = _admin.DescribeClusterRequest
@@ -130,6 +140,7 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.CREATE_PARTITIONS: Schema(CreatePartitionsRequest, CreatePartitionsResponse),
     ApiKey.CREATE_TOPICS: Schema(CreateTopicsRequest, CreateTopicsResponse),
     ApiKey.DELETE_RECORDS: Schema(DeleteRecordsRequest, DeleteRecordsResponse),
+    ApiKey.DELETE_GROUPS: Schema(DeleteGroupsRequest, DeleteGroupsResponse),
     ApiKey.DELETE_TOPICS: Schema(DeleteTopicsRequest, DeleteTopicsResponse),
     ApiKey.DESCRIBE_CLUSTER: Schema(DescribeClusterRequest, DescribeClusterResponse),
     ApiKey.DESCRIBE_CONFIGS: Schema(DescribeConfigsRequest, DescribeConfigsResponse),
@@ -149,6 +160,7 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Schema(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
     ApiKey.METADATA: Schema(MetadataRequest, MetadataResponse),
     ApiKey.OFFSET_COMMIT: Schema(OffsetCommitRequest, OffsetCommitResponse),
+    ApiKey.OFFSET_DELETE: Schema(OffsetDeleteRequest, OffsetDeleteResponse),
     ApiKey.OFFSET_FETCH: Schema(OffsetFetchRequest, OffsetFetchResponse),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Schema(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     ApiKey.PRODUCE: Schema(ProduceRequest, ProduceResponse),

@@ -14,5 +14,7 @@ VERSIONS = range(7, 8)
 def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     code = broker.fence.check(request.message)
     if code is ErrorCode.NONE:
-        broker.metadata.update(request.message)
+        deleted = broker.metadata.update(request.message)
+        if deleted:
+            broker.groups.forget_topics(deleted)
     return UpdateMetadataResponse(error_code=code)

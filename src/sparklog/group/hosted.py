@@ -1,0 +1,68 @@
+"""Where a coordinator keeps its groups: by partition of ``__consumer_offsets``, each group with what drives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sparklog.group.offsets import group_key, offset_key
+from sparklog.group.state import Group, GroupState
+from sparklog.structs import TopicPartition
+
+
+@dataclass(slots=True, eq=False)
+class LedPartition:
+    """A partition that this broker coordinates; a new object each time that leadership arrives.
+
+    ``deleted`` are partitions whose topics went while the groups were being loaded.
+    """
+
+    number: int
+    is_loading: bool = True
+    hosted: dict[str, Hosted] = field(default_factory=dict)
+    deleted: set[TopicPartition] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class Hosted:
+    """A group, the timer that wakes it next, and for each of its offsets the number of the commit that set it.
+
+    A partition whose offset was taken out while a commit of it was under way has a number too: that commit is too late.
+    """
+
+    group: Group
+    partition: LedPartition
+    timer: asyncio.TimerHandle | None = None
+    wake_ms: int = 0
+    commits: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def keep(self) -> None:
+        """Remember the group exactly while there is something to remember."""
+        kept = self.partition.hosted
+        if not self.group.is_unused:
+            kept.setdefault(self.group.group_id, self)
+        elif kept.get(self.group.group_id) is self:
+            del kept[self.group.group_id]
+
+    def take_out(self, partitions: Iterable[TopicPartition], commit_number: int) -> list[bytes]:
+        """Forget these offsets, and commits up to this number; returns the keys that must go from the log."""
+        group = self.group
+        known = [tp for tp in partitions if tp in group.offsets or tp in group.pending_commits]
+        for tp in known:
+            group.offsets.pop(tp, None)
+            self.commits.pop(tp, None)
+            if tp in group.pending_commits:
+                self.commits[tp] = commit_number
+        return [offset_key(group.group_id, tp) for tp in known]
+
+    def end(self) -> list[bytes]:
+        """Forget the group; returns its key, if the log knows it."""
+        self.group.transition_to(GroupState.DEAD)
+        if self.timer is not None:
+            self.timer.cancel()
+        self.keep()
+        return [group_key(self.group.group_id)] if self.group.generation else []
+
+    def end_if_vacant(self) -> list[bytes]:
+        return self.end() if self.group.is_vacant else []

@@ -1,0 +1,73 @@
+"""What may be taken out of a group, and when: offsets that nobody wants any more, and the group itself. Pure.
+
+An offset ages only while nobody uses it, as in Kafka 3.9 (``removeExpiredOffsets``): in a group that has lost its
+members, all offsets from that moment on; in a stable group of consumers, an offset of a topic that none of them reads,
+since its commit; in a group that never had members, each since its commit. In the middle of a rebalance nothing
+expires, and never what is being committed. Old commits that name their own time go by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sparklog.errors import ErrorCode
+from sparklog.group.consumer_protocol import PROTOCOL_TYPE, is_subscribed
+from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState
+from sparklog.structs import TopicPartition
+
+
+class OffsetDeletion(NamedTuple):
+    """An error for the group, or else one for each partition."""
+
+    error: ErrorCode
+    partitions: dict[TopicPartition, ErrorCode]
+
+
+def delete_error(group: Group | None) -> ErrorCode:
+    """Whether the group may be deleted; None is one that does not exist."""
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+
+def offset_deletion(group: Group | None, partitions: Iterable[TopicPartition]) -> OffsetDeletion:
+    """Which of these offsets may be deleted: those that no member is about to commit again."""
+    if group is None:
+        return OffsetDeletion(ErrorCode.GROUP_ID_NOT_FOUND, {})
+    if group.state is GroupState.EMPTY:
+        return OffsetDeletion(ErrorCode.NONE, dict.fromkeys(partitions, ErrorCode.NONE))
+    if group.protocol_type != PROTOCOL_TYPE:
+        return OffsetDeletion(ErrorCode.NON_EMPTY_GROUP, {})
+    subscribed, free = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE
+    return OffsetDeletion(
+        ErrorCode.NONE, {tp: subscribed if is_subscribed(group, tp.topic) else free for tp in partitions}
+    )
+
+
+def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+    """The partitions whose offset has been unused for too long, by the wall clock."""
+    if not _offsets_age(group):
+        return []
+    left_ms = group.state_timestamp_ms if group.protocol_type and group.state is GroupState.EMPTY else NO_TIMESTAMP
+
+    def is_over(committed: CommittedOffset) -> bool:
+        if committed.expire_timestamp_ms != NO_TIMESTAMP:
+            return now_ms >= committed.expire_timestamp_ms
+        unused_since_ms = committed.commit_timestamp_ms if left_ms == NO_TIMESTAMP else left_ms
+        return now_ms - unused_since_ms >= retention_ms
+
+    return [
+        tp
+        for tp, committed in group.offsets.items()
+        if tp not in group.pending_commits
+        and not (group.state is GroupState.STABLE and is_subscribed(group, tp.topic))
+        and is_over(committed)
+    ]
+
+
+def _offsets_age(group: Group) -> bool:
+    """Whether the group is in a state in which the offsets that nobody uses can be told."""
+    if group.state is GroupState.EMPTY:
+        return True
+    return group.state is GroupState.STABLE and group.protocol_type == PROTOCOL_TYPE

@@ -1,0 +1,47 @@
+"""What the coordinator asks of ``__consumer_offsets``, and what its failures mean to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from sparklog.errors import ErrorCode
+
+GROUP_STORE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a failed append of group metadata means to a member, as in Kafka."""
+
+COMMIT_ERRORS = {
+    **GROUP_STORE_ERRORS,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What a failed append of offsets means to the committer, as in Kafka."""
+
+
+class OffsetsStore(Protocol):
+    """``__consumer_offsets`` as this broker sees it."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has, or will have when it is made."""
+
+    def is_leader(self, partition: int) -> bool: ...
+
+    async def append(self, partition: int, batch: bytes) -> None:
+        """Return once the in-sync replicas have the batch; raise ApiError within bounded time otherwise.
+
+        Batches land in the log in the order of the calls: the log is written before the first await.
+        """
+
+    def read(self, partition: int) -> Iterator[memoryview]:
+        """The whole log of the partition, from start to end, in pieces of whole batches."""

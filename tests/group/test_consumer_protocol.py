@@ -1,0 +1,47 @@
+"""What is read of the metadata that consumers send each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparklog.group.consumer_protocol import is_subscribed, subscribed_topics
+from sparklog.group.state import Group, GroupState, Member, Protocol
+
+TO_A = bytes.fromhex("0000 00000001 0001 61 ffffffff")
+TO_A_AND_B_V3 = bytes.fromhex("0003 00000002 0001 61 0001 62 ffffffff 00000000 00000001 ffff")
+TO_NOTHING = bytes.fromhex("0001 00000000 ffffffff 00000000")
+
+
+def group_of(*metadata: bytes, protocol_type: str = "consumer") -> Group:
+    group = Group("g", GroupState.STABLE, 1, protocol_type, "range")
+    for number, each in enumerate(metadata):
+        protocols = (Protocol("sticky", b"?"), Protocol("range", each))
+        group.add(Member(f"m{number}", None, "c", "/h", 10_000, 10_000, protocols))
+    return group
+
+
+@pytest.mark.parametrize(
+    ("metadata", "topics"),
+    [
+        ((), set()),
+        ((TO_A,), {"a"}),
+        ((TO_A, TO_A_AND_B_V3, TO_NOTHING), {"a", "b"}),
+        ((TO_A, b""), None),
+        ((TO_A, TO_A[:7]), None),
+        ((b"\xff\xff" + TO_A[2:],), None),
+        ((bytes.fromhex("0000 00000001 0001 ff"),), None),
+    ],
+)
+def test_a_group_subscribes_to_what_its_members_do(metadata: tuple[bytes, ...], topics: set[str] | None) -> None:
+    assert subscribed_topics(group_of(*metadata)) == topics
+
+
+def test_other_protocol_types_are_not_looked_into() -> None:
+    assert subscribed_topics(group_of(TO_A, protocol_type="connect")) is None
+
+
+def test_a_group_may_read_any_topic_where_nobody_can_tell() -> None:
+    group = Group("g", subscribed=frozenset({"a"}))
+    assert (is_subscribed(group, "a"), is_subscribed(group, "b")) == (True, False)
+    group.subscribed = None
+    assert is_subscribed(group, "b")

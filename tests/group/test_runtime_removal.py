@@ -1,0 +1,250 @@
+"""What the coordinator forgets: on demand, with its topic, with time; in memory and in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from group.scene import ANONYMOUS, COUNT, GROUP, HOME, OTHER, TP, Play, Scene, one_member
+
+from sparklog.errors import ErrorCode
+from sparklog.group.offsets import group_key, offset_key
+from sparklog.group.requests import MemberIdentity
+from sparklog.group.state import GroupState, Protocol
+from sparklog.record.records import iter_batches, iter_records
+
+TO_T = (Protocol("range", bytes.fromhex("0000 00000001 0001 74 ffffffff")),)
+TO_NOTHING = (Protocol("range", bytes.fromhex("0000 00000000 ffffffff")),)
+RETENTION_S = 60.0
+
+
+def tombstones(scene: Scene) -> list[bytes]:
+    """The keys that the log takes back, in order."""
+    batches = [batch for each in scene.store.logs[HOME] for batch in iter_batches(memoryview(each))]
+    return [each.key or b"" for batch in batches for each in iter_records(batch) if each.value is None]
+
+
+async def left_group(scene: Scene) -> None:
+    """A group with two offsets, whose only member has left."""
+    member = await one_member(scene)
+    for tp in (TP, OTHER):
+        assert await scene.commit(3, member, tp) is ErrorCode.NONE
+    scene.groups.leave(GROUP, [member])
+    assert scene.state is GroupState.EMPTY
+    await asyncio.sleep(0)
+
+
+async def is_forgotten(scene: Scene) -> bool:
+    """Whether neither this coordinator nor the next knows the group."""
+    again = await scene.restarted()
+    known = [each.groups.list_groups()[1] for each in (scene, again)]
+    assert bool(known[0]) == bool(known[1]), "memory and log disagree"
+    return not any(known)
+
+
+def test_a_deleted_group_is_gone_with_its_offsets(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await left_group(scene)
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.NONE
+        assert scene.groups.describe_group(GROUP) == (ErrorCode.NONE, None)
+        assert sorted(tombstones(scene)) == sorted([offset_key(GROUP, TP), offset_key(GROUP, OTHER), group_key(GROUP)])
+        assert await is_forgotten(scene)
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert (await scene.join()).generation == 1, "and it may begin anew"
+
+    play(body)
+
+
+def test_offsets_without_a_group_are_deleted_as_one(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.commit(1)
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.NONE
+        assert tombstones(scene) == [offset_key(GROUP, TP)], "the log has no group to take back"
+        assert await is_forgotten(scene)
+
+    play(body)
+
+
+def test_a_group_with_members_is_not_deleted(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await one_member(scene)
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.NON_EMPTY_GROUP
+        assert scene.state is GroupState.STABLE
+        scene.store.led.discard(HOME)
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.NOT_COORDINATOR
+
+    play(body)
+
+
+def test_a_deletion_that_cannot_be_written_is_told(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await left_group(scene)
+        scene.store.error = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    play(body)
+
+
+def gated(scene: Scene) -> asyncio.Future[None]:
+    """Whatever is appended from now on is replicated when this is set."""
+    gate: asyncio.Future[None] = scene.loop.create_future()
+    scene.store.gate = lambda: gate
+    return gate
+
+
+@pytest.mark.parametrize("how", ["group", "offset", "topic"])
+def test_a_commit_under_way_does_not_outlive_a_deletion(play: Play, how: str) -> None:
+    async def body(scene: Scene) -> None:
+        gate = gated(scene)
+        commit = asyncio.ensure_future(scene.commit(7))
+        await asyncio.sleep(0.1)
+        if how == "group":
+            deletion: Any = asyncio.ensure_future(scene.groups.delete_group(GROUP))
+        elif how == "offset":
+            deletion = asyncio.ensure_future(scene.groups.delete_offsets(GROUP, [TP]))
+        else:
+            scene.groups.forget_topics([TP])
+        await asyncio.sleep(0.1)
+        gate.set_result(None)
+        assert await commit is ErrorCode.NONE
+        if how != "topic":
+            await deletion
+        assert scene.offset() is None
+        assert (await scene.restarted()).offset() is None
+        scene.store.gate = None
+        assert await scene.commit(8) is ErrorCode.NONE
+        assert (scene.offset(), (await scene.restarted()).offset()) == (8, 8)
+
+    play(body)
+
+
+def test_offsets_are_deleted_but_not_what_members_read(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        reader = await scene.join(protocols=TO_T)
+        await scene.sync(reader, c_1=b"all")
+        who = MemberIdentity(reader.member_id, None, 1)
+        await scene.commit(1, who)
+        deletion = await scene.groups.delete_offsets(GROUP, [TP])
+        assert deletion == (ErrorCode.NONE, {TP: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC})
+        again = await scene.restarted()
+        assert await again.groups.delete_offsets(GROUP, [TP]) == deletion, "a restart knows what the members read"
+        scene.groups.leave(GROUP, [who])
+        await asyncio.sleep(0)
+        await scene.commit(2, tp=OTHER)
+        assert await scene.groups.delete_offsets(GROUP, [TP]) == (ErrorCode.NONE, {TP: ErrorCode.NONE})
+        assert (scene.offset(TP), scene.offset(OTHER)) == (None, 2)
+        assert scene.state is GroupState.EMPTY
+        assert await scene.groups.delete_offsets(GROUP, [OTHER]) == (ErrorCode.NONE, {OTHER: ErrorCode.NONE})
+        assert await is_forgotten(scene)
+        assert await scene.groups.delete_offsets(GROUP, [TP]) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+        assert await scene.groups.delete_offsets("", [TP]) == (ErrorCode.INVALID_GROUP_ID, {})
+
+    play(body)
+
+
+def test_offsets_go_with_their_topic_even_those_that_members_read(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        reader = await scene.join(protocols=TO_T)
+        await scene.sync(reader, c_1=b"all")
+        for tp in (TP, OTHER):
+            await scene.commit(1, MemberIdentity(reader.member_id, None, 1), tp)
+        scene.groups.forget_topics([TP])
+        await asyncio.sleep(0)
+        assert (scene.offset(TP), scene.offset(OTHER)) == (None, 1)
+        assert tombstones(scene) == [offset_key(GROUP, TP)]
+        assert scene.state is GroupState.STABLE
+
+    play(body)
+
+
+def test_a_topic_deleted_while_the_groups_are_loaded_takes_its_offsets_too(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        for tp in (TP, OTHER):
+            await scene.commit(1, tp=tp)
+        again = Scene(scene.loop, scene.clock, scene.store, 0)
+        loading = [asyncio.ensure_future(again.groups.load(each)) for each in range(COUNT)]
+        await asyncio.sleep(0)
+        assert not loading[HOME].done()
+        again.groups.forget_topics([TP])
+        await asyncio.gather(*loading)
+        assert (again.offset(TP), again.offset(OTHER)) == (None, 1)
+        await again.groups.close()
+        assert tombstones(scene) == [offset_key(GROUP, TP)]
+
+    play(body)
+
+
+def test_an_empty_groups_offsets_expire_a_while_after_the_last_member_left(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        member = await one_member(scene)
+        await scene.commit(3, member)
+        for _ in range(10):
+            await asyncio.sleep(9)
+            assert scene.groups.heartbeat(GROUP, member) is ErrorCode.NONE
+        scene.groups.expire_offsets()
+        assert scene.offset() == 3, "whoever is there keeps it"
+        scene.groups.leave(GROUP, [member])
+        await asyncio.sleep(RETENTION_S - 1)
+        scene.groups.expire_offsets()
+        again = await scene.restarted()
+        again.groups.expire_offsets()
+        assert (scene.offset(), again.offset()) == (3, 3)
+        await asyncio.sleep(1)
+        scene.groups.expire_offsets()
+        await asyncio.sleep(0)
+        assert tombstones(scene) == [offset_key(GROUP, TP), group_key(GROUP)]
+        assert await is_forgotten(scene)
+
+    play(body, offsets_retention_minutes=1)
+
+
+def test_a_stable_groups_offsets_of_topics_that_it_no_longer_reads_expire(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        reader = await scene.join(protocols=TO_NOTHING, session_timeout_ms=1_800_000)
+        await scene.sync(reader, c_1=b"all")
+        await scene.commit(1, MemberIdentity(reader.member_id, None, 1))
+        await asyncio.sleep(RETENTION_S)
+        scene.groups.expire_offsets()
+        await asyncio.sleep(0)
+        assert (scene.offset(), scene.state) == (None, GroupState.STABLE)
+
+    play(body, offsets_retention_minutes=1)
+
+
+def test_a_member_about_to_come_keeps_an_empty_group(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await left_group(scene)
+        await asyncio.sleep(RETENTION_S)
+        pending = await scene.join(needs_member_id=True)
+        scene.groups.expire_offsets()
+        assert scene.state is GroupState.EMPTY
+        assert (await scene.join(pending.member_id)).generation == 3
+
+    play(body, offsets_retention_minutes=1)
+
+
+def test_an_offset_is_unstable_while_a_commit_of_it_is_under_way(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.commit(1)
+        gate = gated(scene)
+        commit = asyncio.ensure_future(scene.commit(2))
+        await asyncio.sleep(0.1)
+        assert scene.groups.unstable_offsets(GROUP, [TP, OTHER]) == {TP}
+        gate.set_result(None)
+        await commit
+        assert scene.groups.unstable_offsets(GROUP, [TP, OTHER]) == set()
+        scene.store.error = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await scene.commit(3) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
+
+    play(body)
+
+
+def test_a_commit_that_fails_leaves_no_group_behind(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        scene.store.error = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await scene.commit(3, ANONYMOUS) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+
+    play(body)
