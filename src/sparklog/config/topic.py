@@ -213,7 +213,6 @@ class TopicConfig:
         broker="unclean.leader.election.enable",
     )
 
-
     @property
     def longest_segment_ms(self) -> int:
         """Age at which a segment is rolled: a compacted topic's must be in time for ``max.compaction.lag.ms``."""

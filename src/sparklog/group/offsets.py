@@ -18,14 +18,13 @@ group protocols); they read as None.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from struct import iter_unpack
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord, ProtocolError
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.partitioning import coordinator_partition
 from sparklog.structs import FileSlice, TopicPartition
 
 _OFFSET_KEY_VERSION = 1
@@ -50,15 +49,9 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
-@lru_cache(maxsize=8192)
 def partition_for(group_id: str, count: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds the group: Java's ``String.hashCode``, without its sign."""
-    code = 0
-    for (unit,) in iter_unpack(">H", group_id.encode("utf-16-be", "surrogatepass")):
-        code = (31 * code + unit) & 0xFFFFFFFF
-    if code >= 1 << 31:
-        code = (1 << 32) - code
-    return 0 if code == 1 << 31 else code % count
+    """The partition of ``__consumer_offsets`` that holds the group."""
+    return coordinator_partition(group_id, count)
 
 
 def build_batch(records: Iterable[tuple[bytes, bytes | None]], now_ms: int) -> bytes:
