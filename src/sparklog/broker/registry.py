@@ -10,12 +10,17 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from sparklog.broker.apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_topics,
     delete_topics,
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_producers,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -25,13 +30,16 @@ from sparklog.broker.apis import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_fetch,
     produce,
     stop_replica,
     sync_group,
+    txn_offset_commit,
     update_metadata,
+    write_txn_markers,
 )
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, decode_request, encode
@@ -63,12 +71,17 @@ HANDLERS: dict[int, Handler] = {
     for handler in map(
         _handler,
         (
+            add_offsets_to_txn,
+            add_partitions_to_txn,
             api_versions,
             create_topics,
             delete_topics,
             describe_cluster,
             describe_configs,
             describe_groups,
+            describe_producers,
+            describe_transactions,
+            end_txn,
             fetch,
             find_coordinator,
             heartbeat,
@@ -78,13 +91,16 @@ HANDLERS: dict[int, Handler] = {
             leave_group,
             list_groups,
             list_offsets,
+            list_transactions,
             metadata,
             offset_commit,
             offset_fetch,
             produce,
             stop_replica,
             sync_group,
+            txn_offset_commit,
             update_metadata,
+            write_txn_markers,
         ),
     )
 }

@@ -24,6 +24,7 @@ from sparklog.errors import CorruptRecord, ProtocolError
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.record.partitioning import coordinator_partition
 from sparklog.structs import FileSlice, TopicPartition
 
@@ -54,9 +55,15 @@ def partition_for(group_id: str, count: int) -> int:
     return coordinator_partition(group_id, count)
 
 
-def build_batch(records: Iterable[tuple[bytes, bytes | None]], now_ms: int) -> bytes:
-    """The records as one batch."""
+def build_batch(
+    records: Iterable[tuple[bytes, bytes | None]], now_ms: int, producer: ProducerIdAndEpoch | None = None
+) -> bytes:
+    """The records as one batch, part of ``producer``'s transaction if one is given."""
     builder = RecordBatchBuilder()
+    if producer is not None:
+        builder = RecordBatchBuilder(
+            producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True
+        )
     for key, value in records:
         builder.append(now_ms, key, value)
     return builder.build()

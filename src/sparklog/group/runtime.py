@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
@@ -21,6 +21,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.loading import GroupLoader
 from sparklog.group.machine import GroupMachine, GroupSettings
 from sparklog.group.offsets import build_batch, group_record, offset_record, partition_for
+from sparklog.group.pending import GroupOffsets, PendingOffsets
 from sparklog.group.requests import (
     CommitRequest,
     JoinAnswer,
@@ -31,6 +32,7 @@ from sparklog.group.requests import (
     Store,
     SyncAnswer,
     SyncRequest,
+    TransactionalCommit,
 )
 from sparklog.group.state import CommittedOffset, Group
 from sparklog.structs import TopicPartition
@@ -123,6 +125,7 @@ class GroupCoordinator:
         self._clock = clock
         self._loop = loop
         self._led: dict[int, _LedPartition] = {}
+        self._pending: dict[int, PendingOffsets] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._commit_number = 0
 
@@ -226,6 +229,7 @@ class GroupCoordinator:
         """This broker leads the partition now: read its groups. Until that is done they answer that it is under way."""
         self.unload(partition)
         led = self._led[partition] = _LedPartition(partition)
+        pending = self._pending[partition] = PendingOffsets()
         loader = GroupLoader()
         try:
             for piece in self._store.read(partition):
@@ -242,10 +246,13 @@ class GroupCoordinator:
             hosted = led.hosted[group.group_id] = _Hosted(group, led)
             self._apply(hosted, self._machine.loaded(group, now_ms))
         led.is_loading = False
+        for committed in pending.loaded(loader.open_offsets()):
+            self._adopt(committed)
 
     def unload(self, partition: int) -> None:
         """Another broker leads the partition now: whoever waits is sent away."""
         led = self._led.pop(partition, None)
+        self._pending.pop(partition, None)
         for hosted in led.hosted.values() if led else ():
             self._apply(hosted, self._machine.unload(hosted.group))
             if hosted.timer is not None:
@@ -257,6 +264,63 @@ class GroupCoordinator:
             self.unload(partition)
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    # Offsets in transactions.
+
+    async def commit_in_transaction(
+        self, group_id: str, request: TransactionalCommit
+    ) -> dict[TopicPartition, ErrorCode]:
+        """As ``commit_offsets``, but what is committed counts from the transaction's commit marker on."""
+        identity, offsets = request.commit
+        is_member = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
+        error = self._commit_error(group_id, identity) if is_member else self._status(group_id)
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(offsets, error)
+        fitting = {tp: each for tp, each in offsets.items() if self._metadata_fits(each.metadata)}
+        errors = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        if fitting:
+            hosted = self._hosted(group_id)
+            error = await asyncio.shield(self._spawn(self._commit_later(hosted, request, fitting)))
+            errors.update(dict.fromkeys(fitting, error))
+        return errors
+
+    async def _commit_later(
+        self, hosted: _Hosted, request: TransactionalCommit, offsets: dict[TopicPartition, CommittedOffset]
+    ) -> ErrorCode:
+        group_id, partition = hosted.group.group_id, hosted.partition.number
+        if self._led.get(partition) is not hosted.partition:
+            return ErrorCode.NOT_COORDINATOR
+        error = request.may_begin(partition)
+        if error is not ErrorCode.NONE:
+            return error
+        pending, producer = self._pending[partition], request.producer
+        pending.add(producer.producer_id, group_id, offsets)
+        records = [offset_record(group_id, tp, committed) for tp, committed in offsets.items()]
+        batch = build_batch(records, self._clock.now_ms(), producer)
+        error = await self._append(hosted, batch, _COMMIT_ERRORS)
+        if error is not ErrorCode.NONE:
+            pending.drop(producer.producer_id, group_id, offsets)
+        return error
+
+    def end_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
+        """A marker of the producer is in this partition of ``__consumer_offsets``."""
+        pending = self._pending.get(partition)
+        if pending is not None:
+            self._adopt(pending.end(producer_id, commit=commit))
+
+    def _adopt(self, offsets_by_group: GroupOffsets) -> None:
+        self._commit_number += 1
+        for group_id, offsets in offsets_by_group.items():
+            hosted = self._hosted(group_id)
+            hosted = hosted.partition.hosted.setdefault(group_id, hosted)
+            hosted.group.offsets.update(offsets)
+            hosted.commits.update(dict.fromkeys(offsets, self._commit_number))
+
+    def unstable_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of ``partitions`` where a transaction that is still open may change the group's offset."""
+        if self._status(group_id, allow_empty_id=True) is not ErrorCode.NONE:
+            return set()
+        return self._pending[self.partition_for(group_id)].of_group(group_id).intersection(partitions)
 
     # The machinery.
 

@@ -53,6 +53,10 @@ class UpdateMetadataResponse(ApiMessage, load_json=schemas):  # type: ignore[mis
     """The broker's answer."""
 
 
+AddOffsetsToTxnRequest = _producer.AddOffsetsToTxnRequest
+AddOffsetsToTxnResponse = _producer.AddOffsetsToTxnResponse
+AddPartitionsToTxnRequest = _producer.AddPartitionsToTxnRequest
+AddPartitionsToTxnResponse = _producer.AddPartitionsToTxnResponse
 ApiVersionsRequest = _metadata.ApiVersionsRequest
 ApiVersionsResponse = _metadata.ApiVersionsResponse
 CreateTopicsRequest = _admin.CreateTopicsRequest
@@ -65,6 +69,12 @@ DescribeConfigsRequest = _admin.DescribeConfigsRequest
 DescribeConfigsResponse = _admin.DescribeConfigsResponse
 DescribeGroupsRequest = _admin.DescribeGroupsRequest
 DescribeGroupsResponse = _admin.DescribeGroupsResponse
+DescribeProducersRequest = _admin.DescribeProducersRequest
+DescribeProducersResponse = _admin.DescribeProducersResponse
+DescribeTransactionsRequest = _admin.DescribeTransactionsRequest
+DescribeTransactionsResponse = _admin.DescribeTransactionsResponse
+EndTxnRequest = _producer.EndTxnRequest
+EndTxnResponse = _producer.EndTxnResponse
 FetchRequest = _consumer.FetchRequest
 FetchResponse = _consumer.FetchResponse
 FindCoordinatorRequest = _metadata.FindCoordinatorRequest
@@ -81,6 +91,8 @@ ListGroupsRequest = _admin.ListGroupsRequest
 ListGroupsResponse = _admin.ListGroupsResponse
 ListOffsetsRequest = _consumer.ListOffsetsRequest
 ListOffsetsResponse = _consumer.ListOffsetsResponse
+ListTransactionsRequest = _admin.ListTransactionsRequest
+ListTransactionsResponse = _admin.ListTransactionsResponse
 MetadataRequest = _metadata.MetadataRequest
 MetadataResponse = _metadata.MetadataResponse
 OffsetCommitRequest = _consumer.OffsetCommitRequest
@@ -91,6 +103,10 @@ ProduceRequest = _producer.ProduceRequest
 ProduceResponse = _producer.ProduceResponse
 SyncGroupRequest = _consumer.SyncGroupRequest
 SyncGroupResponse = _consumer.SyncGroupResponse
+TxnOffsetCommitRequest = _producer.TxnOffsetCommitRequest
+TxnOffsetCommitResponse = _producer.TxnOffsetCommitResponse
+WriteTxnMarkersRequest = _producer.WriteTxnMarkersRequest
+WriteTxnMarkersResponse = _producer.WriteTxnMarkersResponse
 
 
 class Schema(NamedTuple):
@@ -101,12 +117,17 @@ class Schema(NamedTuple):
 
 
 SCHEMAS: dict[ApiKey, Schema] = {
+    ApiKey.ADD_OFFSETS_TO_TXN: Schema(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Schema(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
     ApiKey.API_VERSIONS: Schema(ApiVersionsRequest, ApiVersionsResponse),
     ApiKey.CREATE_TOPICS: Schema(CreateTopicsRequest, CreateTopicsResponse),
     ApiKey.DELETE_TOPICS: Schema(DeleteTopicsRequest, DeleteTopicsResponse),
     ApiKey.DESCRIBE_CLUSTER: Schema(DescribeClusterRequest, DescribeClusterResponse),
     ApiKey.DESCRIBE_CONFIGS: Schema(DescribeConfigsRequest, DescribeConfigsResponse),
     ApiKey.DESCRIBE_GROUPS: Schema(DescribeGroupsRequest, DescribeGroupsResponse),
+    ApiKey.DESCRIBE_PRODUCERS: Schema(DescribeProducersRequest, DescribeProducersResponse),
+    ApiKey.DESCRIBE_TRANSACTIONS: Schema(DescribeTransactionsRequest, DescribeTransactionsResponse),
+    ApiKey.END_TXN: Schema(EndTxnRequest, EndTxnResponse),
     ApiKey.FETCH: Schema(FetchRequest, FetchResponse),
     ApiKey.FIND_COORDINATOR: Schema(FindCoordinatorRequest, FindCoordinatorResponse),
     ApiKey.HEARTBEAT: Schema(HeartbeatRequest, HeartbeatResponse),
@@ -116,13 +137,16 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.LEAVE_GROUP: Schema(LeaveGroupRequest, LeaveGroupResponse),
     ApiKey.LIST_GROUPS: Schema(ListGroupsRequest, ListGroupsResponse),
     ApiKey.LIST_OFFSETS: Schema(ListOffsetsRequest, ListOffsetsResponse),
+    ApiKey.LIST_TRANSACTIONS: Schema(ListTransactionsRequest, ListTransactionsResponse),
     ApiKey.METADATA: Schema(MetadataRequest, MetadataResponse),
     ApiKey.OFFSET_COMMIT: Schema(OffsetCommitRequest, OffsetCommitResponse),
     ApiKey.OFFSET_FETCH: Schema(OffsetFetchRequest, OffsetFetchResponse),
     ApiKey.PRODUCE: Schema(ProduceRequest, ProduceResponse),
     ApiKey.STOP_REPLICA: Schema(StopReplicaRequest, StopReplicaResponse),
     ApiKey.SYNC_GROUP: Schema(SyncGroupRequest, SyncGroupResponse),
+    ApiKey.TXN_OFFSET_COMMIT: Schema(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     ApiKey.UPDATE_METADATA: Schema(UpdateMetadataRequest, UpdateMetadataResponse),
+    ApiKey.WRITE_TXN_MARKERS: Schema(WriteTxnMarkersRequest, WriteTxnMarkersResponse),
 }
 
 

@@ -11,6 +11,7 @@ from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDi
 from sparklog.log.files import disk_refused
 from sparklog.log.log import Appended
 from sparklog.log.manager import LogManager
+from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition
 from sparklog.replica.partition import Partition
@@ -83,17 +84,37 @@ class ReplicaManager:
         self.fetch_purgatory.check(tp)
         self.produce_purgatory.check(tp)
 
-    def append(self, tp: TopicPartition, records: memoryview, required_acks: int) -> Appended:
+    def append(
+        self,
+        tp: TopicPartition,
+        records: memoryview,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: Verification | None = None,
+    ) -> Appended:
         """Append as leader and wake the readers who wait for it. Raises ApiError with the code to answer."""
         partition = self.partition(tp)
         try:
-            appended = partition.append_as_leader(records, required_acks)
+            appended = partition.append_as_leader(records, required_acks, origin, verification)
         except (LogDirFailed, LogClosed) as error:
             if isinstance(error, LogDirFailed):
                 self._logs.report(error, partition.log.directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.fetch_purgatory.check(tp)
         return appended
+
+    async def append_replicated(self, tp: TopicPartition, batch: bytes, timeout_ms: int) -> None:
+        """Append a coordinator's batch; returns once every in-sync replica has it. The log is written before the first
+        await, so calls land in their order. Raises ApiError, REQUEST_TIMED_OUT if the replicas do not follow.
+        """
+        appended = self.append(tp, memoryview(bytearray(batch)), -1, AppendOrigin.COORDINATOR)
+        held = self.partition(tp)
+        if held.high_watermark.offset <= appended.last_offset:
+            committed = await self.produce_purgatory.wait(
+                [tp], lambda: held.high_watermark.offset > appended.last_offset, timeout_ms
+            )
+            if not committed:
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{tp} was not replicated in time")
 
     def forget_unusable(self) -> list[TopicPartition]:
         """Serve no more the partitions whose disk has failed; whoever waits for them is woken. Returns which."""

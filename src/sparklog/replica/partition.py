@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.log import Appended, Log
+from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.structs import NO_LEADER, IsolationLevel, TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -58,7 +59,13 @@ class Partition:
         if current_leader_epoch > self.leader_epoch:
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch of {self.tp} is {self.leader_epoch}")
 
-    def append_as_leader(self, records: memoryview, required_acks: int) -> Appended:
+    def append_as_leader(
+        self,
+        records: memoryview,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: Verification | None = None,
+    ) -> Appended:
         """Append, and commit at once where no other replica is in sync.
 
         Raises ApiError: not the leader, too few in-sync replicas for acks=all, a refused batch.
@@ -70,7 +77,7 @@ class Partition:
                 f"{len(self.isr)} replicas of {self.tp} are in sync, "
                 f"min.insync.replicas={self.log.config.min_insync_replicas}",
             )
-        appended = self.log.append_as_leader(records, self.leader_epoch)
+        appended = self.log.append_as_leader(records, self.leader_epoch, origin, verification)
         self._advance()
         return appended
 

@@ -27,15 +27,26 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         groups = []
         for each in message.groups:
             error, offsets = broker.groups.fetch_offsets(each.group_id, _partitions(each.topics))
-            topics = _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, ErrorCode.NONE)
+            errors = _unstable(broker, each.group_id, offsets, message)
+            topics = _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, errors)
             groups.append(_Group(group_id=each.group_id, topics=topics, error_code=int(error)))
         return OffsetFetchResponse(groups=groups)
     partitions = _partitions(message.topics)
     error, offsets = broker.groups.fetch_offsets(message.group_id, partitions)
     if error is not ErrorCode.NONE and request.version < _FIRST_VERSION_OF_TOP_LEVEL_ERROR:
         offsets = dict.fromkeys(partitions or ())
-    topics = _topics(_Topic, _Topic.OffsetFetchResponsePartition, offsets, error)
+    errors = dict.fromkeys(offsets, error) if error else _unstable(broker, message.group_id, offsets, message)
+    topics = _topics(_Topic, _Topic.OffsetFetchResponsePartition, offsets, errors)
     return OffsetFetchResponse(error_code=int(error), topics=topics)
+
+
+def _unstable(
+    broker: BrokerContext, group_id: str, offsets: dict[TopicPartition, CommittedOffset | None], message: Message
+) -> dict[TopicPartition, ErrorCode]:
+    """The partitions that a consumer which wants stable offsets only must ask for again."""
+    if not message.require_stable:
+        return {}
+    return dict.fromkeys(broker.groups.unstable_offsets(group_id, offsets.keys()), ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def _partitions(topics: list[Message] | None) -> list[TopicPartition] | None:
@@ -48,11 +59,12 @@ def _topics(
     topic_type: Message,
     partition_type: Message,
     offsets: dict[TopicPartition, CommittedOffset | None],
-    error: ErrorCode,
+    errors: dict[TopicPartition, ErrorCode],
 ) -> list[Message]:
     by_topic: dict[str, list[Message]] = {}
     for tp, found in offsets.items():
-        committed = found or _NOT_COMMITTED
+        error = errors.get(tp, ErrorCode.NONE)
+        committed = _NOT_COMMITTED if found is None or error is not ErrorCode.NONE else found
         by_topic.setdefault(tp.topic, []).append(
             partition_type(
                 partition_index=tp.partition,
