@@ -26,9 +26,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         if code is ErrorCode.PRODUCER_FENCED and request.version < _FIRST_VERSION_TO_KNOW_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         results.setdefault(tp.topic, []).append(
-            _Topic.AddPartitionsToTxnPartitionResult(
-                partition_index=tp.partition, partition_error_code=int(code)
-            )
+            _Topic.AddPartitionsToTxnPartitionResult(partition_index=tp.partition, partition_error_code=int(code))
         )
     topics = [_Topic(name=name, results_by_partition=partitions) for name, partitions in results.items()]
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
