@@ -1,8 +1,11 @@
-"""Transactions, by confluent-kafka's producer and consumer: commit, abort, fencing, offsets, crashes, restarts."""
+"""Transactions, by confluent-kafka and kafka-python: commit, abort, fencing, offsets, crashes, restarts."""
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from integration import wire
+from kafka import KafkaProducer
+from kafka import TopicPartition as KafkaPythonPartition
+from kafka.structs import OffsetAndMetadata
 
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -244,3 +247,22 @@ def test_a_timeout_beyond_the_brokers_is_refused(bootstrap, topic):
     with pytest.raises(KafkaException) as refused:
         producer_of(bootstrap, topic, **{"transaction.timeout.ms": 900_001})
     assert refused.value.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_kafka_pythons_producer_speaks_the_same(bootstrap, make_topic, topic):
+    make_topic()
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
+    producer.init_transactions()
+    for end in ("commit", "abort", "commit"):
+        producer.begin_transaction()
+        producer.send(topic, end.encode(), partition=0)
+        offsets = {KafkaPythonPartition(topic, 0): OffsetAndMetadata(len(end), "", -1)}
+        producer.send_offsets_to_transaction(offsets, f"{topic}-group")
+        getattr(producer, f"{end}_transaction")()
+    producer.close()
+    settled(bootstrap, topic)
+    assert read(bootstrap, topic) == [b"commit", b"commit"]
+    consumer = consumer_of(bootstrap, f"{topic}-group")
+    (committed,) = consumer.committed([TopicPartition(topic, 0)], 20)
+    consumer.close()
+    assert committed.offset == len("commit")

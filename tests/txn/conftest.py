@@ -22,6 +22,7 @@ class MemoryLog:
     def __init__(self, happened: list[object]) -> None:
         self.logs: dict[int, list[bytes]] = {each: [] for each in range(self.partition_count)}
         self.led = set(range(self.partition_count))
+        self.led_elsewhere: set[int] = set()
         self.epoch = 5
         self.errors: list[ErrorCode] = []
         self.gate: Callable[[], asyncio.Future[None]] | None = None
@@ -29,6 +30,9 @@ class MemoryLog:
 
     def is_leader(self, partition: int) -> bool:
         return partition in self.led
+
+    def is_led_elsewhere(self, partition: int) -> bool:
+        return partition in self.led_elsewhere
 
     def leader_epoch(self, partition: int) -> int:
         return self.epoch

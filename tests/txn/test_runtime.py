@@ -405,9 +405,10 @@ def test_requests_before_the_load_and_at_the_wrong_broker(play: Any) -> None:
             assert await scene.txns.add_partitions(ID, someone, [A]) is status
             assert await scene.txns.end(ID, someone, commit=True) is status
             assert scene.txns.describe(ID) == (status, None)
-            verified = E.NONE if status is E.NOT_COORDINATOR else status
-            assert scene.txns.verify(ID, someone, A) is verified
+            assert scene.txns.verify(ID, someone, A) is status
             scene.log.led.clear()
+        scene.log.led_elsewhere = {HOME}
+        assert scene.txns.verify(ID, someone, A) is E.NONE
 
     play(body, loaded=False)
 

@@ -33,6 +33,11 @@ class CoordinatorLog:
     def is_leader(self, partition: int) -> bool:
         return self._replicas.leads(TopicPartition(self._topic, partition))
 
+    def is_led_elsewhere(self, partition: int) -> bool:
+        """Whether another broker is known to lead it."""
+        leader = self._metadata.leader(TopicPartition(self._topic, partition))
+        return leader is not None and leader.id != self._replicas.broker_id and not self.is_leader(partition)
+
     def leader_epoch(self, partition: int) -> int:
         return self._replicas.partition(TopicPartition(self._topic, partition)).leader_epoch
 

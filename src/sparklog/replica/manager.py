@@ -26,7 +26,7 @@ class ReplicaManager:
     """Single-threaded; every method returns without waiting for disk or network beyond the page cache."""
 
     def __init__(self, broker_id: int, logs: LogManager, loop: asyncio.AbstractEventLoop) -> None:
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._logs = logs
         self._partitions: dict[TopicPartition, Partition] = {}
         self.fetch_purgatory = Purgatory(loop)
@@ -38,7 +38,7 @@ class ReplicaManager:
         if found is None:
             if tp in self._logs.unusable:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is not served: {self._logs.unusable[tp]}")
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"broker {self._broker_id} does not hold {tp}")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"broker {self.broker_id} does not hold {tp}")
         return found
 
     def leads(self, tp: TopicPartition) -> bool:
@@ -60,7 +60,7 @@ class ReplicaManager:
             if partition is None:
                 log = self._logs.get_or_create(tp, config, topic_id, is_new=is_new)
                 log.config = config
-                partition = self._partitions[tp] = Partition(tp, self._broker_id, log)
+                partition = self._partitions[tp] = Partition(tp, self.broker_id, log)
             return ErrorCode.NONE if partition.apply(state) else ErrorCode.STALE_CONTROLLER_EPOCH
         except (LogError, OSError) as error:
             _logger.error("cannot open %s: %s", tp, error)

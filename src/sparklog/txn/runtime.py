@@ -60,6 +60,9 @@ class TransactionLog(Protocol):
 
     def is_leader(self, partition: int) -> bool: ...
 
+    def is_led_elsewhere(self, partition: int) -> bool:
+        """Whether another broker is known to lead it; false while nobody is."""
+
     def leader_epoch(self, partition: int) -> int:
         """Of a partition that this broker leads."""
 
@@ -115,9 +118,6 @@ class TransactionCoordinator:
         """The partition of ``__transaction_state`` whose leader coordinates the id."""
         return coordinator_partition(transactional_id, self._log.partition_count)
 
-    def coordinates(self, transactional_id: str) -> bool:
-        return self._log.is_leader(self.partition_for(transactional_id))
-
     # Requests. ``_status`` first: is the id ours, and loaded?
 
     async def init_producer_id(self, request: InitRequest) -> InitAnswer:
@@ -161,7 +161,7 @@ class TransactionCoordinator:
 
     def verify(self, transactional_id: str, producer: Producer, tp: TopicPartition) -> ErrorCode:
         """Whether the producer's open transaction names ``tp``; of an id coordinated elsewhere, taken for true."""
-        if not self.coordinates(transactional_id):
+        if self._log.is_led_elsewhere(self.partition_for(transactional_id)):
             return ErrorCode.NONE
         error = self._status(transactional_id)
         if error is not ErrorCode.NONE:
