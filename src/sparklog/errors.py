@@ -129,6 +129,7 @@ class ErrorCode(IntEnum):
     PRODUCER_FENCED = (90, False)
     UNKNOWN_TOPIC_ID = (100, True)
     INCONSISTENT_TOPIC_ID = (103, True)
+    TRANSACTIONAL_ID_NOT_FOUND = (105, False)
 
 
 class SparklogError(Exception):

@@ -96,12 +96,33 @@ def consumed(tool, topic, count):
     return set(tool(CONSOLE_CONSUMER, "--topic", topic, *asked).splitlines())
 
 
-def test_a_transactional_producer_is_refused(bootstrap, made):
-    load = ("--topic", made, "--num-records", "1", "--record-size", "10", "--throughput", "-1")
-    transactional = ("--transactional-id", "t", "--transaction-duration-ms", "100")
+def test_a_transactional_producer_commits(tool, bootstrap, made):
+    """Several transactions of 20 ms, one after another, each over both partitions."""
+    load = ("--topic", made, "--num-records", "300", "--record-size", "10", "--throughput", "500")
+    transactional = ("--transactional-id", f"{made}-id", "--transaction-duration-ms", "20")
     settings = ("--producer-props", f"bootstrap.servers={bootstrap}", "max.block.ms=20000")
-    with pytest.raises(SparklogError, match="Could not find a coordinator with type TRANSACTION"):
-        run_kafka_tool("org.apache.kafka.tools.ProducerPerformance", *load, *transactional, *settings)
+    told = run_kafka_tool("org.apache.kafka.tools.ProducerPerformance", *load, *transactional, *settings)
+    assert "300 records sent" in told
+    committed = ("--isolation-level", "read_committed", "--from-beginning", "--max-messages", "300")
+    read = tool(CONSOLE_CONSUMER, "--topic", made, *committed, "--timeout-ms", "30000").splitlines()
+    assert [len(each) for each in read] == [10] * 300
+    assert sum(offsets(tool, made, "latest").values()) > 302, "a marker ends each transaction in each partition"
+
+
+def test_transactions_are_listed_described_and_their_producers_shown(bootstrap, made):
+    load = ("--topic", made, "--num-records", "5", "--record-size", "10", "--throughput", "-1")
+    transactional = ("--transactional-id", f"{made}-id", "--transaction-duration-ms", "10000")
+    settings = ("--producer-props", f"bootstrap.servers={bootstrap}", "max.block.ms=20000")
+    run_kafka_tool("org.apache.kafka.tools.ProducerPerformance", *load, *transactional, *settings)
+    command = ("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap)
+    listed = next(line.split() for line in run_kafka_tool(*command, "list").splitlines() if f"{made}-id" in line)
+    assert listed[0] == f"{made}-id"
+    assert listed[-1] == "CompleteCommit"
+    described = run_kafka_tool(*command, "describe", "--transactional-id", f"{made}-id").splitlines()[-1].split()
+    assert (described[1], described[4]) == (f"{made}-id", "CompleteCommit")
+    producers = run_kafka_tool(*command, "describe-producers", "--topic", made, "--partition", "0").splitlines()
+    assert len(producers) <= 2
+    assert all(line.split()[0] == described[2] for line in producers[1:])
 
 
 def test_get_offsets_sees_ends_starts_and_times(tool, made):

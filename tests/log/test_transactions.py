@@ -203,3 +203,72 @@ def test_an_index_of_garbage_is_refused_by_name(tmp_path, content):
     (tmp_path / "x.txnindex").write_bytes(bytes.fromhex(content))
     with pytest.raises(CorruptRecord, match=r"x\.txnindex"):
         read_aborted(tmp_path / "x.txnindex")
+
+
+def begun(log, records, verification=None):
+    return log.append_as_leader(records, 0, verification=verification).first_offset
+
+
+class Coordinator:
+    """A transaction's coordinator: counts what it is asked, and refuses if it is told to."""
+
+    def __init__(self, refuse=False):
+        self.asked = []
+        self.refuse = refuse
+
+    def __call__(self, producer_id, epoch):
+        self.asked.append((producer_id, epoch))
+        if self.refuse:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE)
+
+
+def test_the_coordinator_is_asked_once_a_transaction(log):
+    coordinator = Coordinator()
+    begun(log, transactional(1, 0), coordinator)
+    begun(log, transactional(1, 1), coordinator)
+    begun(log, transactional(1, 1), coordinator)
+    assert coordinator.asked == [(1, 0)]
+    write(log, marker_of(1, COMMIT))
+    begun(log, transactional(1, 1), coordinator)
+    assert coordinator.asked == [(1, 0)], "a batch that is sent again begins nothing"
+    begun(log, transactional(1, 2), coordinator)
+    assert coordinator.asked == [(1, 0), (1, 0)]
+
+
+def test_another_epoch_is_another_transaction(log):
+    coordinator = Coordinator()
+    begun(log, transactional(1, 0), coordinator)
+    begun(log, transactional(1, 0, epoch=1), coordinator)
+    assert coordinator.asked == [(1, 0), (1, 1)]
+
+
+def test_a_transaction_that_the_coordinator_does_not_know_does_not_begin(log):
+    for verification in (Coordinator(refuse=True), None):
+        with pytest.raises(ApiError) as refused:
+            begun(log, transactional(1, 0), verification)
+        assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+    assert log.log_end_offset == 0
+    assert log.first_unstable_offset is None
+
+
+def test_nobody_is_asked_about_a_producer_without_transactions(log):
+    builder = RecordBatchBuilder(producer_id=1, producer_epoch=0, base_sequence=0)
+    builder.append(1, b"k", b"v")
+    coordinator = Coordinator(refuse=True)
+    begun(log, memoryview(bytearray(builder.build())), coordinator)
+    assert coordinator.asked == []
+
+
+def test_a_transaction_that_is_open_goes_on_after_a_restart_without_asking(log, home):
+    begun(log, transactional(1, 0), Coordinator())
+    abandon(log)
+    again = open_log(home)
+    assert begun(again, transactional(1, 1)) == 1
+
+
+def test_a_transaction_needs_a_producer_id(log):
+    builder = RecordBatchBuilder(is_transactional=True)
+    builder.append(1, b"k", b"v")
+    with pytest.raises(ApiError, match="without a producer id") as refused:
+        begun(log, memoryview(bytearray(builder.build())), Coordinator())
+    assert refused.value.code is ErrorCode.INVALID_RECORD

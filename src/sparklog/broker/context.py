@@ -6,13 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.settings import Settings
-from sparklog.broker.topics import OFFSETS_TOPIC, TopicMaker
+from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
+from sparklog.broker.txn_markers import TransactionMarkers
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import TopicConfig, parse_stored
@@ -24,10 +26,20 @@ from sparklog.protocol.messages import Message
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
 from sparklog.structs import TopicPartition
+from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
 
 _logger = logging.getLogger(__name__)
-_GROUP_KEY = 0
+
+
+class KeyType(IntEnum):
+    """What a coordinator is asked for."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+_COORDINATED = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
 
 
 class ApiRequest(NamedTuple):
@@ -53,6 +65,8 @@ class BrokerContext:
     metadata: MetadataCache
     replicas: ReplicaManager
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    txn_markers: TransactionMarkers
     topics: TopicMaker
     controller: Controller
     zk: ZkClient
@@ -92,15 +106,32 @@ class BrokerContext:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.reason) from error
             raise
 
-    async def find_coordinator(self, key_type: int, key: str) -> tuple[ErrorCode, int, str, int]:
-        """The broker that coordinates a group: error, node id, host, port. Transactions have no coordinator yet."""
-        if key_type != _GROUP_KEY:
-            return ErrorCode.INVALID_REQUEST, -1, "", -1
-        if self.metadata.topic(OFFSETS_TOPIC) is None:
-            error = await self.topics.ensure(OFFSETS_TOPIC)
+    async def find_coordinator(self, key_type: KeyType, key: str) -> tuple[ErrorCode, int, str, int]:
+        """The broker that coordinates a group or a transactional id: error, node id, host, port."""
+        topic = _COORDINATED[key_type]
+        if self.metadata.topic(topic) is None:
+            error = await self.topics.ensure(topic)
             if error is not ErrorCode.NONE:
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
-        leader = self.metadata.leader(TopicPartition(OFFSETS_TOPIC, self.groups.partition_for(key)))
+        coordinator = self.groups if key_type is KeyType.GROUP else self.transactions
+        leader = self.metadata.leader(TopicPartition(topic, coordinator.partition_for(key)))
         if leader is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
         return ErrorCode.NONE, leader.id, leader.endpoint.host, leader.endpoint.port
+
+    def coordinate(self, tp: TopicPartition) -> None:
+        """This broker leads ``tp`` now: if it is a coordinator's, take over what it holds."""
+        coordinator = self._coordinator_of(tp)
+        if coordinator is not None:
+            self.in_background(coordinator.load(tp.partition), f"loading {tp}")
+
+    def stop_coordinating(self, tp: TopicPartition) -> None:
+        """This broker leads ``tp`` no longer."""
+        coordinator = self._coordinator_of(tp)
+        if coordinator is not None:
+            coordinator.unload(tp.partition)
+
+    def _coordinator_of(self, tp: TopicPartition) -> GroupCoordinator | TransactionCoordinator | None:
+        if tp.topic == OFFSETS_TOPIC:
+            return self.groups
+        return self.transactions if tp.topic == TRANSACTIONS_TOPIC else None

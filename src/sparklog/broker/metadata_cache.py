@@ -52,6 +52,11 @@ class MetadataCache:
     def topic(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
 
+    def knows(self, tp: TopicPartition) -> bool:
+        """Whether the partition exists."""
+        topic = self._topics.get(tp.topic)
+        return topic is not None and tp.partition in topic.partitions
+
     def name_of(self, topic_id: UUID) -> str | None:
         return self._names.get(topic_id)
 

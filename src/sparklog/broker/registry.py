@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from sparklog.broker.apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -22,7 +24,10 @@ from sparklog.broker.apis import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -34,6 +39,7 @@ from sparklog.broker.apis import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -43,7 +49,9 @@ from sparklog.broker.apis import (
     sasl_handshake,
     stop_replica,
     sync_group,
+    txn_offset_commit,
     update_metadata,
+    write_txn_markers,
 )
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, decode_request, encode
@@ -78,6 +86,8 @@ HANDLERS: dict[int, Handler] = {
     for handler in map(
         _handler,
         (
+            add_offsets_to_txn,
+            add_partitions_to_txn,
             alter_configs,
             alter_partition_reassignments,
             api_versions,
@@ -90,7 +100,10 @@ HANDLERS: dict[int, Handler] = {
             describe_configs,
             describe_groups,
             describe_log_dirs,
+            describe_producers,
+            describe_transactions,
             elect_leaders,
+            end_txn,
             fetch,
             find_coordinator,
             heartbeat,
@@ -102,6 +115,7 @@ HANDLERS: dict[int, Handler] = {
             list_groups,
             list_offsets,
             list_partition_reassignments,
+            list_transactions,
             metadata,
             offset_commit,
             offset_delete,
@@ -111,7 +125,9 @@ HANDLERS: dict[int, Handler] = {
             sasl_handshake,
             stop_replica,
             sync_group,
+            txn_offset_commit,
             update_metadata,
+            write_txn_markers,
         ),
     )
 }

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from sparklog.broker.context import BrokerContext
+from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.metadata_cache import MetadataCache
-from sparklog.broker.offsets_store import LogOffsetsStore
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.registry import OFFERED
 from sparklog.broker.settings import Settings
-from sparklog.broker.topics import OFFSETS_TOPIC, TopicMaker
+from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
+from sparklog.broker.txn_markers import TransactionMarkers
 from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig
 from sparklog.controller.runtime import Controller
@@ -33,6 +34,7 @@ from sparklog.log.manager import LogManager
 from sparklog.net.server import SocketServer
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import Endpoint
+from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import SessionEvent, ZkClient
 from sparklog.zk.znodes import BrokerInfo
 
@@ -149,8 +151,7 @@ class Broker:
             return
         self._logs.fail(path, reason)
         for tp in self._context.replicas.forget_unusable():
-            if tp.topic == OFFSETS_TOPIC:
-                self._context.groups.unload(tp.partition)
+            self._context.stop_coordinating(tp)
         if not self._logs.has_directory and not self.failure.done():
             self.failure.set_result(LogDirFailed(f"no log directory is left in service: {reason}"))
 
@@ -159,7 +160,11 @@ class Broker:
         replicas = ReplicaManager(config.broker_id, self._logs, self._loop)
         self._fence = ControllerFence()
         self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock)
-        store = LogOffsetsStore(config, replicas, metadata)
+        offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
+        states = CoordinatorLog(TRANSACTIONS_TOPIC, config.transaction_state_log_num_partitions, replicas, metadata)
+        groups = GroupCoordinator(config, offsets, self._clock, self._loop)
+        markers = TransactionMarkers(replicas, metadata, groups.end_transaction, self._clock, self._zk, self._ask_zk)
+        producer_ids = ProducerIds(config.broker_id, self._zk, self._ask_zk)
         self._context = BrokerContext(
             config=config,
             settings=self._settings,
@@ -168,13 +173,15 @@ class Broker:
             loop=self._loop,
             metadata=metadata,
             replicas=replicas,
-            groups=GroupCoordinator(config, store, self._clock, self._loop),
+            groups=groups,
+            transactions=TransactionCoordinator(config, states, markers, producer_ids.take, self._clock, self._loop),
+            txn_markers=markers,
             topics=TopicMaker(config, metadata, self._zk, self._ask_zk),
             controller=self._controller,
             zk=self._zk,
             run_zk=self._ask_zk,
             fence=self._fence,
-            producer_ids=ProducerIds(config.broker_id, self._zk, self._ask_zk),
+            producer_ids=producer_ids,
             offered=OFFERED,
         )
         self._dispatch = Dispatcher(self._context)
@@ -222,6 +229,8 @@ class Broker:
             (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers),
             (config.offsets_retention_check_interval_ms, self._context.groups.expire_offsets),
             (config.log_retention_check_interval_ms, self._context.replicas.apply_retention),
+            (config.transaction_abort_timed_out_interval_ms, self._context.transactions.abort_timed_out),
+            (config.transaction_remove_expired_interval_ms, self._context.transactions.expire_ids),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
 
@@ -239,6 +248,8 @@ class Broker:
         if hasattr(self, "_server"):
             self._server.close()
         if hasattr(self, "_context"):
+            await self._context.transactions.close()
+            self._context.txn_markers.close()
             await self._context.groups.close()
         self._zk_thread.shutdown()
         self._disk_thread.shutdown()  # nothing is written behind the back of the last checkpoint

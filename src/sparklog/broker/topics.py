@@ -18,7 +18,8 @@ from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import TopicAssignment
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 MAX_REPLICATION_FACTOR = 1
 """Replication is not served yet: a replica beyond the first would never be in sync."""
 _READY_TIMEOUT = 10.0
@@ -71,10 +72,7 @@ class TopicMaker:
 
     async def ensure(self, name: str) -> ErrorCode:
         """Make a topic that a client asked for by using it; what a client is to be told meanwhile."""
-        internal = name == OFFSETS_TOPIC
-        partitions = self._config.offsets_topic_num_partitions if internal else -1
-        factor = self._config.offsets_topic_replication_factor if internal else -1
-        properties: dict[str, str | None] = {"cleanup.policy": "compact"} if internal else {}
+        partitions, factor, properties = _shape(name, self._config)
         try:
             assignment, config = self.plan(name, partitions, factor, properties)
             await self.create(assignment, config, timeout=_READY_TIMEOUT)
@@ -84,6 +82,23 @@ class TopicMaker:
             if not await self._metadata.wait_for(lambda: self._metadata.is_ready(name), _READY_TIMEOUT):
                 return ErrorCode.LEADER_NOT_AVAILABLE
         return ErrorCode.NONE
+
+
+def _shape(name: str, config: BrokerConfig) -> tuple[int, int, dict[str, str | None]]:
+    """Partitions, replicas and settings of a topic that is made because it is needed."""
+    if name == OFFSETS_TOPIC:
+        properties: dict[str, str | None] = {"cleanup.policy": "compact"}
+        return config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, properties
+    if name == TRANSACTIONS_TOPIC:
+        properties = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "unclean.leader.election.enable": "false",
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        }
+        return config.transaction_state_log_num_partitions, config.transaction_state_log_replication_factor, properties
+    return -1, -1, {}
 
 
 def check_topic_name(name: str) -> None:

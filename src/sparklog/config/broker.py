@@ -117,6 +117,42 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms", T.LONG, 300_000, "Between two looks for segments to delete.", at_least(1)
     )
+    transaction_state_log_num_partitions: int = setting(
+        "transaction.state.log.num.partitions", T.INT, 50, "Partitions of __transaction_state.", at_least(1)
+    )
+    transaction_state_log_replication_factor: int = setting(
+        "transaction.state.log.replication.factor", T.SHORT, 1, "Replicas of __transaction_state.", at_least(1)
+    )
+    transaction_state_log_min_isr: int = setting(
+        "transaction.state.log.min.isr", T.INT, 1, "In-sync replicas that __transaction_state needs.", at_least(1)
+    )
+    transaction_state_log_segment_bytes: int = setting(
+        "transaction.state.log.segment.bytes", T.INT, 104_857_600, "Segment size of __transaction_state.", at_least(1)
+    )
+    transaction_max_timeout_ms: int = setting(
+        "transaction.max.timeout.ms", T.INT, 900_000, "Longest a producer may let a transaction be open.", at_least(1)
+    )
+    transactional_id_expiration_ms: int = setting(
+        "transactional.id.expiration.ms",
+        T.INT,
+        604_800_000,
+        "How long a transactional id that nobody uses is remembered.",
+        at_least(1),
+    )
+    transaction_abort_timed_out_interval_ms: int = setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        T.INT,
+        10_000,
+        "Between two looks for transactions that are open too long.",
+        at_least(1),
+    )
+    transaction_remove_expired_interval_ms: int = setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        T.INT,
+        3_600_000,
+        "Between two looks for transactional ids to forget.",
+        at_least(1),
+    )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
 
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sparklog.group.offsets import group_key, offset_key
+from sparklog.group.offsets import OffsetKey, group_key, offset_key
+from sparklog.group.pending import PendingOffsets
 from sparklog.group.state import Group, GroupState
 from sparklog.structs import TopicPartition
 
@@ -15,13 +16,15 @@ from sparklog.structs import TopicPartition
 class LedPartition:
     """A partition that this broker coordinates; a new object each time that leadership arrives.
 
-    ``deleted`` are partitions whose topics went while the groups were being loaded.
+    ``deleted`` are partitions whose topics went while the groups were being loaded. An offset in ``pending`` counts in
+    its group's ``pending_commits`` too.
     """
 
     number: int
     is_loading: bool = True
     hosted: dict[str, Hosted] = field(default_factory=dict)
     deleted: set[TopicPartition] = field(default_factory=set)
+    pending: PendingOffsets = field(default_factory=PendingOffsets)
 
 
 @dataclass(slots=True, eq=False)
@@ -46,12 +49,16 @@ class Hosted:
             del kept[self.group.group_id]
 
     def take_out(self, partitions: Iterable[TopicPartition], commit_number: int) -> list[bytes]:
-        """Forget these offsets, and commits up to this number; returns the keys that must go from the log."""
+        """Forget these offsets, commits up to this number, and those in open transactions.
+
+        Returns the keys that must go from the log.
+        """
         group = self.group
         known = [tp for tp in partitions if tp in group.offsets or tp in group.pending_commits]
         for tp in known:
             group.offsets.pop(tp, None)
             self.commits.pop(tp, None)
+            group.settle(self.partition.pending.forget(OffsetKey(group.group_id, tp)))
             if tp in group.pending_commits:
                 self.commits[tp] = commit_number
         return [offset_key(group.group_id, tp) for tp in known]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from sparklog.errors import CorruptRecord
 from sparklog.group.offsets import GroupKey, OffsetKey, read_group, read_key, read_offset
-from sparklog.group.state import Group
+from sparklog.group.state import CommittedOffset, Group
 from sparklog.record.batch import RecordBatch
 from sparklog.record.control import ControlType, read_marker
 from sparklog.record.records import iter_batches, iter_records
@@ -51,9 +51,26 @@ class GroupLoader:
     def _apply(self, records: dict[bytes, bytes | None]) -> None:
         for key, value in records.items():
             if value is None:
-                self._latest.pop(key, None)
+                self._take_back(key)
             else:
                 self._latest[key] = value
+
+    def _take_back(self, key: bytes) -> None:
+        """Also from open transactions: the coordinator that wrote the tombstone did not let them count any more."""
+        self._latest.pop(key, None)
+        for records in self._open_transactions.values():
+            records.pop(key, None)
+
+    def open_offsets(self) -> dict[int, dict[OffsetKey, CommittedOffset]]:
+        """By producer id, the offsets committed in transactions that the log does not end."""
+        found: dict[int, dict[OffsetKey, CommittedOffset]] = {}
+        for producer_id, records in self._open_transactions.items():
+            for key, value in records.items():
+                with _skipping_corrupt():
+                    described = read_key(key)
+                    if isinstance(described, OffsetKey) and value is not None:
+                        found.setdefault(producer_id, {})[described] = read_offset(value)
+        return found
 
     def finish(self) -> dict[str, Group]:
         """The groups by id. A record that cannot be read is logged and left out: one must not cost all groups."""

@@ -18,8 +18,6 @@ group protocols); they read as None.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from struct import iter_unpack
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord, ProtocolError
@@ -27,6 +25,8 @@ from sparklog.group.consumer_protocol import subscribed_topics
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.control import ProducerIdAndEpoch
+from sparklog.record.partitioning import coordinator_partition
 from sparklog.structs import FileSlice, TopicPartition
 
 _OFFSET_KEY_VERSION = 1
@@ -56,20 +56,18 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
-@lru_cache(maxsize=8192)
 def partition_for(group_id: str, count: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds the group: Java's ``String.hashCode``, without its sign."""
-    code = 0
-    for (unit,) in iter_unpack(">H", group_id.encode("utf-16-be", "surrogatepass")):
-        code = (31 * code + unit) & 0xFFFFFFFF
-    if code >= 1 << 31:
-        code = (1 << 32) - code
-    return 0 if code == 1 << 31 else code % count
+    """The partition of ``__consumer_offsets`` that holds the group."""
+    return coordinator_partition(group_id, count)
 
 
-def build_batch(records: Iterable[Record], now_ms: int) -> bytes:
-    """The records as one batch."""
+def build_batch(records: Iterable[Record], now_ms: int, producer: ProducerIdAndEpoch | None = None) -> bytes:
+    """The records as one batch, part of ``producer``'s transaction if one is given."""
     builder = RecordBatchBuilder()
+    if producer is not None:
+        builder = RecordBatchBuilder(
+            producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True
+        )
     for key, value in records:
         builder.append(now_ms, key, value)
     return builder.build()

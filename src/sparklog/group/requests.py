@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparklog.errors import ErrorCode
 from sparklog.group.state import CommittedOffset, Protocol, Waiter
+from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
 
 NO_MEMBER_ID = ""
@@ -87,6 +89,16 @@ class LeaveAnswer(NamedTuple):
 class CommitRequest(NamedTuple):
     identity: MemberIdentity
     offsets: dict[TopicPartition, CommittedOffset]
+
+
+class TransactionalCommit(NamedTuple):
+    """Offsets as part of a transaction. ``may_begin``: asked with a partition of ``__consumer_offsets`` in the turn in
+    which it is written, NONE if the transaction's coordinator counts the partition in.
+    """
+
+    producer: ProducerIdAndEpoch
+    commit: CommitRequest
+    may_begin: Callable[[int], ErrorCode]
 
 
 class Store(NamedTuple):

@@ -27,6 +27,7 @@ from sparklog.group.offsets import (
     offset_record,
     partition_for,
 )
+from sparklog.group.pending import GroupOffsets
 from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, offset_deletion
 from sparklog.group.requests import (
     CommitRequest,
@@ -38,6 +39,7 @@ from sparklog.group.requests import (
     Store,
     SyncAnswer,
     SyncRequest,
+    TransactionalCommit,
 )
 from sparklog.group.state import CommittedOffset, Group
 from sparklog.group.storage import COMMIT_ERRORS, GROUP_STORE_ERRORS, OffsetsStore
@@ -160,7 +162,7 @@ class GroupCoordinator:
         return error, {tp: offsets.get(tp) for tp in (offsets if partitions is None else partitions)}
 
     def unstable_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those with a commit under way, so that the offset which ``fetch_offsets`` gives may not be the last."""
+        """Those with a commit under way or in an open transaction, so that ``fetch_offsets`` may not give the last."""
         if self._status(group_id, allow_empty_id=True) is not ErrorCode.NONE:
             return set()
         return self._peek(group_id).pending_commits.keys() & set(partitions)
@@ -225,6 +227,12 @@ class GroupCoordinator:
             hosted = led.hosted[group.group_id] = Hosted(group, led)
             self._apply(hosted, self._machine.loaded(group, now_ms))
         led.is_loading = False
+        for committed in led.pending.loaded(loader.open_offsets()):
+            self._adopt(committed)
+        for group_id, tp in led.pending.all_keys():
+            hosted = self._hosted(group_id)
+            hosted.group.pending_commits[tp] += 1
+            hosted.keep()
         if led.deleted:
             self._clean(led, lambda _: led.deleted)
 
@@ -273,6 +281,69 @@ class GroupCoordinator:
             self.unload(partition)
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    # Offsets in transactions.
+
+    async def commit_in_transaction(
+        self, group_id: str, request: TransactionalCommit
+    ) -> dict[TopicPartition, ErrorCode]:
+        """As ``commit_offsets``, but what is committed counts from the transaction's commit marker on."""
+        identity, offsets = request.commit
+        is_member = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
+        error = self._commit_error(group_id, identity) if is_member else self._status(group_id)
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(offsets, error)
+        fitting = {tp: each for tp, each in offsets.items() if self._metadata_fits(each.metadata)}
+        errors = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        if fitting:
+            led = self._led[self.partition_for(group_id)]
+            error = await asyncio.shield(self._spawn(self._commit_later(led, group_id, request, fitting)))
+            errors.update(dict.fromkeys(fitting, error))
+        return errors
+
+    async def _commit_later(
+        self,
+        led: LedPartition,
+        group_id: str,
+        request: TransactionalCommit,
+        offsets: dict[TopicPartition, CommittedOffset],
+    ) -> ErrorCode:
+        if self._led.get(led.number) is not led:
+            return ErrorCode.NOT_COORDINATOR
+        error = request.may_begin(led.number)
+        if error is not ErrorCode.NONE:
+            return error
+        hosted, producer = self._hosted(group_id), request.producer
+        hosted.group.pending_commits.update(led.pending.add(producer.producer_id, group_id, offsets))
+        hosted.keep()
+        batch = build_batch(
+            [offset_record(group_id, *each) for each in offsets.items()], self._clock.now_ms(), producer
+        )
+        error = await self._append(led, batch, f"offsets of group {group_id}", COMMIT_ERRORS)
+        if error is not ErrorCode.NONE:
+            hosted.group.settle(led.pending.drop(producer.producer_id, group_id, offsets))
+            hosted.keep()
+        return error
+
+    def end_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
+        """A marker of the producer is in this partition of ``__consumer_offsets``."""
+        led = self._led.get(partition)
+        if led is None:
+            return
+        ended = led.pending.of_producer(producer_id)
+        self._adopt(led.pending.end(producer_id, commit=commit))
+        for group_id, tp in ended:
+            hosted = self._hosted(group_id)
+            hosted.group.settle([tp])
+            hosted.keep()
+
+    def _adopt(self, offsets_by_group: GroupOffsets) -> None:
+        self._commit_number += 1
+        for group_id, offsets in offsets_by_group.items():
+            hosted = self._hosted(group_id)
+            hosted.group.offsets.update(offsets)
+            hosted.commits.update(dict.fromkeys(offsets, self._commit_number))
+            hosted.keep()
 
     # The machinery.
 

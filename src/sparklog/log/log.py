@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -22,7 +22,8 @@ from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
 from sparklog.log.files import INDEX_SUFFIXES, LOG_SUFFIX, MISPLACED, disk_refused, segment_path, sync_directory
 from sparklog.log.loader import Knowledge, LogLoader, replay
-from sparklog.log.origin import AppendOrigin
+from sparklog.log.origin import AppendOrigin, Verification
+from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.retention import SegmentView, deletable, policies_of
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.log.segments import LogPosition
@@ -128,6 +129,11 @@ class Log:
         return len(self._producers)
 
     @property
+    def producers(self) -> Collection[ProducerEntry]:
+        """Those that are remembered; not to be changed."""
+        return self._producers.entries
+
+    @property
     def end(self) -> LogPosition:
         """Where the next batch will begin."""
         active = self._segments.active
@@ -136,11 +142,16 @@ class Log:
     # Appending
 
     def append_as_leader(
-        self, records: memoryview, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: Verification | None = None,
     ) -> Appended:
         """Give the batch in ``records`` the next offsets and write it; the buffer's header is changed in place.
 
         A batch that an idempotent producer sends again is not written; the offsets of the first time are the answer.
+        ``verification`` is asked before a client's transaction begins here; without one it may not begin.
         Raises ApiError if the batch is refused, LogDirFailed if the disk is; the log is as before then, except that a
         batch whose fsync (``flush.messages``) failed stays, unacknowledged.
         """
@@ -150,6 +161,8 @@ class Log:
         repeated = self._producers.check(batch, origin)
         if repeated is not None:
             return Appended(repeated.first_offset, repeated.last_offset, self._append_time(repeated.timestamp))
+        if batch.is_transactional and origin is AppendOrigin.CLIENT:
+            self._check_begun(batch, verification)
         batch = as_topic_compresses(batch, self._config)
         batch.assign(self.log_end_offset, leader_epoch)
         append_time = self._append_time(now)
@@ -158,6 +171,15 @@ class Log:
             batch = RecordBatch(batch.buffer)
         self._append((batch,), batch.buffer, now)
         return Appended(batch.base_offset, batch.last_offset, append_time)
+
+    def _check_begun(self, batch: RecordBatch, verification: Verification | None) -> None:
+        if self._producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
+            return
+        if verification is None:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE, f"producer {batch.producer_id} begins a transaction without its id"
+            )
+        verification(batch.producer_id, batch.producer_epoch)
 
     def append_as_follower(self, records: memoryview) -> int:
         """Write batches as the leader gave them, offsets and epochs with them; returns the new end offset.

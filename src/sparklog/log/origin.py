@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 
@@ -14,3 +15,9 @@ class AppendOrigin(Enum):
     """A group's or transaction's coordinator: it writes markers, and batches of producers without sequences."""
     REPLICATION = "replication"
     """The leader, which has checked them: they are taken as they are."""
+
+
+Verification = Callable[[int, int], None]
+"""Asked with producer id and epoch before the first batch of a transaction is taken: raises ApiError unless the
+transaction's coordinator says that it reaches this partition.
+"""

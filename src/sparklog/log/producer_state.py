@@ -87,6 +87,11 @@ class ProducerStateManager:
                 )
         return None
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer of this epoch has written to the partition since its last marker."""
+        entry = self._producers.get(producer_id)
+        return entry is not None and entry.in_transaction and entry.epoch == epoch
+
     def update(self, batch: RecordBatch, now_ms: int) -> AbortedTransaction | None:
         """``batch``, with its final offsets, is in the log; its producer was heard of at ``now_ms``.
 

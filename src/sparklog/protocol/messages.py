@@ -62,6 +62,10 @@ class UpdateMetadataResponse(ApiMessage, load_json=schemas):  # type: ignore[mis
     """The broker's answer."""
 
 
+AddOffsetsToTxnRequest = _producer.AddOffsetsToTxnRequest
+AddOffsetsToTxnResponse = _producer.AddOffsetsToTxnResponse
+AddPartitionsToTxnRequest = _producer.AddPartitionsToTxnRequest
+AddPartitionsToTxnResponse = _producer.AddPartitionsToTxnResponse
 AlterConfigsRequest = _admin.AlterConfigsRequest
 AlterConfigsResponse = _admin.AlterConfigsResponse
 AlterPartitionReassignmentsRequest = _admin.AlterPartitionReassignmentsRequest
@@ -86,8 +90,14 @@ DescribeGroupsRequest = _admin.DescribeGroupsRequest
 DescribeGroupsResponse = _admin.DescribeGroupsResponse
 DescribeLogDirsRequest = _admin.DescribeLogDirsRequest
 DescribeLogDirsResponse = _admin.DescribeLogDirsResponse
+DescribeProducersRequest = _admin.DescribeProducersRequest
+DescribeProducersResponse = _admin.DescribeProducersResponse
+DescribeTransactionsRequest = _admin.DescribeTransactionsRequest
+DescribeTransactionsResponse = _admin.DescribeTransactionsResponse
 ElectLeadersRequest = _admin.ElectLeadersRequest
 ElectLeadersResponse = _admin.ElectLeadersResponse
+EndTxnRequest = _producer.EndTxnRequest
+EndTxnResponse = _producer.EndTxnResponse
 FetchRequest = _consumer.FetchRequest
 FetchResponse = _consumer.FetchResponse
 FindCoordinatorRequest = _metadata.FindCoordinatorRequest
@@ -108,6 +118,8 @@ ListOffsetsRequest = _consumer.ListOffsetsRequest
 ListOffsetsResponse = _consumer.ListOffsetsResponse
 ListPartitionReassignmentsRequest = _admin.ListPartitionReassignmentsRequest
 ListPartitionReassignmentsResponse = _admin.ListPartitionReassignmentsResponse
+ListTransactionsRequest = _admin.ListTransactionsRequest
+ListTransactionsResponse = _admin.ListTransactionsResponse
 MetadataRequest = _metadata.MetadataRequest
 MetadataResponse = _metadata.MetadataResponse
 OffsetCommitRequest = _consumer.OffsetCommitRequest
@@ -122,6 +134,10 @@ SaslHandshakeRequest = _sasl.SaslHandshakeRequest
 SaslHandshakeResponse = _sasl.SaslHandshakeResponse
 SyncGroupRequest = _consumer.SyncGroupRequest
 SyncGroupResponse = _consumer.SyncGroupResponse
+TxnOffsetCommitRequest = _producer.TxnOffsetCommitRequest
+TxnOffsetCommitResponse = _producer.TxnOffsetCommitResponse
+WriteTxnMarkersRequest = _producer.WriteTxnMarkersRequest
+WriteTxnMarkersResponse = _producer.WriteTxnMarkersResponse
 
 
 class Schema(NamedTuple):
@@ -132,6 +148,8 @@ class Schema(NamedTuple):
 
 
 SCHEMAS: dict[ApiKey, Schema] = {
+    ApiKey.ADD_OFFSETS_TO_TXN: Schema(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Schema(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
     ApiKey.ALTER_CONFIGS: Schema(AlterConfigsRequest, AlterConfigsResponse),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Schema(
         AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
@@ -146,7 +164,10 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.DESCRIBE_CONFIGS: Schema(DescribeConfigsRequest, DescribeConfigsResponse),
     ApiKey.DESCRIBE_GROUPS: Schema(DescribeGroupsRequest, DescribeGroupsResponse),
     ApiKey.DESCRIBE_LOG_DIRS: Schema(DescribeLogDirsRequest, DescribeLogDirsResponse),
+    ApiKey.DESCRIBE_PRODUCERS: Schema(DescribeProducersRequest, DescribeProducersResponse),
+    ApiKey.DESCRIBE_TRANSACTIONS: Schema(DescribeTransactionsRequest, DescribeTransactionsResponse),
     ApiKey.ELECT_LEADERS: Schema(ElectLeadersRequest, ElectLeadersResponse),
+    ApiKey.END_TXN: Schema(EndTxnRequest, EndTxnResponse),
     ApiKey.FETCH: Schema(FetchRequest, FetchResponse),
     ApiKey.FIND_COORDINATOR: Schema(FindCoordinatorRequest, FindCoordinatorResponse),
     ApiKey.HEARTBEAT: Schema(HeartbeatRequest, HeartbeatResponse),
@@ -158,6 +179,7 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.LIST_GROUPS: Schema(ListGroupsRequest, ListGroupsResponse),
     ApiKey.LIST_OFFSETS: Schema(ListOffsetsRequest, ListOffsetsResponse),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Schema(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
+    ApiKey.LIST_TRANSACTIONS: Schema(ListTransactionsRequest, ListTransactionsResponse),
     ApiKey.METADATA: Schema(MetadataRequest, MetadataResponse),
     ApiKey.OFFSET_COMMIT: Schema(OffsetCommitRequest, OffsetCommitResponse),
     ApiKey.OFFSET_DELETE: Schema(OffsetDeleteRequest, OffsetDeleteResponse),
@@ -167,7 +189,9 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.SASL_HANDSHAKE: Schema(SaslHandshakeRequest, SaslHandshakeResponse),
     ApiKey.STOP_REPLICA: Schema(StopReplicaRequest, StopReplicaResponse),
     ApiKey.SYNC_GROUP: Schema(SyncGroupRequest, SyncGroupResponse),
+    ApiKey.TXN_OFFSET_COMMIT: Schema(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     ApiKey.UPDATE_METADATA: Schema(UpdateMetadataRequest, UpdateMetadataResponse),
+    ApiKey.WRITE_TXN_MARKERS: Schema(WriteTxnMarkersRequest, WriteTxnMarkersResponse),
 }
 
 

@@ -1,7 +1,12 @@
-"""Kafka's default partitioner: ``toPositive(murmur2(key)) % partitions``."""
+"""Which partition a key belongs to.
+
+A producer's record: ``toPositive(murmur2(key)) % partitions``. What a coordinator keeps: Java's ``String.hashCode``.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from struct import iter_unpack
 from typing import TYPE_CHECKING
 
 from sparklog.record import _impl, layout
@@ -18,3 +23,14 @@ def murmur2(data: Buffer) -> int:
 def partition_for(key: Buffer, partition_count: int) -> int:
     """The partition that Java's producer picks for ``key``."""
     return (_impl.codec.murmur2(key) & layout.MAX_INT32) % partition_count
+
+
+@lru_cache(maxsize=8192)
+def coordinator_partition(name: str, count: int) -> int:
+    """The partition of a coordinator's topic that holds ``name``: Java's ``String.hashCode``, without its sign."""
+    code = 0
+    for (unit,) in iter_unpack(">H", name.encode("utf-16-be", "surrogatepass")):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    if code >= 1 << 31:
+        code = (1 << 32) - code
+    return 0 if code == 1 << 31 else code % count

@@ -11,6 +11,7 @@ from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDi
 from sparklog.log.files import disk_refused
 from sparklog.log.log import Appended, Log
 from sparklog.log.manager import DirectoryUse, LogManager
+from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition
 from sparklog.replica.partition import Partition
@@ -25,7 +26,7 @@ class ReplicaManager:
     """Single-threaded; every method returns without waiting for disk or network beyond the page cache."""
 
     def __init__(self, broker_id: int, logs: LogManager, loop: asyncio.AbstractEventLoop) -> None:
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._logs = logs
         self._partitions: dict[TopicPartition, Partition] = {}
         self.fetch_purgatory = Purgatory(loop)
@@ -37,7 +38,7 @@ class ReplicaManager:
         if found is None:
             if tp in self._logs.unusable:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is not served: {self._logs.unusable[tp]}")
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"broker {self._broker_id} does not hold {tp}")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"broker {self.broker_id} does not hold {tp}")
         return found
 
     def leads(self, tp: TopicPartition) -> bool:
@@ -59,7 +60,7 @@ class ReplicaManager:
             if partition is None:
                 log = self._logs.get_or_create(tp, config, topic_id, is_new=is_new)
                 log.config = config
-                partition = self._partitions[tp] = Partition(tp, self._broker_id, log)
+                partition = self._partitions[tp] = Partition(tp, self.broker_id, log)
             return ErrorCode.NONE if partition.apply(state) else ErrorCode.STALE_CONTROLLER_EPOCH
         except (LogError, OSError) as error:
             _logger.error("cannot open %s: %s", tp, error)
@@ -88,17 +89,37 @@ class ReplicaManager:
         if log is not None and isinstance(failure, LogDirFailed):
             self._logs.report(failure, log.directory)
 
-    def append(self, tp: TopicPartition, records: memoryview, required_acks: int) -> Appended:
+    def append(
+        self,
+        tp: TopicPartition,
+        records: memoryview,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: Verification | None = None,
+    ) -> Appended:
         """Append as leader and wake the readers who wait for it. Raises ApiError with the code to answer."""
         partition = self.partition(tp)
         try:
-            appended = partition.append_as_leader(records, required_acks)
+            appended = partition.append_as_leader(records, required_acks, origin, verification)
         except (LogDirFailed, LogClosed) as error:
             if isinstance(error, LogDirFailed):
                 self._logs.report(error, partition.log.directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.fetch_purgatory.check(tp)
         return appended
+
+    async def append_replicated(self, tp: TopicPartition, batch: bytes, timeout_ms: int) -> None:
+        """Append a coordinator's batch; returns once every in-sync replica has it. The log is written before the first
+        await, so calls land in their order. Raises ApiError, REQUEST_TIMED_OUT if the replicas do not follow.
+        """
+        appended = self.append(tp, memoryview(bytearray(batch)), -1, AppendOrigin.COORDINATOR)
+        held = self.partition(tp)
+        if held.high_watermark.offset <= appended.last_offset:
+            committed = await self.produce_purgatory.wait(
+                [tp], lambda: held.high_watermark.offset > appended.last_offset, timeout_ms
+            )
+            if not committed:
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{tp} was not replicated in time")
 
     def topics(self) -> set[str]:
         """The topics of which a partition is held here."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.log import Appended, Log
+from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.structs import NO_LEADER, IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -79,7 +80,13 @@ class Partition:
         latest = self.log.epochs.latest
         return None if latest is None or epoch > latest.epoch else self.log.end_offset_for_epoch(epoch)
 
-    def append_as_leader(self, records: memoryview, required_acks: int) -> Appended:
+    def append_as_leader(
+        self,
+        records: memoryview,
+        required_acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: Verification | None = None,
+    ) -> Appended:
         """Append, and commit at once where no other replica is in sync.
 
         Raises ApiError: not the leader, too few in-sync replicas for acks=all, a refused batch.
@@ -91,7 +98,7 @@ class Partition:
                 f"{len(self.isr)} replicas of {self.tp} are in sync, "
                 f"min.insync.replicas={self.log.config.min_insync_replicas}",
             )
-        appended = self.log.append_as_leader(records, self.leader_epoch)
+        appended = self.log.append_as_leader(records, self.leader_epoch, origin, verification)
         self._advance()
         return appended
 

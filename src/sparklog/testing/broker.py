@@ -14,6 +14,7 @@ QUICK_SETTINGS = {
     "zookeeper.session.timeout.ms": "3000",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
 }
 """What every test wants of a broker: notice a death soon, wait for nobody, make few files."""
 

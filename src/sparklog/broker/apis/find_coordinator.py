@@ -1,10 +1,10 @@
-"""FindCoordinator: which broker coordinates a group. From version 4 on, several at once."""
+"""FindCoordinator: which broker coordinates a group or a transactional id. From version 4 on, several at once."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.context import ApiRequest, BrokerContext, KeyType
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import FindCoordinatorResponse, Message
@@ -12,8 +12,6 @@ from sparklog.protocol.messages import FindCoordinatorResponse, Message
 API = ApiKey.FIND_COORDINATOR
 VERSIONS = range(0, 6)
 
-_GROUP = 0
-_TRANSACTION = 1
 _FIRST_BATCHED_VERSION = 4
 
 
@@ -40,9 +38,11 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
 
 
 async def _find(broker: BrokerContext, key_type: int, key: str) -> _Found:
-    if key_type not in (_GROUP, _TRANSACTION):
+    try:
+        kind = KeyType(key_type)
+    except ValueError:
         return _Found(ErrorCode.INVALID_REQUEST, -1, "", -1)
-    return _Found(*await broker.find_coordinator(key_type, key))
+    return _Found(*await broker.find_coordinator(kind, key))
 
 
 def _fields(found: _Found) -> dict[str, object]:

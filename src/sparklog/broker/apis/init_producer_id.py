@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer. Transactional ids are refused: there are no transactions yet."""
+"""InitProducerId: an id for an idempotent producer; for a transactional one also an epoch that fences older ones."""
 
 from __future__ import annotations
 
@@ -6,23 +6,38 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import InitProducerIdResponse, Message
+from sparklog.txn.machine import InitRequest
+from sparklog.txn.runtime import InitAnswer
+from sparklog.txn.state import NO_EPOCH, NO_ID, Producer
 
 API = ApiKey.INIT_PRODUCER_ID
 VERSIONS = range(0, 5)
 _FIRST_EPOCH = 0
+_FIRST_VERSION_TO_KNOW_FENCED = 4
 
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    if request.message.transactional_id is not None:
-        return _refused(ErrorCode.INVALID_REQUEST)
-    try:
-        producer_id = await broker.producer_ids.take()
-    except ApiError:
-        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    answer = await _init(broker, request.message)
+    error = answer.error
+    if error is ErrorCode.PRODUCER_FENCED and request.version < _FIRST_VERSION_TO_KNOW_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=_FIRST_EPOCH
+        throttle_time_ms=0,
+        error_code=error,
+        producer_id=answer.producer.producer_id,
+        producer_epoch=answer.producer.epoch,
     )
 
 
-def _refused(code: ErrorCode) -> Message:
-    return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=-1, producer_epoch=-1)
+async def _init(broker: BrokerContext, message: Message) -> InitAnswer:
+    expected = Producer(message.producer_id, message.producer_epoch)
+    if (expected.producer_id == NO_ID) != (expected.epoch == NO_EPOCH):
+        return InitAnswer(ErrorCode.INVALID_REQUEST)
+    if message.transactional_id is None:
+        try:
+            return InitAnswer(ErrorCode.NONE, Producer(await broker.producer_ids.take(), _FIRST_EPOCH))
+        except ApiError:
+            return InitAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    goes_on = None if expected.producer_id == NO_ID else expected
+    asked = InitRequest(message.transactional_id, message.transaction_timeout_ms, goes_on)
+    return await broker.transactions.init_producer_id(asked)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.topics import OFFSETS_TOPIC
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrResponse, Message
@@ -38,11 +37,9 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
 
 
 def _move_coordinator(broker: BrokerContext, tp: TopicPartition, led: bool) -> None:
-    """The leader of an offsets partition coordinates its groups."""
-    if tp.topic != OFFSETS_TOPIC:
-        return
+    """The leader of a coordinator's partition coordinates what it holds."""
     leads = broker.replicas.leads(tp)
     if leads and not led:
-        broker.in_background(broker.groups.load(tp.partition), f"loading the groups of {tp}")
+        broker.coordinate(tp)
     elif led and not leads:
-        broker.groups.unload(tp.partition)
+        broker.stop_coordinating(tp)

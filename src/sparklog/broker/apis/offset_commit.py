@@ -16,7 +16,7 @@ VERSIONS = range(2, 10)
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     message = request.message
-    offsets = _known_offsets(broker, message)
+    offsets = known_offsets(broker, message.topics, message.retention_time_ms)
     errors: dict[TopicPartition, ErrorCode] = {}
     if offsets:
         identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch)
@@ -35,13 +35,14 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     return OffsetCommitResponse(topics=topics)
 
 
-def _known_offsets(broker: BrokerContext, message: Message) -> dict[TopicPartition, CommittedOffset]:
-    """The offsets of partitions that exist."""
+def known_offsets(
+    broker: BrokerContext, topics: list[Message], retention_ms: int = -1
+) -> dict[TopicPartition, CommittedOffset]:
+    """The offsets of partitions that exist, as OffsetCommit and TxnOffsetCommit name them."""
     now_ms = broker.clock.now_ms()
-    retention_ms = message.retention_time_ms
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
     offsets = {}
-    for topic in message.topics:
+    for topic in topics:
         known = broker.metadata.topic(topic.name)
         for each in topic.partitions if known else ():
             if known and each.partition_index in known.partitions:

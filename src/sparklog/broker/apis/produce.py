@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 
+from sparklog.broker import txn_verification
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
@@ -54,12 +55,12 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Results | Awaitable[Re
 def _append(
     broker: BrokerContext, tp: TopicPartition, records: memoryview | None, message: ProduceRequest
 ) -> ProduceResult:
-    if message.transactional_id is not None:
-        return ProduceResult(ErrorCode.INVALID_REQUEST, message="transactions are not served yet")
     if records is None:
         return ProduceResult(ErrorCode.INVALID_REQUEST, message="a partition without records")
+    transactional_id = message.transactional_id
+    verification = None if transactional_id is None else txn_verification.of(broker, transactional_id, tp)
     try:
-        appended = broker.replicas.append(tp, records, message.acks)
+        appended = broker.replicas.append(tp, records, message.acks, verification=verification)
     except ApiError as error:
         return ProduceResult(error.code, message=error.reason)
     log_start = broker.replicas.partition(tp).log.log_start_offset

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.topics import OFFSETS_TOPIC
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, StopReplicaResponse
@@ -22,8 +21,8 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         for each in topic.partition_states:
             tp = TopicPartition(topic.topic_name, each.partition_index)
             error = ErrorCode.NONE
-            if tp.topic == OFFSETS_TOPIC and broker.replicas.leads(tp):
-                broker.groups.unload(tp.partition)
+            if broker.replicas.leads(tp):
+                broker.stop_coordinating(tp)
             try:
                 broker.replicas.stop(tp, delete=each.delete_partition)
             except OSError:

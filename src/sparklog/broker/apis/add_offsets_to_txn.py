@@ -1,0 +1,25 @@
+"""AddOffsetsToTxn: a transactional producer is about to commit offsets of a group."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.topics import OFFSETS_TOPIC
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import AddOffsetsToTxnResponse, Message
+from sparklog.structs import TopicPartition
+from sparklog.txn.state import Producer
+
+API = ApiKey.ADD_OFFSETS_TO_TXN
+VERSIONS = range(0, 4)
+_FIRST_VERSION_TO_KNOW_FENCED = 2
+
+
+async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message = request.message
+    home = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(message.group_id))
+    producer = Producer(message.producer_id, message.producer_epoch)
+    code = await broker.transactions.add_partitions(message.transactional_id, producer, [home])
+    if code is ErrorCode.PRODUCER_FENCED and request.version < _FIRST_VERSION_TO_KNOW_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=int(code))

@@ -1,0 +1,51 @@
+"""DescribeProducers: the producers that partitions led here remember, and where their open transactions begin."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.producer_snapshot import ProducerEntry
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DescribeProducersResponse, Message
+from sparklog.structs import TopicPartition
+
+API = ApiKey.DESCRIBE_PRODUCERS
+VERSIONS = range(0, 1)
+_Topic = DescribeProducersResponse.TopicResponse
+_Partition = _Topic.PartitionResponse
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    topics = [
+        _Topic(
+            name=topic.name,
+            partitions=[_describe(broker, TopicPartition(topic.name, each)) for each in topic.partition_indexes],
+        )
+        for topic in request.message.topics
+    ]
+    return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+
+
+def _describe(broker: BrokerContext, tp: TopicPartition) -> Message:
+    try:
+        partition = broker.replicas.partition(tp)
+        partition.check_leader()
+    except ApiError as error:
+        return _Partition(
+            partition_index=tp.partition, error_code=int(error.code), error_message=error.reason, active_producers=[]
+        )
+    producers = [_producer(each) for each in partition.log.producers]
+    return _Partition(
+        partition_index=tp.partition, error_code=int(ErrorCode.NONE), error_message=None, active_producers=producers
+    )
+
+
+def _producer(entry: ProducerEntry) -> Message:
+    return _Partition.ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.transaction_first_offset,
+    )

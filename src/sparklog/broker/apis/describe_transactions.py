@@ -1,0 +1,41 @@
+"""DescribeTransactions: what the coordinator knows of some transactional ids."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DescribeTransactionsResponse, Message
+from sparklog.structs import TopicPartition
+
+API = ApiKey.DESCRIBE_TRANSACTIONS
+VERSIONS = range(0, 1)
+_State = DescribeTransactionsResponse.TransactionState
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    states = [_describe(broker, each) for each in request.message.transactional_ids]
+    return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
+
+
+def _describe(broker: BrokerContext, transactional_id: str) -> Message:
+    error, found = broker.transactions.describe(transactional_id)
+    if error is not ErrorCode.NONE or found is None:
+        return _State(error_code=int(error), transactional_id=transactional_id, transaction_state="", topics=[])
+    return _State(
+        error_code=int(ErrorCode.NONE),
+        transactional_id=transactional_id,
+        transaction_state=found.state.label,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.epoch,
+        topics=_topics(found.partitions),
+    )
+
+
+def _topics(partitions: frozenset[TopicPartition]) -> list[Message]:
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return [_State.TopicData(topic=name, partitions=numbers) for name, numbers in by_topic.items()]

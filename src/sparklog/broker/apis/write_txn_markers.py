@@ -1,0 +1,33 @@
+"""WriteTxnMarkers: a transaction's coordinator ends it in the partitions that this broker leads."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message, WriteTxnMarkersResponse
+from sparklog.structs import TopicPartition
+from sparklog.txn.markers import Marker
+from sparklog.txn.state import Producer
+
+API = ApiKey.WRITE_TXN_MARKERS
+VERSIONS = range(1, 2)
+_Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
+_Topic = _Result.WritableTxnMarkerTopicResult
+
+
+async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    return WriteTxnMarkersResponse(markers=[await _write(broker, each) for each in request.message.markers])
+
+
+async def _write(broker: BrokerContext, asked: Message) -> Message:
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    marker = Marker(producer, asked.transaction_result, asked.coordinator_epoch)
+    partitions = [TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes]
+    codes = await broker.txn_markers.append(marker, partitions)
+    topics: dict[str, list[Message]] = {}
+    for tp, code in codes.items():
+        topics.setdefault(tp.topic, []).append(
+            _Topic.WritableTxnMarkerPartitionResult(partition_index=tp.partition, error_code=int(code))
+        )
+    results = [_Topic(name=name, partitions=each) for name, each in topics.items()]
+    return _Result(producer_id=asked.producer_id, topics=results)

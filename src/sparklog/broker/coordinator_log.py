@@ -1,0 +1,51 @@
+"""The partitions of a coordinator's topic that this broker leads: groups' offsets, transactions' states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.replica.manager import ReplicaManager
+from sparklog.structs import TopicPartition
+
+_READ_BLOCK = 1 << 20
+_COMMIT_TIMEOUT_MS = 5000
+
+
+class CoordinatorLog:
+    """Appends with acks=all; reads the log whole when a partition's leadership arrives.
+
+    ``planned_count``: how many partitions the topic gets when it is made.
+    """
+
+    def __init__(self, topic: str, planned_count: int, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+        self._topic = topic
+        self._planned_count = planned_count
+        self._replicas = replicas
+        self._metadata = metadata
+
+    @property
+    def partition_count(self) -> int:
+        """Of the topic as it is, or as it will be made."""
+        topic = self._metadata.topic(self._topic)
+        return len(topic.partitions) if topic else self._planned_count
+
+    def is_leader(self, partition: int) -> bool:
+        return self._replicas.leads(TopicPartition(self._topic, partition))
+
+    def is_led_elsewhere(self, partition: int) -> bool:
+        """Whether another broker is known to lead it."""
+        leader = self._metadata.leader(TopicPartition(self._topic, partition))
+        return leader is not None and leader.id != self._replicas.broker_id and not self.is_leader(partition)
+
+    def leader_epoch(self, partition: int) -> int:
+        return self._replicas.partition(TopicPartition(self._topic, partition)).leader_epoch
+
+    async def append(self, partition: int, batch: bytes) -> None:
+        """Returns once every in-sync replica has the batch. Raises ApiError."""
+        await self._replicas.append_replicated(TopicPartition(self._topic, partition), batch, _COMMIT_TIMEOUT_MS)
+
+    def read(self, partition: int) -> Iterator[memoryview]:
+        """Whole batches, from the start of the log to its end."""
+        held = self._replicas.partition(TopicPartition(self._topic, partition))
+        yield from held.log.read_all(_READ_BLOCK)

@@ -1,0 +1,62 @@
+"""The markers that a prepared transaction owes its partitions, and what each answer to one means.
+
+Source: Kafka 3.9, ``TransactionMarkerChannelManager``, ``TransactionMarkerRequestCompletionHandler``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from sparklog.errors import ErrorCode
+from sparklog.structs import TopicPartition
+from sparklog.txn.state import Producer, Transaction, TransactionState
+
+
+class Marker(NamedTuple):
+    """One decision, the same for every partition of a transaction."""
+
+    producer: Producer
+    commit: bool
+    coordinator_epoch: int
+
+
+def marker_of(prepared: Transaction, coordinator_epoch: int) -> Marker:
+    return Marker(prepared.producer, prepared.state is TransactionState.PREPARE_COMMIT, coordinator_epoch)
+
+
+class MarkerWriter(Protocol):
+    """The partitions of the cluster, as the coordinator reaches them."""
+
+    async def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        """Write the marker to each partition at its leader, wherever that is; a code for each, never an exception.
+
+        UNKNOWN_TOPIC_OR_PARTITION may mean that the leader does not know it yet.
+        """
+
+    async def deleted(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of ``partitions`` that exist no longer; none if that cannot be found out now."""
+
+
+class Progress(Enum):
+    """Where an answer leaves a partition."""
+
+    DONE = "done"
+    AGAIN = "again"
+    """Sooner or later the partition can take the marker."""
+    OVER = "over"
+    """A newer producer or coordinator has taken the transaction over: nothing more is to be written for it."""
+
+
+_PROGRESS = {
+    ErrorCode.NONE: Progress.DONE,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Progress.DONE,  # such a partition has taken none of its batches either
+    ErrorCode.INVALID_PRODUCER_EPOCH: Progress.OVER,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: Progress.OVER,
+}
+
+
+def progress(code: ErrorCode) -> Progress:
+    """An unexpected code is a reason to try again and to say so, never one to leave a partition undecided."""
+    return _PROGRESS.get(code, Progress.AGAIN)

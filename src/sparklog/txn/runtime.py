@@ -1,0 +1,324 @@
+"""TransactionCoordinator: one broker's share of the transactional ids, driven by one event loop.
+
+An id lives in the partition of ``__transaction_state`` that it hashes to, and its coordinator is that partition's
+leader. Everything here runs on the loop's thread: between two awaits nothing changes. A record is appended in the turn
+in which it was decided, and counts once the append has returned. The invariants: ``docs/adr/0007-transactions.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from sparklog.clock import Clock
+from sparklog.config.broker import BrokerConfig
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.record.partitioning import coordinator_partition
+from sparklog.structs import TopicPartition
+from sparklog.txn.completion import Completion
+from sparklog.txn.machine import Decision, InitRequest, TransactionMachine, TransactionSettings
+from sparklog.txn.markers import MarkerWriter, marker_of
+from sparklog.txn.records import TransactionLoader, build_batch
+from sparklog.txn.state import (
+    COMPLETION,
+    NO_EPOCH,
+    NO_ID,
+    HeldTransaction,
+    Producer,
+    Transaction,
+    TransactionState,
+)
+
+T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+_LONGEST_ID = (1 << 15) - 1
+"""What an id may take in a record, in bytes of UTF-8."""
+_RETRY_SECONDS = 0.5
+
+_STORE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a failed append to ``__transaction_state`` means to a producer, as in Kafka."""
+
+
+class TransactionLog(Protocol):
+    """``__transaction_state`` as this broker sees it."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has, or will have when it is made."""
+
+    def is_leader(self, partition: int) -> bool: ...
+
+    def is_led_elsewhere(self, partition: int) -> bool:
+        """Whether another broker is known to lead it; false while nobody is."""
+
+    def leader_epoch(self, partition: int) -> int:
+        """Of a partition that this broker leads."""
+
+    async def append(self, partition: int, batch: bytes) -> None:
+        """Return once the in-sync replicas have the batch; raise ApiError within bounded time otherwise.
+
+        Batches land in the log in the order of the calls: the log is written before the first await.
+        """
+
+    def read(self, partition: int) -> Iterator[memoryview]:
+        """The whole log of the partition, from start to end, in pieces of whole batches."""
+
+
+class InitAnswer(NamedTuple):
+    error: ErrorCode
+    producer: Producer = Producer(NO_ID, NO_EPOCH)
+
+
+@dataclass(slots=True, eq=False)
+class _LedPartition:
+    """A partition that this broker coordinates; a new object each time that leadership arrives."""
+
+    number: int
+    epoch: int
+    is_loading: bool = True
+    held: dict[str, HeldTransaction] = field(default_factory=dict)
+
+
+class TransactionCoordinator:
+    """All methods belong to the loop's thread. ``take_producer_id`` gives an id never given before, or ApiError."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log: TransactionLog,
+        markers: MarkerWriter,
+        take_producer_id: Callable[[], Awaitable[int]],
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._machine = TransactionMachine(
+            TransactionSettings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms)
+        )
+        self._log = log
+        self._take_producer_id = take_producer_id
+        self._clock = clock
+        self._loop = loop
+        self._completion = Completion(markers)
+        self._led: dict[int, _LedPartition] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of ``__transaction_state`` whose leader coordinates the id."""
+        return coordinator_partition(transactional_id, self._log.partition_count)
+
+    # Requests. ``_status`` first: is the id ours, and loaded?
+
+    async def init_producer_id(self, request: InitRequest) -> InitAnswer:
+        """A producer id and an epoch that fence every producer that used the id before."""
+        error = self._machine.init_error(request)
+        fresh_id: int | None = None
+        while error is ErrorCode.NONE:
+            error = self._status(request.transactional_id)
+            if error is not ErrorCode.NONE:
+                break
+            held = self._find(request.transactional_id)
+            decision = self._machine.init(held, request, fresh_id, self._clock.now_ms())
+            if not decision.needs_producer_id:
+                error = await self._carry_out(request.transactional_id, decision)
+                if error is ErrorCode.NONE and decision.record is not None:
+                    return InitAnswer(error, decision.record.producer)
+                break
+            try:
+                fresh_id = await self._take_producer_id()
+            except ApiError:
+                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return InitAnswer(error)
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> ErrorCode:
+        """NONE once the log says that the producer's transaction reaches these partitions."""
+        error = self._status(transactional_id)
+        if error is not ErrorCode.NONE:
+            return error
+        held, now_ms = self._find(transactional_id), self._clock.now_ms()
+        return await self._carry_out(transactional_id, self._machine.add_partitions(held, producer, partitions, now_ms))
+
+    async def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> ErrorCode:
+        """NONE once the outcome is in the log; the markers follow."""
+        error = self._status(transactional_id)
+        if error is not ErrorCode.NONE:
+            return error
+        decision = self._machine.end(self._find(transactional_id), producer, commit=commit, now_ms=self._clock.now_ms())
+        return await self._carry_out(transactional_id, decision)
+
+    def verify(self, transactional_id: str, producer: Producer, tp: TopicPartition) -> ErrorCode:
+        """Whether the producer's open transaction names ``tp``; of an id coordinated elsewhere, taken for true."""
+        if self._log.is_led_elsewhere(self.partition_for(transactional_id)):
+            return ErrorCode.NONE
+        error = self._status(transactional_id)
+        if error is not ErrorCode.NONE:
+            return error
+        return self._machine.verify(self._find(transactional_id), producer, tp)
+
+    def describe(self, transactional_id: str) -> tuple[ErrorCode, Transaction | None]:
+        """The id as the log has it."""
+        error = self._status(transactional_id)
+        held = self._find(transactional_id) if error is ErrorCode.NONE else None
+        if error is ErrorCode.NONE and (held is None or held.current.epoch == NO_EPOCH):
+            return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, None
+        return error, held.current if held else None
+
+    def list_transactions(self) -> tuple[ErrorCode, list[Transaction]]:
+        """The ids that this broker coordinates; an error if some are still being loaded."""
+        if any(each.is_loading for each in self._led.values()):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
+        held = (each.current for led in self._led.values() for each in led.held.values())
+        return ErrorCode.NONE, [each for each in held if each.epoch != NO_EPOCH]
+
+    # Time.
+
+    def abort_timed_out(self) -> None:
+        """Abort the transactions that have been open longer than their producers allowed."""
+        for led, held in self._at_hand():
+            aborted = self._machine.time_out(held, self._clock.now_ms())
+            if aborted is not None:
+                _logger.info("aborting the transaction of %s, which took too long", aborted.transactional_id)
+                self._write(led, held, aborted)
+
+    def expire_ids(self) -> None:
+        """Forget the ids that nobody has used for ``transactional.id.expiration.ms``."""
+        for led, held in self._at_hand():
+            dead = self._machine.expire(held, self._clock.now_ms())
+            if dead is not None:
+                self._write(led, held, dead)
+
+    def _at_hand(self) -> list[tuple[_LedPartition, HeldTransaction]]:
+        loaded = (led for led in self._led.values() if not led.is_loading)
+        return [(led, held) for led in loaded for held in led.held.values()]
+
+    # Leadership.
+
+    async def load(self, partition: int) -> None:
+        """This broker leads the partition now: read its ids, then finish the transactions that were prepared."""
+        self.unload(partition)
+        led = self._led[partition] = _LedPartition(partition, self._log.leader_epoch(partition))
+        loader = TransactionLoader()
+        try:
+            for piece in self._log.read(partition):
+                loader.add(piece)
+                await asyncio.sleep(0)  # let other requests through
+                if self._led.get(partition) is not led:
+                    return
+        except BaseException:
+            if self._led.get(partition) is led:
+                del self._led[partition]
+            raise
+        led.held = {id_: HeldTransaction(each) for id_, each in loader.finish().items()}
+        led.is_loading = False
+        for held in [*led.held.values()]:
+            self._complete_if_prepared(led, held)
+
+    def unload(self, partition: int) -> None:
+        """Another broker leads the partition now, and writes the markers that are still owed."""
+        self._led.pop(partition, None)
+
+    async def close(self) -> None:
+        """Stop; what is prepared is completed by whoever leads next."""
+        self._led.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # The machinery.
+
+    def _status(self, transactional_id: str) -> ErrorCode:
+        if not transactional_id or len(transactional_id.encode()) > _LONGEST_ID:
+            return ErrorCode.INVALID_REQUEST
+        partition = self.partition_for(transactional_id)
+        if not self._log.is_leader(partition):
+            return ErrorCode.NOT_COORDINATOR
+        led = self._led.get(partition)
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if led is None or led.is_loading else ErrorCode.NONE
+
+    def _find(self, transactional_id: str) -> HeldTransaction | None:
+        return self._led[self.partition_for(transactional_id)].held.get(transactional_id)
+
+    async def _carry_out(self, transactional_id: str, decision: Decision) -> ErrorCode:
+        """Write the record, if there is one, and say what the asker is told."""
+        record = decision.record
+        if record is None:
+            return decision.error
+        led = self._led[self.partition_for(transactional_id)]
+        held = led.held.get(transactional_id)
+        if held is None:
+            held = led.held[transactional_id] = HeldTransaction(record._replace(epoch=NO_EPOCH))
+        error = await asyncio.shield(self._write(led, held, record))
+        return decision.error if error is ErrorCode.NONE else error
+
+    def _write(self, led: _LedPartition, held: HeldTransaction, record: Transaction) -> asyncio.Task[ErrorCode]:
+        """From this turn on nothing else is decided for the id until the record is in the log, or cannot be."""
+        held.begin(record)
+        return self._spawn(self._written(led, held, record))
+
+    async def _written(self, led: _LedPartition, held: HeldTransaction, record: Transaction) -> ErrorCode:
+        """Append the record, take it over when it is replicated, and go on to the markers if it is a prepared one."""
+        error = await self._append(led, record)
+        if self._led.get(led.number) is not led:
+            return ErrorCode.NOT_COORDINATOR
+        if error is ErrorCode.NONE:
+            held.written()
+            self._complete_if_prepared(led, held)
+        else:
+            held.failed()
+        if held.current.state is TransactionState.DEAD or held.current.epoch == NO_EPOCH:  # or it never came to be
+            del led.held[record.transactional_id]
+        return error
+
+    async def _append(self, led: _LedPartition, record: Transaction) -> ErrorCode:
+        if self._led.get(led.number) is not led:
+            return ErrorCode.NOT_COORDINATOR
+        try:
+            await self._log.append(led.number, build_batch(record, self._clock.now_ms()))
+        except ApiError as error:
+            _logger.warning("%s: cannot write to __transaction_state: %s", record.transactional_id, error)
+            return _STORE_ERRORS.get(error.code, error.code)
+        return ErrorCode.NONE
+
+    def _complete_if_prepared(self, led: _LedPartition, held: HeldTransaction) -> None:
+        if held.current.state in COMPLETION:
+            self._spawn(self._complete(led, held))
+
+    async def _complete(self, led: _LedPartition, held: HeldTransaction) -> None:
+        """From the prepared record to the complete one; on the way every partition is told."""
+        prepared = held.current
+
+        def is_ours() -> bool:
+            return self._led.get(led.number) is led and held.current is prepared
+
+        while await self._completion.deliver(marker_of(prepared, led.epoch), prepared.partitions, is_ours):
+            complete = self._machine.complete(prepared, self._clock.now_ms())
+            if await self._write(led, held, complete) is ErrorCode.NONE:
+                return
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Work that goes on when whoever asked for it hangs up."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _logger.error("a transaction is stuck until its partition is loaded again", exc_info=error)

@@ -1,0 +1,222 @@
+"""Offsets that wait for the end of a transaction: the table, and the coordinator over a log in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from group.scene import GROUP, HOME, OTHER, TP, Play, Scene
+
+from sparklog.errors import ErrorCode
+from sparklog.group.offsets import OffsetKey
+from sparklog.group.pending import PendingOffsets
+from sparklog.group.requests import NO_GENERATION, CommitRequest, MemberIdentity, TransactionalCommit
+from sparklog.group.state import CommittedOffset, GroupState
+from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
+
+ANONYMOUS = MemberIdentity("", None, NO_GENERATION)
+PRODUCER = ProducerIdAndEpoch(7, 0)
+OFFSETS = {TP: CommittedOffset(5, 0, "", 1), OTHER: CommittedOffset(6, 0, "", 1)}
+
+
+def loaded() -> PendingOffsets:
+    pending = PendingOffsets()
+    assert pending.loaded({}) == []
+    return pending
+
+
+def test_committed_offsets_come_out_once() -> None:
+    pending = loaded()
+    pending.add(7, "g", OFFSETS)
+    pending.add(8, "g", {TP: CommittedOffset(9, 0, "", 1)})
+    assert Counter(pending.all_keys()) == {OffsetKey("g", TP): 2, OffsetKey("g", OTHER): 1}
+    assert pending.of_producer(8) == [OffsetKey("g", TP)]
+    assert pending.of_producer(9) == []
+    assert pending.end(7, commit=True) == {"g": OFFSETS}
+    assert pending.end(7, commit=True) == {}
+    assert pending.all_keys() == [OffsetKey("g", TP)]
+
+
+def test_aborted_offsets_do_not_come_out() -> None:
+    pending = loaded()
+    pending.add(7, "g", OFFSETS)
+    assert pending.end(7, commit=False) == {}
+    assert pending.all_keys() == []
+
+
+def test_what_could_not_be_written_is_dropped_unless_it_was_replaced() -> None:
+    pending = loaded()
+    newer = {TP: CommittedOffset(8, 0, "", 1)}
+    assert pending.add(7, "g", OFFSETS) == [TP, OTHER]
+    assert pending.add(7, "g", newer) == []
+    assert pending.drop(7, "g", OFFSETS) == [OTHER]
+    assert pending.end(7, commit=True) == {"g": newer}
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_during_the_load_is_not_lost(commit: bool) -> None:
+    pending = PendingOffsets()
+    assert pending.end(7, commit=commit) == {}
+    found = {7: {OffsetKey("g", TP): OFFSETS[TP]}, 8: {OffsetKey("g", OTHER): OFFSETS[OTHER]}}
+    assert pending.loaded(found) == ([{"g": {TP: OFFSETS[TP]}}] if commit else [{}])
+    assert pending.all_keys() == [OffsetKey("g", OTHER)]
+
+
+async def commit(
+    scene: Scene, offset: int, identity: MemberIdentity = ANONYMOUS, code: ErrorCode = ErrorCode.NONE, text: str = "md"
+) -> ErrorCode:
+    asked = []
+
+    def may_begin(partition: int) -> ErrorCode:
+        asked.append(partition)
+        return code
+
+    offsets = {TP: CommittedOffset(offset, 3, text, scene.clock.now_ms())}
+    request = TransactionalCommit(PRODUCER, CommitRequest(identity, offsets), may_begin)
+    answer = (await scene.groups.commit_in_transaction(GROUP, request))[TP]
+    assert asked in ([HOME], [])
+    return answer
+
+
+async def end(scene: Scene, *, commits: bool) -> None:
+    kind = ControlType.COMMIT if commits else ControlType.ABORT
+    await scene.store.append(HOME, build_marker(EndTransactionMarker(kind, 0), PRODUCER, 1))
+    scene.groups.end_transaction(HOME, PRODUCER.producer_id, commits)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("restart", ["never", "before the end", "after the end"])
+def test_offsets_count_from_the_commit_on(play: Play, commits: bool, restart: str) -> None:
+    async def body(scene: Scene) -> None:
+        assert await scene.commit(1) is ErrorCode.NONE
+        assert await commit(scene, 5) is ErrorCode.NONE
+        if restart == "before the end":
+            scene = await scene.restarted()
+        assert scene.offset() == 1
+        assert scene.groups.unstable_offsets(GROUP, [TP, OTHER]) == {TP}
+        await end(scene, commits=commits)
+        if restart == "after the end":
+            scene = await scene.restarted()
+        assert scene.offset() == (5 if commits else 1)
+        assert scene.groups.unstable_offsets(GROUP, [TP, OTHER]) == set()
+
+    play(body)
+
+
+def test_a_group_that_has_nothing_but_pending_offsets(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await commit(scene, 5)
+        assert scene.state is GroupState.EMPTY
+        await end(scene, commits=True)
+        assert scene.offset() == 5
+        assert await scene.commit(6) is ErrorCode.NONE
+        assert scene.offset() == 6
+
+    play(body)
+
+
+def test_an_aborted_transaction_leaves_no_group_behind(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await commit(scene, 5)
+        await commit(scene, 6)
+        await end(scene, commits=False)
+        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+
+    play(body)
+
+
+def test_an_offset_does_not_expire_while_a_transaction_may_change_it(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.commit(1)
+        await commit(scene, 5)
+        for coordinator in (scene, await scene.restarted()):
+            await asyncio.sleep(61)
+            coordinator.groups.expire_offsets()
+            assert coordinator.offset() == 1
+        await end(scene, commits=False)
+        scene.groups.expire_offsets()
+        assert scene.offset() is None
+
+    play(body, offsets_retention_minutes=1)
+
+
+@pytest.mark.parametrize("what", ["group", "offset", "topic"])
+@pytest.mark.parametrize("restart", ["never", "before the end", "after the end"])
+def test_what_is_deleted_does_not_come_back_with_the_end_of_a_transaction(play: Play, what: str, restart: str) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.commit(1)
+        await commit(scene, 5)
+        if what == "group":
+            assert await scene.groups.delete_group(GROUP) is ErrorCode.NONE
+        elif what == "offset":
+            assert (await scene.groups.delete_offsets(GROUP, [TP])).partitions == {TP: ErrorCode.NONE}
+        else:
+            scene.groups.forget_topics([TP])
+            await asyncio.sleep(0.1)
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
+        if restart == "before the end":
+            scene = await scene.restarted()
+        await end(scene, commits=True)
+        if restart == "after the end":
+            scene = await scene.restarted()
+        assert scene.offset() is None
+        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+
+    play(body)
+
+
+def test_a_transaction_that_its_coordinator_does_not_count_in_leaves_nothing(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        assert await commit(scene, 5, code=ErrorCode.INVALID_TXN_STATE) is ErrorCode.INVALID_TXN_STATE
+        assert scene.store.logs[HOME] == []
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
+
+    play(body)
+
+
+def test_what_the_log_refuses_is_not_pending(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        scene.store.error = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert await commit(scene, 5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        scene.store.error = None
+        scene.groups.end_transaction(HOME, PRODUCER.producer_id, True)
+        assert scene.offset() is None
+
+    play(body)
+
+
+def test_only_members_of_this_generation_commit_as_members(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        joined = await scene.join()
+        await scene.sync(joined, c_1=b"all")
+        member = MemberIdentity(joined.member_id, None, joined.generation)
+        assert await commit(scene, 1, member) is ErrorCode.NONE
+        assert await commit(scene, 1, member._replace(generation=9)) is ErrorCode.ILLEGAL_GENERATION
+        assert await commit(scene, 1, member._replace(member_id="x")) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await commit(scene, 1) is ErrorCode.NONE, "older clients do not say who they are"
+        assert await commit(scene, 1, text="x" * 11) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+    play(body)
+
+
+def test_requests_to_the_wrong_broker_and_before_the_load(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        assert await commit(scene, 1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
+        scene.store.led.clear()
+        assert await commit(scene, 1) is ErrorCode.NOT_COORDINATOR
+        scene.groups.end_transaction(HOME, 7, True)
+
+    play(body, loaded=False)
+
+
+def test_leadership_that_moves_during_a_commit(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        committing = asyncio.ensure_future(commit(scene, 1))
+        await asyncio.sleep(0)
+        scene.groups.unload(HOME)
+        assert await committing is ErrorCode.NOT_COORDINATOR
+        assert scene.store.logs[HOME] == []
+
+    play(body)

@@ -1,0 +1,318 @@
+"""The handlers of the transaction APIs, in every version that they claim, through the wire's bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparklog.broker.apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+    txn_offset_commit,
+    write_txn_markers,
+)
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.txn_markers import markers_request
+from sparklog.config.broker import BrokerConfig
+from sparklog.errors import ErrorCode
+from sparklog.group.runtime import GroupCoordinator
+from sparklog.protocol import messages
+from sparklog.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    Message,
+    TxnOffsetCommitRequest,
+)
+from sparklog.structs import TopicPartition
+from sparklog.txn.markers import Marker
+from sparklog.txn.runtime import TransactionCoordinator
+from sparklog.txn.state import Producer, TransactionState
+
+HANDLERS = [
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+    txn_offset_commit,
+    write_txn_markers,
+]
+NEW, OLD = Producer(7, 0), Producer(7, -1)
+
+
+class Client:
+    """Calls handlers as the broker does, through the wire's bytes."""
+
+    def __init__(self, loop: Any, clock: Any, log: Any, markers: Any) -> None:
+        config = BrokerConfig()
+        ids = iter(range(7, 100))
+
+        async def take() -> int:
+            return next(ids)
+
+        groups = GroupCoordinator(config, log, clock, loop)
+        existing = {"t": SimpleNamespace(partitions={0: None, 1: None})}
+        metadata = SimpleNamespace(topic=existing.get, knows=lambda tp: tp.topic in existing and tp.partition < 2)
+        self.appended: list[tuple[Marker, list[TopicPartition]]] = []
+        self.broker: Any = SimpleNamespace(
+            clock=clock,
+            metadata=metadata,
+            groups=groups,
+            transactions=TransactionCoordinator(config, log, markers, take, clock, loop),
+            producer_ids=SimpleNamespace(take=take),
+            txn_markers=SimpleNamespace(append=self.append),
+        )
+
+    async def append(self, marker: Marker, partitions: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        self.appended.append((marker, partitions))
+        return {tp: ErrorCode.NOT_LEADER_OR_FOLLOWER if tp.partition else ErrorCode.NONE for tp in partitions}
+
+    async def call(self, module: ModuleType, version: int, request: Message) -> Message:
+        body = memoryview(messages.encode(request, version))
+        message = messages.decode_request(module.API, version, body)
+        answer = module.handle(self.broker, ApiRequest(module.API, version, "app", "/10.0.0.1", message))
+        answer = await answer if inspect.isawaitable(answer) else answer
+        return messages.decode_response(module.API, version, memoryview(messages.encode(answer, version)))
+
+    async def load(self) -> None:
+        for partition in range(4):
+            await self.broker.transactions.load(partition)
+            await self.broker.groups.load(partition)
+
+    async def init(self, version: int = 4, **fields: Any) -> Any:
+        asked = {"transactional_id": "x", "transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1}
+        return await self.call(init_producer_id, version, InitProducerIdRequest(**(asked | fields)))
+
+    async def add(self, version: int, producer: Producer, **topics: list[int]) -> dict[tuple[str, int], ErrorCode]:
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[topic(name=name, partitions=numbers) for name, numbers in topics.items()],
+        )
+        answer = await self.call(add_partitions_to_txn, version, request)
+        return {
+            (each.name, result.partition_index): ErrorCode(result.partition_error_code)
+            for each in answer.results_by_topic_v3_and_below
+            for result in each.results_by_partition
+        }
+
+    async def end(self, version: int, producer: Producer, *, commit: bool = True) -> ErrorCode:
+        request = EndTxnRequest(
+            transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=commit
+        )
+        return ErrorCode((await self.call(end_txn, version, request)).error_code)
+
+    async def add_offsets(self, version: int, producer: Producer) -> ErrorCode:
+        request = AddOffsetsToTxnRequest(
+            transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.epoch, group_id="g"
+        )
+        return ErrorCode((await self.call(add_offsets_to_txn, version, request)).error_code)
+
+    async def commit_offsets(self, version: int, producer: Producer, **fields: Any) -> dict[tuple[str, int], ErrorCode]:
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        partition = topic.TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=5, committed_leader_epoch=2, committed_metadata=None
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            topics=[topic(name=name, partitions=[partition]) for name in ("t", "unknown")],
+            **fields,
+        )
+        answer = await self.call(txn_offset_commit, version, request)
+        return {
+            (each.name, result.partition_index): ErrorCode(result.error_code)
+            for each in answer.topics
+            for result in each.partitions
+        }
+
+
+@pytest.fixture
+def client(loop: Any, clock: Any, log: Any, markers: Any) -> Any:
+    client = Client(loop, clock, log, markers)
+    loop.run_until_complete(client.load())
+    yield client
+    loop.run_until_complete(client.broker.transactions.close())
+    loop.run_until_complete(client.broker.groups.close())
+
+
+def versions(module: ModuleType) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("version", list(module.VERSIONS))
+
+
+def fenced(version: int, first: int) -> ErrorCode:
+    """What an older client knows of being fenced."""
+    return ErrorCode.PRODUCER_FENCED if version >= first else ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("module", HANDLERS)
+def test_the_schema_has_every_version_claimed(module: ModuleType) -> None:
+    assert module.VERSIONS.step == 1
+    assert module.VERSIONS[-1] <= messages.highest_version(module.API)
+
+
+@versions(init_producer_id)
+def test_init(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        answer = await client.init(version)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 7, 0)
+        answer = await client.init(version, transactional_id=None)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 8, 0)
+        refused = await client.init(version, transaction_timeout_ms=0)
+        assert (refused.error_code, refused.producer_id) == (ErrorCode.INVALID_TRANSACTION_TIMEOUT, -1)
+        assert (await client.init(version, transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
+        if version >= 3:
+            half = await client.init(version, producer_id=7)
+            assert half.error_code == ErrorCode.INVALID_REQUEST
+            zombie = await client.init(version, producer_id=7, producer_epoch=9)
+            assert zombie.error_code == fenced(version, 4)
+
+    loop.run_until_complete(body())
+
+
+@versions(add_partitions_to_txn)
+def test_add_partitions(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        await client.init()
+        assert await client.add(version, NEW, t=[0, 5], other=[1]) == {
+            ("t", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ("t", 5): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("other", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert await client.add(version, NEW, t=[0, 1]) == {("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.NONE}
+        assert await client.add(version, OLD, t=[0]) == {("t", 0): fenced(version, 2)}
+        assert client.broker.transactions.verify("x", NEW, TopicPartition("t", 1)) is ErrorCode.NONE
+
+    loop.run_until_complete(body())
+
+
+@versions(end_txn)
+@pytest.mark.parametrize("commit", [True, False])
+def test_end(loop: Any, client: Client, version: int, commit: bool) -> None:
+    async def body() -> None:
+        await client.init()
+        assert await client.end(version, NEW, commit=commit) is ErrorCode.INVALID_TXN_STATE
+        await client.add(3, NEW, t=[0])
+        assert await client.end(version, OLD, commit=commit) is fenced(version, 2)
+        assert await client.end(version, NEW, commit=commit) is ErrorCode.NONE
+        _, found = client.broker.transactions.describe("x")
+        prepared = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+        assert found.state in (prepared, prepared + 2)
+
+    loop.run_until_complete(body())
+
+
+@versions(add_offsets_to_txn)
+def test_add_offsets(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        await client.init()
+        assert await client.add_offsets(version, OLD) is fenced(version, 2)
+        assert await client.add_offsets(version, NEW) is ErrorCode.NONE
+        _, found = client.broker.transactions.describe("x")
+        assert found.partitions == {TopicPartition("__consumer_offsets", client.broker.groups.partition_for("g"))}
+
+    loop.run_until_complete(body())
+
+
+@versions(txn_offset_commit)
+def test_commit_offsets(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        unknown = {("unknown", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        await client.init()
+        assert await client.commit_offsets(version, NEW) == {("t", 0): ErrorCode.INVALID_TXN_STATE} | unknown
+        await client.add_offsets(3, NEW)
+        assert await client.commit_offsets(version, OLD) == {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH} | unknown
+        assert await client.commit_offsets(version, NEW) == {("t", 0): ErrorCode.NONE} | unknown
+        home = client.broker.groups.partition_for("g")
+        client.broker.groups.end_transaction(home, 7, True)
+        _, offsets = client.broker.groups.fetch_offsets("g", None)
+        (committed,) = offsets.values()
+        assert (committed.offset, committed.leader_epoch, committed.metadata) == (5, 2 if version >= 2 else -1, "")
+        if version >= 3:
+            answer = await client.commit_offsets(version, NEW, member_id="m", generation_id=4)
+            assert answer[("t", 0)] in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    loop.run_until_complete(body())
+
+
+@versions(write_txn_markers)
+def test_write_markers(loop: Any, client: Client, version: int) -> None:
+    tps = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
+    marker = Marker(Producer(7, 3), True, 9)
+    answer = loop.run_until_complete(client.call(write_txn_markers, version, markers_request(marker, tps)))
+    assert client.appended == [(marker, tps)]
+    (result,) = answer.markers
+    codes = {
+        (topic.name, each.partition_index): each.error_code for topic in result.topics for each in topic.partitions
+    }
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (result.producer_id, codes) == (7, {("t", 0): 0, ("t", 1): refused, ("u", 0): 0})
+
+
+@versions(list_transactions)
+def test_list(loop: Any, client: Client, version: int) -> None:
+    async def listed(**filters: Any) -> list[str]:
+        asked = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1} | filters
+        answer = await client.call(list_transactions, version, ListTransactionsRequest(**asked))
+        assert answer.error_code == 0
+        assert list(answer.unknown_state_filters) == [each for each in asked["state_filters"] if each == "Odd"]
+        return [each.transaction_state for each in answer.transaction_states]
+
+    async def body() -> None:
+        assert await listed() == []
+        await client.init()
+        assert await listed(state_filters=["Ongoing"]) == []
+        await client.add(3, NEW, t=[0])
+        assert await listed(state_filters=["Ongoing", "Odd"]) == ["Ongoing"]
+        assert await listed(producer_id_filters=[8]) == []
+        assert await listed(producer_id_filters=[7]) == ["Ongoing"]
+        if version >= 1:
+            client.broker.clock.advance(1)
+            assert await listed(duration_filter=1000) == []
+            assert await listed(duration_filter=999) == ["Ongoing"]
+
+    loop.run_until_complete(body())
+
+
+@versions(describe_transactions)
+def test_describe(loop: Any, client: Client, version: int) -> None:
+    async def body() -> None:
+        await client.init()
+        began = client.broker.clock.now_ms()
+        await client.add(3, NEW, t=[1, 0])
+        request = DescribeTransactionsRequest(transactional_ids=["x", "y", ""])
+        known, unknown, empty = (await client.call(describe_transactions, version, request)).transaction_states
+        assert (known.transactional_id, known.transaction_state, known.transaction_timeout_ms) == ("x", "Ongoing", 1000)
+        assert (known.producer_id, known.producer_epoch, known.transaction_start_time_ms) == (7, 0, began)
+        assert [(each.topic, list(each.partitions)) for each in known.topics] == [("t", [0, 1])]
+        assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert empty.error_code == ErrorCode.INVALID_REQUEST
+
+    loop.run_until_complete(body())
+
+
+def test_requests_of_one_producer_at_once(loop: Any, client: Client) -> None:
+    async def body() -> None:
+        await client.init()
+        answers = await asyncio.gather(client.add(3, NEW, t=[0]), client.add(3, NEW, t=[1]), client.add_offsets(3, NEW))
+        flat = [next(iter(each.values())) if isinstance(each, dict) else each for each in answers]
+        assert flat == [ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS]
+
+    loop.run_until_complete(body())

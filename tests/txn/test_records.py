@@ -1,0 +1,115 @@
+"""The formats of ``__transaction_state``, beside records that Kafka 3.9.1 wrote."""
+
+import logging
+
+import pytest
+from golden.log_dirs import HERE
+
+from sparklog.errors import CorruptRecord
+from sparklog.record.records import iter_batches, iter_records
+from sparklog.structs import TopicPartition
+from sparklog.txn.records import TransactionLoader, build_batch, key_of, read_key, read_value, value_of
+from sparklog.txn.state import Transaction, TransactionState
+
+S = TransactionState
+FULL = Transaction(
+    "payments-é",
+    1 << 40,
+    7,
+    60_000,
+    S.ONGOING,
+    frozenset({TopicPartition("b", 1), TopicPartition("a", 3), TopicPartition("a", 0)}),
+    start_ms=1_700_000_000_000,
+    update_ms=1_700_000_000_005,
+)
+GOLDEN = HERE / "kafka-3.9-stopped" / "__transaction_state-0" / f"{0:020d}.log"
+
+
+def kafkas():
+    return [record for batch in iter_batches(GOLDEN.read_bytes()) for record in iter_records(batch)]
+
+
+def test_kafkas_records_are_read_and_written_byte_for_byte():
+    records = kafkas()
+    assert len(records) > 40
+    states = set()
+    for record in records:
+        transactional_id = read_key(record.key)
+        transaction = read_value(transactional_id, record.value)
+        states.add(transaction.state)
+        assert key_of(transactional_id) == record.key
+        assert value_of(transaction) == record.value
+        assert transaction.update_ms <= record.timestamp
+    assert states == set(S) - {S.DEAD}
+
+
+def test_kafkas_log_loads_into_the_last_state_of_each_id():
+    loader = TransactionLoader()
+    loader.add(memoryview(GOLDEN.read_bytes()))
+    found = loader.finish()
+    last = {read_key(record.key): record.value for record in kafkas()}
+    assert {id_: value_of(each) for id_, each in found.items()} == last
+    assert S.ONGOING in {each.state for each in found.values()}
+
+
+@pytest.mark.parametrize("state", [each for each in S if each is not S.DEAD])
+def test_every_state_survives_a_round_trip(state):
+    partitions = frozenset() if state is S.EMPTY else FULL.partitions
+    transaction = FULL._replace(state=state, partitions=partitions)
+    assert read_value(transaction.transactional_id, value_of(transaction)) == transaction
+
+
+def test_what_is_not_in_the_log_is_not_read_back():
+    remembered = FULL._replace(last_epoch=6, last_producer_id=5)
+    assert read_value(FULL.transactional_id, value_of(remembered)) == FULL
+
+
+def test_the_flexible_version_is_read():
+    flexible = (
+        (1).to_bytes(2, "big") + (9).to_bytes(8, "big") + (2).to_bytes(2, "big") + (1000).to_bytes(4, "big")
+        + b"\x01" + b"\x02" + b"\x02t" + b"\x03" + (0).to_bytes(4, "big") + (4).to_bytes(4, "big") + b"\x00"
+        + (50).to_bytes(8, "big") + (40).to_bytes(8, "big") + b"\x01\x02\x01\x00"
+    )  # fmt: skip
+    partitions = frozenset({TopicPartition("t", 0), TopicPartition("t", 4)})
+    assert read_value("x", flexible) == Transaction("x", 9, 2, 1000, S.ONGOING, partitions, start_ms=40, update_ms=50)
+
+
+def test_a_dead_id_is_a_tombstone_and_loads_as_nothing():
+    dead = FULL._replace(state=S.DEAD)
+    assert value_of(dead) is None
+    loader = TransactionLoader()
+    loader.add(memoryview(build_batch(FULL, 1)))
+    loader.add(memoryview(build_batch(dead, 2)))
+    assert loader.finish() == {}
+
+
+@pytest.mark.parametrize("cut", range(len(value_of(FULL) or b"")))
+def test_a_value_cut_short_is_corrupt(cut):
+    with pytest.raises(CorruptRecord):
+        read_value("x", value_of(FULL)[:cut])
+
+
+@pytest.mark.parametrize(("at", "byte"), [(1, 9), (16, 77)], ids=["version", "state"])
+def test_a_value_of_an_unknown_kind_is_corrupt(at, byte):
+    value = bytearray(value_of(FULL))
+    value[at] = byte
+    with pytest.raises(CorruptRecord):
+        read_value("x", bytes(value))
+
+
+def test_a_record_that_cannot_be_read_costs_only_itself(caplog):
+    loader = TransactionLoader()
+    damaged = FULL._replace(transactional_id="damaged")
+    raw = bytearray(build_batch(damaged, 1))
+    raw[raw.index(value_of(damaged)) + 1] = 9
+    loader.add(memoryview(raw))
+    loader.add(memoryview(build_batch(FULL, 1)))
+    with caplog.at_level(logging.ERROR):
+        assert loader.finish() == {FULL.transactional_id: FULL}
+    assert "damaged" in caplog.text
+
+
+def test_a_key_of_a_later_version_is_passed_over():
+    assert read_key(b"\x00\x01\x00\x01x") is None
+    with pytest.raises(CorruptRecord):
+        read_key(b"\x00\x00\x00\x09x")

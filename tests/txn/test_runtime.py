@@ -1,0 +1,453 @@
+"""The coordinator on a loop that jumps from timer to timer, over a log in memory (all from ``conftest``)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sparklog.config.broker import BrokerConfig
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.record.partitioning import coordinator_partition
+from sparklog.record.records import iter_batches, iter_records
+from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.txn.machine import InitRequest
+from sparklog.txn.markers import Marker
+from sparklog.txn.records import read_key, read_value
+from sparklog.txn.runtime import TransactionCoordinator
+from sparklog.txn.state import LAST_EPOCH, Producer, Transaction, TransactionState
+
+S, E = TransactionState, ErrorCode
+ID = "payments"
+HOME = coordinator_partition(ID, 4)
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+Body = Callable[["Scene"], Coroutine[Any, Any, None]]
+
+
+class Scene:
+    """A coordinator and what a test does with it."""
+
+    def __init__(self, loop: Any, clock: ManualClock, log: Any, markers: Any) -> None:
+        self.loop, self.clock, self.log, self.markers = loop, clock, log, markers
+        self.ids = itertools.count(100)
+        self.id_failures = 0
+        config = BrokerConfig(transaction_max_timeout_ms=60_000, transactional_id_expiration_ms=1_000_000)
+        self.txns = TransactionCoordinator(config, log, markers, self._take_id, clock, loop)
+
+    async def _take_id(self) -> int:
+        await asyncio.sleep(0.01)
+        if self.id_failures:
+            self.id_failures -= 1
+            raise ApiError(E.REQUEST_TIMED_OUT)
+        return next(self.ids)
+
+    async def load(self) -> None:
+        for partition in sorted(self.log.led):
+            await self.txns.load(partition)
+
+    async def restarted(self) -> Scene:
+        """The coordinator dies where it stands; another one takes over its log, under the next epoch."""
+        await self.txns.close()
+        self.log.epoch += 1
+        scene = Scene(self.loop, self.clock, self.log, self.markers)
+        await scene.load()
+        return scene
+
+    async def init(self, expected: Producer | None = None, timeout_ms: int = 10_000) -> Any:
+        return await self.txns.init_producer_id(InitRequest(ID, timeout_ms, expected))
+
+    async def producer(self) -> Producer:
+        error, producer = await self.init()
+        assert error is E.NONE
+        return producer
+
+    async def opened(self) -> Producer:
+        producer = await self.producer()
+        assert await self.txns.add_partitions(ID, producer, [A, B]) is E.NONE
+        return producer
+
+    async def settle(self, state: S) -> None:
+        async with asyncio.timeout(60):
+            while self.state is not state:
+                await asyncio.sleep(0.01)
+
+    @property
+    def current(self) -> Transaction | None:
+        return self.txns.describe(ID)[1]
+
+    @property
+    def state(self) -> S | None:
+        return self.current.state if self.current else None
+
+    def written(self) -> list[Transaction | None]:
+        """The records of the log, in order; None for a tombstone."""
+        return [transaction_in(batch) for batch in self.log.logs[HOME]]
+
+
+def transaction_in(batch: bytes) -> Transaction | None:
+    (record,) = (record for each in iter_batches(batch) for record in iter_records(each))
+    transactional_id = read_key(record.key or b"")
+    assert transactional_id is not None
+    return None if record.value is None else read_value(transactional_id, record.value)
+
+
+@pytest.fixture
+def play(loop: Any, clock: ManualClock, log: Any, markers: Any) -> Callable[..., None]:
+    """Runs a coroutine function of a Scene."""
+
+    def play(body: Body, *, loaded: bool = True) -> None:
+        async def run() -> None:
+            scene = Scene(loop, clock, log, markers)
+            if loaded:
+                await scene.load()
+            await body(scene)
+            await scene.txns.close()
+
+        loop.run_until_complete(run())
+
+    return play
+
+
+@pytest.mark.parametrize(("commit", "complete"), [(True, S.COMPLETE_COMMIT), (False, S.COMPLETE_ABORT)])
+def test_a_transaction_from_beginning_to_end(play: Any, happened: list[Any], commit: bool, complete: S) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        assert producer == Producer(100, 0)
+        assert await scene.txns.end(ID, producer, commit=commit) is E.NONE
+        await scene.settle(complete)
+        assert await scene.txns.end(ID, producer, commit=commit) is E.NONE
+        assert await scene.txns.end(ID, producer, commit=not commit) is E.INVALID_TXN_STATE
+        assert await scene.txns.add_partitions(ID, producer, [A]) is E.NONE
+        assert scene.markers.written == [(Marker(producer, commit, 5), {A, B})]
+
+    play(body)
+    prepare = S.PREPARE_COMMIT if commit else S.PREPARE_ABORT
+    order = [each if isinstance(each, Marker) else transaction_in(each).state for each in happened]  # type: ignore[union-attr]
+    assert order == [S.EMPTY, S.ONGOING, prepare, Marker(Producer(100, 0), commit, 5), complete, S.ONGOING]
+
+
+def test_no_marker_is_written_before_the_decision_is_replicated(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        gate = scene.loop.create_future()
+        scene.log.gate = lambda: gate
+        ending = scene.loop.create_task(scene.txns.end(ID, producer, commit=True))
+        await asyncio.sleep(1)
+        assert scene.written()[-1].state is S.PREPARE_COMMIT  # type: ignore[union-attr]
+        assert not ending.done()
+        assert scene.markers.written == []
+        assert scene.state is S.ONGOING
+        assert await scene.txns.add_partitions(ID, producer, [A]) is E.CONCURRENT_TRANSACTIONS
+        assert (await scene.init()).error is E.CONCURRENT_TRANSACTIONS
+        assert scene.txns.verify(ID, producer, A) is E.CONCURRENT_TRANSACTIONS
+        scene.log.gate = None
+        gate.set_result(None)
+        assert await ending is E.NONE
+        await scene.settle(S.COMPLETE_COMMIT)
+
+    play(body)
+
+
+def test_requests_of_one_turn_are_decided_one_after_the_other(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.producer()
+        answers = await asyncio.gather(*(scene.init() for _ in range(5)))
+        assert [each.error for each in answers].count(E.NONE) == 1
+        assert {each.error for each in answers} == {E.NONE, E.CONCURRENT_TRANSACTIONS}
+
+    play(body)
+
+
+def test_two_producers_of_a_new_id_at_once(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        answers = await asyncio.gather(scene.init(), scene.init())
+        given = [each.producer for each in answers if each.error is E.NONE]
+        assert len(given) == len(set(given)) >= 1
+        assert scene.current is not None
+        assert scene.current.producer == given[-1]
+
+    play(body)
+
+
+def test_a_new_producer_aborts_what_the_old_one_left_open(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        old = await scene.opened()
+        assert (await scene.init()).error is E.CONCURRENT_TRANSACTIONS
+        await scene.settle(S.COMPLETE_ABORT)
+        assert scene.markers.written == [(Marker(Producer(100, 1), False, 5), {A, B})]
+        assert await scene.producer() == Producer(100, 2)
+        assert await scene.txns.end(ID, old, commit=True) is E.PRODUCER_FENCED
+        assert await scene.txns.add_partitions(ID, old, [A]) is E.PRODUCER_FENCED
+        assert scene.txns.verify(ID, old, A) is E.PRODUCER_FENCED
+
+    play(body)
+
+
+def test_epochs_that_are_used_up_cost_a_new_producer_id(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.producer()
+        held = scene.txns._find(ID)
+        assert held is not None
+        held.current = held.current._replace(epoch=LAST_EPOCH - 1)
+        assert await scene.producer() == Producer(101, 0)
+
+    play(body)
+
+
+def test_a_timeout_aborts(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.clock.advance(10)
+        scene.txns.abort_timed_out()
+        await asyncio.sleep(0)
+        assert scene.state is S.ONGOING
+        scene.clock.advance(0.002)
+        scene.txns.abort_timed_out()
+        scene.txns.abort_timed_out()
+        await scene.settle(S.COMPLETE_ABORT)
+        assert [marker for marker, _ in scene.markers.written] == [Marker(Producer(100, 1), False, 5)]
+        assert await scene.txns.end(ID, producer, commit=True) is E.PRODUCER_FENCED
+
+    play(body)
+
+
+def test_an_id_that_nobody_uses_is_forgotten(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.producer()
+        scene.clock.advance(999.9)
+        scene.txns.expire_ids()
+        await asyncio.sleep(0.01)
+        assert scene.state is S.EMPTY
+        scene.clock.advance(0.1)
+        scene.txns.expire_ids()
+        await asyncio.sleep(0.01)
+        assert scene.written()[-1] is None
+        assert scene.txns.describe(ID) == (E.TRANSACTIONAL_ID_NOT_FOUND, None)
+        assert await scene.txns.add_partitions(ID, producer, [A]) is E.INVALID_PRODUCER_ID_MAPPING
+        assert (await scene.restarted()).txns.list_transactions() == (E.NONE, [])
+
+    play(body)
+
+
+def test_markers_are_tried_until_every_partition_has_one(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.markers.answers = [
+            {A: E.NOT_LEADER_OR_FOLLOWER, B: E.UNKNOWN_TOPIC_OR_PARTITION},
+            {A: E.NETWORK_EXCEPTION},
+            {},
+        ]
+        assert await scene.txns.end(ID, producer, commit=True) is E.NONE
+        assert scene.state is S.PREPARE_COMMIT
+        assert await scene.txns.end(ID, producer, commit=True) is E.CONCURRENT_TRANSACTIONS
+        await scene.settle(S.COMPLETE_COMMIT)
+        assert [partitions for _, partitions in scene.markers.written] == [{A, B}, {A, B}, {A}]
+
+    play(body)
+
+
+def test_a_deleted_partition_holds_nothing_up(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.markers.answers = [{B: E.UNKNOWN_TOPIC_OR_PARTITION}]
+        scene.markers.gone = {B}
+        await scene.txns.end(ID, producer, commit=True)
+        await scene.settle(S.COMPLETE_COMMIT)
+        assert len(scene.markers.written) == 1
+
+    play(body)
+
+
+def test_a_replaced_coordinator_stops(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.markers.answers = [{A: E.TRANSACTION_COORDINATOR_FENCED}]
+        await scene.txns.end(ID, producer, commit=True)
+        await asyncio.sleep(100)
+        assert (scene.state, len(scene.markers.written)) == (S.PREPARE_COMMIT, 1)
+
+    play(body)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_coordinator_that_dies_between_decision_and_markers_is_succeeded(play: Any, commit: bool) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.markers.answers = [{A: E.NOT_LEADER_OR_FOLLOWER, B: E.NOT_LEADER_OR_FOLLOWER}] * 100
+        await scene.txns.end(ID, producer, commit=commit)
+        await asyncio.sleep(1)
+        scene = await _successor(scene)
+        await scene.settle(S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
+        assert scene.markers.written == [(Marker(producer, commit, 6), {A, B})]
+        await scene.txns.close()
+
+    play(body)
+
+
+async def _successor(scene: Scene) -> Scene:
+    scene.markers.answers = []
+    await scene.txns.close()
+    scene.markers.written.clear()
+    return await scene.restarted()
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_whatever_of_the_log_is_left_ends_in_one_outcome(play: Any, steps: int) -> None:
+    """The log cut after each record: before the decision it is an abort, from it on a commit."""
+
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        await scene.txns.end(ID, producer, commit=True)
+        await scene.settle(S.COMPLETE_COMMIT)
+        del scene.log.logs[HOME][steps:]
+        scene = await _successor(scene)
+        await asyncio.sleep(1)
+        scene.clock.advance(10)
+        scene.txns.abort_timed_out()
+        await asyncio.sleep(1)
+        decided = {False: [], True: []}  # type: ignore[var-annotated]
+        for marker, partitions in scene.markers.written:
+            decided[marker.commit].append(partitions)
+        expected = {
+            0: (None, [], []),
+            1: (S.EMPTY, [], []),
+            2: (S.COMPLETE_ABORT, [], [{A, B}]),
+            3: (S.COMPLETE_COMMIT, [{A, B}], []),
+            4: (S.COMPLETE_COMMIT, [], []),
+        }
+        assert (scene.state, decided[True], decided[False]) == expected[steps]
+        await scene.txns.close()
+
+    play(body)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "answer"),
+    [
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+        (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_record_that_cannot_be_written_changes_nothing(play: Any, refusal: ErrorCode, answer: ErrorCode) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.log.errors = [refusal]
+        assert await scene.txns.end(ID, producer, commit=True) is answer
+        assert scene.state is S.ONGOING
+        assert scene.markers.written == []
+        assert await scene.txns.end(ID, producer, commit=True) is E.NONE
+
+    play(body)
+
+
+def test_a_new_id_whose_record_cannot_be_written_does_not_exist(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        scene.log.errors = [E.NOT_ENOUGH_REPLICAS]
+        assert (await scene.init()).error is E.COORDINATOR_NOT_AVAILABLE
+        assert scene.txns.describe(ID)[0] is E.TRANSACTIONAL_ID_NOT_FOUND
+        assert await scene.producer() == Producer(101, 0)
+
+    play(body)
+
+
+def test_a_completion_that_cannot_be_written_is_tried_again(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        gate = scene.loop.create_future()
+        scene.log.gate = lambda: gate
+        ending = scene.loop.create_task(scene.txns.end(ID, producer, commit=True))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        scene.log.errors = [E.NOT_ENOUGH_REPLICAS]
+        scene.log.gate = None
+        gate.set_result(None)
+        assert await ending is E.NONE
+        await scene.settle(S.COMPLETE_COMMIT)
+
+    play(body)
+
+
+def test_without_a_producer_id_to_give(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        scene.id_failures = 1
+        assert (await scene.init()).error is E.COORDINATOR_NOT_AVAILABLE
+        assert (await scene.init()).error is E.NONE
+
+    play(body)
+
+
+@pytest.mark.parametrize("expected", [Producer(100, 0), Producer(100, 5)])
+def test_a_producer_that_goes_on_after_an_error(play: Any, expected: Producer) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.producer()
+        error, producer = await scene.init(expected)
+        if expected.epoch:
+            assert error is E.PRODUCER_FENCED
+        else:
+            assert (error, producer) == (E.NONE, Producer(100, 1))
+            assert await scene.init(expected) == (E.NONE, Producer(100, 1))
+
+    play(body)
+
+
+def test_requests_before_the_load_and_at_the_wrong_broker(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        someone = Producer(1, 0)
+        for status in (E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_COORDINATOR):
+            assert (await scene.init()).error is status
+            assert await scene.txns.add_partitions(ID, someone, [A]) is status
+            assert await scene.txns.end(ID, someone, commit=True) is status
+            assert scene.txns.describe(ID) == (status, None)
+            assert scene.txns.verify(ID, someone, A) is status
+            scene.log.led.clear()
+        scene.log.led_elsewhere = {HOME}
+        assert scene.txns.verify(ID, someone, A) is E.NONE
+
+    play(body, loaded=False)
+
+
+def test_a_request_that_makes_no_sense(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        assert (await scene.txns.init_producer_id(InitRequest("", 1))).error is E.INVALID_REQUEST
+        assert (await scene.init(timeout_ms=60_001)).error is E.INVALID_TRANSACTION_TIMEOUT
+        assert (await scene.txns.init_producer_id(InitRequest("é" * 20_000, 1))).error is E.INVALID_REQUEST
+        assert await scene.txns.add_partitions("", Producer(1, 0), [A]) is E.INVALID_REQUEST
+        assert await scene.txns.end("", Producer(1, 0), commit=True) is E.INVALID_REQUEST
+
+    play(body)
+
+
+def test_leadership_that_moves_while_a_record_is_written(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        gate = scene.loop.create_future()
+        scene.log.gate = lambda: gate
+        ending = scene.loop.create_task(scene.txns.end(ID, producer, commit=True))
+        await asyncio.sleep(1)
+        scene.txns.unload(HOME)
+        scene.log.gate = None
+        gate.set_result(None)
+        assert await ending is E.NOT_COORDINATOR
+        assert scene.markers.written == []
+        await scene.txns.load(HOME)
+        await scene.settle(S.COMPLETE_COMMIT)
+
+    play(body)
+
+
+def test_what_is_listed(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.opened()
+        error, (listed,) = scene.txns.list_transactions()
+        assert (error, listed.transactional_id, listed.state) == (E.NONE, ID, S.ONGOING)
+        scene.txns._led[HOME].is_loading = True
+        assert scene.txns.list_transactions() == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
+
+    play(body)
