@@ -1,5 +1,6 @@
 """Lines to columns and back: whatever the blocks they come in."""
 
+import fcntl
 import os
 import threading
 from itertools import pairwise
@@ -91,3 +92,14 @@ def test_no_block_is_larger_than_said_and_none_is_lost(monkeypatch):
         os.close(reading)
     assert max(map(len, blocks)) <= 1000
     assert b"".join(blocks) == data
+
+
+def test_a_descriptor_may_have_any_number(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\nb")
+    with path.open("rb") as file:
+        high = fcntl.fcntl(file, fcntl.F_DUPFD, 1024)
+    try:
+        assert list(lines.read_blocks(high)) == [b"a\nb"]
+    finally:
+        os.close(high)

@@ -229,10 +229,10 @@ def test_every_broker_takes_over_a_change(tmp_path):
             connections = {0: one, 1: two}
             controller = wire.metadata(one).controller_id
             assert wire.create_topic(connections[controller], "t", 2)[0] is ErrorCode.NONE
+            eventually(lambda: "t" in wire.topic_names(two) & wire.topic_names(one), 10)
             (described,) = wire.metadata(one, "t").topics
             leaders = {each.leader_id: each.partition_index for each in described.partitions}
             assert leaders.keys() == {0, 1}
-            eventually(lambda: "t" in wire.topic_names(two) & wire.topic_names(one), 10)
             assert alter(one, TOPIC, "t", ("max.message.bytes", SET, "200"))[0] is ErrorCode.NONE
             elsewhere = TopicPartition("t", leaders[1])
 

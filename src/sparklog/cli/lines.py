@@ -10,18 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 BLOCK = 8 << 20
-LINGER_S = 0.005
+LINGER_MS = 5
 """How long more input is waited for before what is there is sent."""
 
 
 def read_blocks(descriptor: int) -> Iterator[bytes]:
     """What can be read, in pieces up to BLOCK; from a pipe or a terminal what has arrived goes on at once."""
+    poller = select.poll()  # select() knows no descriptor above 1023
+    poller.register(descriptor, select.POLLIN)
     pieces: list[bytes] = []
     size = 0
     while piece := os.read(descriptor, BLOCK - size):
         pieces.append(piece)
         size += len(piece)
-        if size >= BLOCK or not select.select([descriptor], [], [], LINGER_S)[0]:
+        if size >= BLOCK or not poller.poll(LINGER_MS):
             yield b"".join(pieces)
             pieces, size = [], 0
     if pieces:
