@@ -27,10 +27,10 @@ from benchmarks import machine
 from benchmarks.load import batch_of
 from benchmarks.peers import Peer, both_brokers
 from sparklog.client.admin import AdminClient, NewTopic
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import earliest_offsets, latest_offsets
-from sparklog.client.producer import BatchProducer
 from sparklog.clock import Clock, SystemClock
 from sparklog.local.jars import jar_set
 from sparklog.spark.session import session

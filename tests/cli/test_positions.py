@@ -8,9 +8,9 @@ import pytest
 
 from sparklog.cli.positions import parse_position, resolve_position
 from sparklog.client.admin import AdminClient, NewTopic
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.producer import BatchProducer
 from sparklog.record.columnar import encode_columns
 from sparklog.structs import TopicPartition
 

@@ -1,7 +1,7 @@
 import pytest
 
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.fetcher import fetch_range, scan
-from sparklog.client.producer import BatchProducer
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode
 from sparklog.protocol.hot.fetch import FetchedPartition
 from sparklog.protocol.wire import ZERO_UUID

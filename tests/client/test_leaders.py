@@ -3,12 +3,12 @@
 import pytest
 
 from sparklog.client.admin import AdminClient, NewTopic
+from sparklog.client.batch_consumer import BatchConsumer
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
-from sparklog.client.consumer import Consumer
 from sparklog.client.fetcher import fetch_range
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import EARLIEST, latest_offsets
-from sparklog.client.producer import BatchProducer
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
@@ -81,7 +81,7 @@ def test_fetching_after_a_move(cluster):
 def test_consuming_from_both_and_after_a_move(cluster):
     _put(cluster)
     ends = latest_offsets(cluster, _PARTITIONS)
-    consumer = Consumer(cluster, dict.fromkeys(_PARTITIONS, EARLIEST))
+    consumer = BatchConsumer(cluster, dict.fromkeys(_PARTITIONS, EARLIEST))
     _mislead(cluster)
     found = list(consumer.records(until=ends))
     assert len(found) == sum(ends.values())

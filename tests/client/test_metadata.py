@@ -2,10 +2,10 @@ import socket
 
 import pytest
 
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import EARLIEST, LATEST, list_offsets
-from sparklog.client.producer import BatchProducer
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.local.ports import free_port
 from sparklog.record.builder import RecordBatchBuilder

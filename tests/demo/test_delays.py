@@ -7,9 +7,9 @@ from collections import defaultdict
 import pytest
 
 from sparklog.client.admin import AdminClient, NewTopic
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.producer import BatchProducer
 from sparklog.demo.delays import DelayOptions, run
 from sparklog.demo.flights import load_flights
 from sparklog.record.columnar import encode_columns

@@ -121,9 +121,9 @@ def _bounded(
 def _following(
     cluster: ClusterMetadata, starts: dict[TopicPartition, int], layout: _Layout
 ) -> Iterator[tuple[TopicPartition, Columns]]:
-    from sparklog.client.consumer import Consumer
+    from sparklog.client.batch_consumer import BatchConsumer
 
-    consumer = Consumer(cluster, starts)
+    consumer = BatchConsumer(cluster, starts)
     while True:
         before = dict(consumer.positions)
         for tp, batches in consumer.poll().items():

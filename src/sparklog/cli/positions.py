@@ -38,7 +38,7 @@ def resolve_position(
     cluster: ClusterMetadata, partitions: Iterable[TopicPartition], position: Position
 ) -> dict[TopicPartition, int]:
     """The offset that ``position`` is in each partition, held within what the partition has."""
-    from sparklog.client.consumer import positions_at
+    from sparklog.client.batch_consumer import positions_at
     from sparklog.client.offsets import earliest_offsets, latest_offsets
 
     wanted = list(partitions)

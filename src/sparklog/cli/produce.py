@@ -16,8 +16,8 @@ from sparklog.cli.display import progress, rate
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparklog.client.batch_producer import BatchProducer
     from sparklog.client.metadata import ClusterMetadata
-    from sparklog.client.producer import BatchProducer
 
 
 def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -> bytes | None:
@@ -96,7 +96,7 @@ class _LineWriter:
         import pyarrow.compute as pc
 
         from sparklog.cli.lines import BLOCK, read_blocks, split_lines
-        from sparklog.client.producer import BatchProducer
+        from sparklog.client.batch_producer import BatchProducer
 
         started = self._cluster.clock.monotonic()
         with BatchProducer(self._cluster) as producer, progress(f"to {self._topic}", size, "bytes") as advance:

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.client.admin import AdminClient, NewTopic
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.partitioner import Partitioner
-from sparklog.client.producer import BatchProducer
 from sparklog.demo.evidence import Evidence, examine
 from sparklog.demo.flights import Flights
 from sparklog.record.columnar import ColumnarEncoder

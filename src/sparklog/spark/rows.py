@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.partitioner import Partitioner
-from sparklog.client.producer import BatchProducer
 from sparklog.errors import DataSourceError
 from sparklog.record.columnar import ColumnarEncoder
 from sparklog.structs import TopicPartition

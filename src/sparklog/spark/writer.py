@@ -57,8 +57,8 @@ class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
 
 def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Written:
+    from sparklog.client.batch_producer import BatchProducer
     from sparklog.client.metadata import ClusterMetadata
-    from sparklog.client.producer import BatchProducer
     from sparklog.spark.failures import translated
     from sparklog.spark.rows import TopicWriter
 

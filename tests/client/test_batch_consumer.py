@@ -1,8 +1,8 @@
 import pytest
 
-from sparklog.client.consumer import Consumer, positions_at
+from sparklog.client.batch_consumer import BatchConsumer, positions_at
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.offsets import EARLIEST, LATEST, latest_offsets
-from sparklog.client.producer import BatchProducer
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 
@@ -26,7 +26,7 @@ def _put(metadata, tp, *values):
 def test_reads_up_to_an_end(metadata, partitions):
     for tp in partitions:
         _put(metadata, tp, b"a", b"", b"c")
-    consumer = Consumer(metadata, dict.fromkeys(partitions, EARLIEST))
+    consumer = BatchConsumer(metadata, dict.fromkeys(partitions, EARLIEST))
     found = list(consumer.records(until=latest_offsets(metadata, partitions)))
     assert sorted((r.tp, r.offset, r.value) for r in found) == [
         (tp, offset, value) for tp in partitions for offset, value in enumerate([b"a", b"", b"c"])
@@ -38,14 +38,14 @@ def test_reads_up_to_an_end(metadata, partitions):
 def test_starts_in_the_middle_of_a_batch_and_ends_there(metadata, partitions):
     tp = partitions[0]
     _put(metadata, tp, b"a", b"b", b"c", b"d")
-    consumer = Consumer(metadata, {tp: 1})
+    consumer = BatchConsumer(metadata, {tp: 1})
     assert [r.value for r in consumer.records(until={tp: 3})] == [b"b", b"c"]
 
 
 def test_follows_what_comes_after_latest(metadata, partitions):
     tp = partitions[0]
     _put(metadata, tp, b"old")
-    consumer = Consumer(metadata, {tp: LATEST})
+    consumer = BatchConsumer(metadata, {tp: LATEST})
     records = consumer.records()
     _put(metadata, tp, b"new", b"newer")
     assert [next(records).value, next(records).value] == [b"new", b"newer"]
@@ -61,7 +61,7 @@ def test_positions_by_time(metadata, partitions):
 def test_poll_gives_batches_and_moves_on(metadata, partitions):
     tp = partitions[0]
     _put(metadata, tp, b"a")
-    consumer = Consumer(metadata, {tp: 0})
+    consumer = BatchConsumer(metadata, {tp: 0})
     assert [batch.record_count for batch in consumer.poll()[tp]] == [1]
     assert consumer.positions == {tp: 1}
     assert consumer.poll(max_wait_ms=1) == {}

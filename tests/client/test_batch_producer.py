@@ -1,10 +1,10 @@
 import pytest
 
+from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.fetcher import fetch_range
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import latest_offsets
-from sparklog.client.producer import BatchProducer
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey

@@ -37,7 +37,7 @@ class ConsumedRecord(NamedTuple):
     headers: tuple[Header, ...]
 
 
-class Consumer:
+class BatchConsumer:
     """Records of some partitions from some positions on, each partition's in order.
 
     ``positions`` may be offsets, EARLIEST or LATEST. No group, no commits: who reads keeps the offsets.
