@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sparklog.broker.context import BrokerContext
 from sparklog.config.dynamic import (
@@ -37,6 +37,14 @@ class Outcome(NamedTuple):
 
     code: ErrorCode
     message: str | None
+
+
+def answers(answer: type[Any], keys: list[tuple[int, str]], outcomes: list[Outcome]) -> list[Any]:
+    """The outcomes on the wire; ``answer`` is the response's class for one resource."""
+    return [
+        answer(error_code=outcome.code, error_message=outcome.message, resource_type=kind, resource_name=name)
+        for (kind, name), outcome in zip(keys, outcomes, strict=True)
+    ]
 
 
 async def alter(

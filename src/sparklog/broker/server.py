@@ -223,8 +223,13 @@ class Broker:
     def _start_chores(self) -> None:
         config = self._config
         chores: tuple[tuple[int, Callable[[], object]], ...] = (
-            (config.log_flush_offset_checkpoint_interval_ms, self._logs.checkpoint_later),
-            (config.log_flush_start_offset_checkpoint_interval_ms, self._logs.checkpoint_later),
+            (
+                min(  # both files are written each time
+                    config.log_flush_offset_checkpoint_interval_ms,
+                    config.log_flush_start_offset_checkpoint_interval_ms,
+                ),
+                self._logs.checkpoint_later,
+            ),
             (config.log_flush_scheduler_interval_ms, self._logs.flush_due),
             (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers),
             (config.offsets_retention_check_interval_ms, self._context.groups.expire_offsets),

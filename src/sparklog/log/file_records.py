@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord, LogError
+from sparklog.log.files import base_offset_of
 from sparklog.record import layout
 from sparklog.structs import FileSlice
 
@@ -26,6 +27,21 @@ class BatchPosition(NamedTuple):
     @property
     def end(self) -> int:
         return self.position + self.size
+
+
+def end_offset(path: Path, *, damaged: bool = False) -> int:
+    """One past the last offset of a ``.log`` file.
+
+    Raises CorruptRecord where it cannot be read; of a ``damaged`` one what comes before that counts.
+    """
+    end = base_offset_of(path)
+    try:
+        for batch in FileRecords(path).batches():
+            end = batch.last_offset + 1
+    except CorruptRecord:
+        if not damaged:
+            raise
+    return end
 
 
 class FileRecords:

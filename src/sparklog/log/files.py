@@ -41,6 +41,12 @@ def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
     return directory / f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
 
 
+def segment_paths(directory: Path, base_offset: int, suffix: str = "") -> list[Path]:
+    """The files of a segment that are there, the ``.log`` first; ``suffix`` is what stands behind their names."""
+    paths = [segment_path(directory, base_offset, kind + suffix) for kind in (LOG_SUFFIX, *INDEX_SUFFIXES)]
+    return [path for path in paths if path.exists()]
+
+
 def base_offset_of(path: Path) -> int:
     """The offset that a segment file is named by. Raises LogError for another name."""
     offset = find_base_offset(path)

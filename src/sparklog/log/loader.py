@@ -9,22 +9,21 @@ batches, and the producers' state is brought to the end of the log. See ``docs/a
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
 from sparklog.log.checkpoints import LEADER_EPOCHS
-from sparklog.log.file_records import FileRecords
+from sparklog.log.file_records import end_offset
 from sparklog.log.files import (
     CORRUPT_SUFFIX,
-    INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     base_offset_of,
     segment_path,
+    segment_paths,
     sync_directory,
 )
 from sparklog.log.leader_epochs import LeaderEpochCache
@@ -102,11 +101,11 @@ class LogLoader:
     def _without_unused(self, bases: list[int]) -> list[int]:
         """An empty last segment goes if the one before it reaches beyond its base: a roll that the disk refused."""
         paths = [segment_path(self.directory, base, LOG_SUFFIX) for base in bases[-2:]]
-        if len(paths) < 2 or paths[1].stat().st_size or end_offset(paths[0]) <= bases[-1]:
+        if len(paths) < 2 or paths[1].stat().st_size or end_offset(paths[0], damaged=True) <= bases[-1]:
             return bases
         _logger.warning("%s is removed: it is empty, and %s reaches beyond it", paths[1], paths[0].name)
-        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-            segment_path(self.directory, bases[-1], suffix).unlink(missing_ok=True)
+        for path in segment_paths(self.directory, bases[-1]):
+            path.unlink()
         sync_directory(self.directory)
         return bases[:-1]
 
@@ -232,15 +231,6 @@ def replay(
         for batch in segment.producers_batches(start, up_to):
             producers.update(batch, now_ms)
     producers.end_offset = up_to
-
-
-def end_offset(path: Path) -> int:
-    """One past the last offset of a ``.log`` file, as far as it can be read."""
-    end = base_offset_of(path)
-    with suppress(CorruptRecord):
-        for batch in FileRecords(path).batches():
-            end = batch.last_offset + 1
-    return end
 
 
 def _has_indexes(directory: Path, base: int) -> bool:

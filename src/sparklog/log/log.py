@@ -20,7 +20,7 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
-from sparklog.log.files import INDEX_SUFFIXES, LOG_SUFFIX, MISPLACED, disk_refused, segment_path, sync_directory
+from sparklog.log.files import MISPLACED, disk_refused, segment_paths, sync_directory
 from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
@@ -263,7 +263,8 @@ class Log:
             if self.recovery_point >= self.log_end_offset:
                 old.flush()  # it counts as flushed, but its indexes are not, nor is the cutting off of a failed write
         except OSError:
-            self._remove_files(base)  # or the log would be taken to end there
+            for path in segment_paths(self.directory, base):  # or the log would be taken to end there
+                path.unlink()
             old.reopen_for_append()
             raise
         new.created_ms = now
@@ -276,10 +277,6 @@ class Log:
         self._has_new_names = True
         self._submit(lambda: self._flush_to(base))
         return new
-
-    def _remove_files(self, base: int) -> None:
-        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-            segment_path(self.directory, base, suffix).unlink(missing_ok=True)
 
     # Reading
 

@@ -20,6 +20,7 @@ from sparklog.log.files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     segment_path,
+    segment_paths,
 )
 from sparklog.log.offset_index import OffsetIndex
 from sparklog.log.time_index import TimeIndex, TimestampOffset
@@ -266,8 +267,7 @@ class LogSegment:
     @property
     def paths(self) -> list[Path]:
         """The files that it has."""
-        files = (self.log.path, self.offset_index.path, self.time_index.path, self.txn_index.path)
-        return [path for path in files if path.exists()]
+        return segment_paths(self.log.path.parent, self.base_offset)
 
     def rename_deleted(self) -> list[Path]:
         """Put ``.deleted`` behind the names of the files and return the new names, to be unlinked later."""

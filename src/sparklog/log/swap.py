@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from sparklog.log.file_records import FileRecords
+from sparklog.log.file_records import end_offset
 from sparklog.log.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -24,7 +24,7 @@ from sparklog.log.files import (
     SWAP_SUFFIX,
     base_offset_of,
     find_base_offset,
-    segment_path,
+    segment_paths,
     sync_directory,
     sync_file,
 )
@@ -35,11 +35,11 @@ _logger = logging.getLogger(__name__)
 def prepare(directory: Path, bases: Sequence[int]) -> None:
     """Steps 1 and 2 for the ``.cleaned`` segments of ``bases``: when this returns the swap is certain."""
     for base in bases:
-        for path in _files(directory, base, CLEANED_SUFFIX):
+        for path in segment_paths(directory, base, CLEANED_SUFFIX):
             sync_file(path)
     sync_directory(directory)
     for base in sorted(bases, reverse=True):
-        for path in _files(directory, base, CLEANED_SUFFIX):
+        for path in segment_paths(directory, base, CLEANED_SUFFIX):
             path.rename(_renamed(path, CLEANED_SUFFIX, SWAP_SUFFIX))
     sync_directory(directory)
 
@@ -47,15 +47,9 @@ def prepare(directory: Path, bases: Sequence[int]) -> None:
 def finish(directory: Path, bases: Sequence[int]) -> None:
     """Step 4."""
     for base in bases:
-        for path in _files(directory, base, SWAP_SUFFIX):
+        for path in segment_paths(directory, base, SWAP_SUFFIX):
             path.rename(_renamed(path, SWAP_SUFFIX, ""))
     sync_directory(directory)
-
-
-def _files(directory: Path, base: int, suffix: str) -> list[Path]:
-    kinds = (LOG_SUFFIX, *INDEX_SUFFIXES)
-    paths = [segment_path(directory, base, kind + suffix) for kind in kinds]
-    return [path for path in paths if path.exists()]
 
 
 def _renamed(path: Path, old: str, new: str) -> Path:
@@ -87,20 +81,13 @@ def _replaced(directory: Path, swaps: Sequence[Path]) -> list[Path]:
     logs = [path for path in swaps if path.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if not logs:
         return []  # the .log files have their names already: only indexes are left to rename
-    first, end = min(base_offset_of(path) for path in logs), max(_end_offset(path) for path in logs)
+    first, end = min(base_offset_of(path) for path in logs), max(end_offset(path) for path in logs)
     found = [(find_base_offset(path), path) for path in sorted(directory.iterdir(), reverse=True)]
     return [
         path
         for base, path in found
         if base is not None and first <= base < end and path.suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)
     ]
-
-
-def _end_offset(path: Path) -> int:
-    end = base_offset_of(path)
-    for batch in FileRecords(path).batches():
-        end = batch.last_offset + 1
-    return end
 
 
 def _remove_orphans(directory: Path) -> None:

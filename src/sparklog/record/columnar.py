@@ -53,8 +53,16 @@ COLUMNS = ("key", "value", "headers", "offset", "timestamp", "timestampType")
 
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
-_TIMESTAMP_TYPES = {"ms": (pa.int64(), 1), "us": (pa.timestamp("us", tz="UTC"), 1000)}
+TIMESTAMP_TYPES = {"ms": (pa.int64(), 1), "us": (pa.timestamp("us", tz="UTC"), 1000)}
 _CODEC_NAMES = {"timestampType": "timestamp_type"}
+
+
+def in_order(columns: Collection[str]) -> list[str]:
+    """``columns`` in the order of COLUMNS. Raises LocalProtocolError for one that is none of them."""
+    unknown = sorted(set(columns) - set(COLUMNS))
+    if unknown:
+        raise LocalProtocolError(f"unknown columns {', '.join(unknown)}: choose from {', '.join(COLUMNS)}")
+    return [name for name in COLUMNS if name in columns]
 
 
 class ColumnarDecoder:
@@ -73,11 +81,8 @@ class ColumnarDecoder:
         timestamp_unit: Literal["ms", "us"] = "ms",
         max_decompressed: int = MAX_DECOMPRESSED,
     ) -> None:
-        unknown = sorted(set(columns) - set(COLUMNS))
-        if unknown:
-            raise LocalProtocolError(f"unknown columns {', '.join(unknown)}: choose from {', '.join(COLUMNS)}")
-        self._columns = [name for name in COLUMNS if name in columns]
-        self._timestamp_type, scale = _TIMESTAMP_TYPES[timestamp_unit]
+        self._columns = in_order(columns)
+        self._timestamp_type, scale = TIMESTAMP_TYPES[timestamp_unit]
         self._max_decompressed = max_decompressed
         names = frozenset(_CODEC_NAMES.get(name, name) for name in columns)
         self._decoder = _impl.codec.RecordDecoder(names, scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparklog.broker.config_alteration import alter, asked_for
+from sparklog.broker.config_alteration import alter, answers, asked_for
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.config.dynamic import Operation
 from sparklog.protocol.api_key import ApiKey
@@ -22,10 +22,5 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     outcomes = await alter(broker, asked, keys, validate_only=message.validate_only)
     return AlterConfigsResponse(
         throttle_time_ms=0,
-        responses=[
-            AlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=outcome.code, error_message=outcome.message, resource_type=kind, resource_name=name
-            )
-            for (kind, name), outcome in zip(keys, outcomes, strict=True)
-        ],
+        responses=answers(AlterConfigsResponse.AlterConfigsResourceResponse, keys, outcomes),
     )

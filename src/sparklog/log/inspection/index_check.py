@@ -14,6 +14,7 @@ Zeros at the end of an index are room that was set aside for entries to come. So
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -69,7 +70,7 @@ def _time_of(batch: RecordBatch, offset: int) -> int | None:
     return times[0] if times else None
 
 
-class IndexCheck:
+class IndexCheck(ABC):
     """Holds the entries of one index against the batches of a segment, which are told in order.
 
     ``due_position`` and ``due_offset``: a batch that begins before the one and ends before the other need not be told.
@@ -86,11 +87,11 @@ class IndexCheck:
             self._entries = self._sane(index, base_offset, log_size)
             self._set_due()
 
-    def _sane(self, index: IndexFile, base_offset: int, log_size: int) -> list[tuple[int, int]]:
-        raise NotImplementedError
+    @abstractmethod
+    def _sane(self, index: IndexFile, base_offset: int, log_size: int) -> list[tuple[int, int]]: ...
 
-    def _set_due(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _set_due(self) -> None: ...
 
     def _say(self, number: int, what: str) -> None:
         self._wrong += 1
@@ -117,8 +118,8 @@ class IndexCheck:
             found.append(error(self._index.path, self._first + more, REBUILT))
         return found
 
-    def _text(self, number: int) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _text(self, number: int) -> str: ...
 
 
 class OffsetIndexCheck(IndexCheck):

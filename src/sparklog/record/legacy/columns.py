@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from sparklog.errors import LocalProtocolError, LogError
+from sparklog.errors import LogError
 from sparklog.record import layout
-from sparklog.record.columnar import COLUMNS, HEADERS_TYPE, ColumnarDecoder
+from sparklog.record.columnar import HEADERS_TYPE, TIMESTAMP_TYPES, ColumnarDecoder, in_order
 from sparklog.record.legacy.message import LegacyMessage
 from sparklog.record.legacy.segment import iter_entries, unwrap
 from sparklog.record.records import MAX_DECOMPRESSED
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from typing_extensions import Buffer
-
-_TIMESTAMP_TYPES = {"ms": (pa.int64(), 1), "us": (pa.timestamp("us", tz="UTC"), 1000)}
 
 
 class LegacyColumnarDecoder:
@@ -38,11 +36,8 @@ class LegacyColumnarDecoder:
         timestamp_unit: Literal["ms", "us"] = "ms",
         max_decompressed: int = MAX_DECOMPRESSED,
     ) -> None:
-        unknown = sorted(set(columns) - set(COLUMNS))
-        if unknown:
-            raise LocalProtocolError(f"unknown columns {', '.join(unknown)}: choose from {', '.join(COLUMNS)}")
-        self._columns = [name for name in COLUMNS if name in columns]
-        self._timestamp_type, self._scale = _TIMESTAMP_TYPES[timestamp_unit]
+        self._columns = in_order(columns)
+        self._timestamp_type, self._scale = TIMESTAMP_TYPES[timestamp_unit]
         self._max_decompressed = max_decompressed
         self._clear()
 
