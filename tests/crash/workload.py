@@ -237,5 +237,7 @@ def let_go(manager: LogManager) -> None:
     """Leave a directory as a killed process does."""
     for log in manager.logs.values():
         abandon(log)
+        # A killed process holds no descriptors; here they would stay open until the garbage collector comes by.
+        log._segments.remove(*log._segments)
     for log_dir in manager._dirs:
         log_dir.close()
