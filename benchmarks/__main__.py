@@ -1,7 +1,7 @@
-"""``python -m benchmarks [codec] [log] [broker] [spark]``: run them (all by default), print tables, write the page.
+"""``python -m benchmarks [codec] [log] [broker] [delivery] [spark]``: run them, print tables, write the page.
 
-The raw numbers of each stay in ``build/benchmarks``, so that running one of them renews its section of
-``docs/performance.md`` and leaves the others.
+Without a name it runs them all. The raw numbers of each stay in ``build/benchmarks``, so that running one of them
+renews its section of ``docs/performance.md`` and leaves the others.
 """
 
 from __future__ import annotations
@@ -66,6 +66,12 @@ def _broker() -> report.Rows:
     return broker.run(say=_say)
 
 
+def _delivery() -> report.Rows:
+    from benchmarks import delivery
+
+    return delivery.run(say=_say)
+
+
 def _spark() -> report.Rows:
     from benchmarks import spark_read
 
@@ -76,6 +82,7 @@ BENCHMARKS: dict[str, Callable[[], report.Rows]] = {
     "codec": _codec,
     "log": _log,
     "broker": _broker,
+    "delivery": _delivery,
     "spark": _spark,
 }
 

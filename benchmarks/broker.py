@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import limits, machine
-from benchmarks.load import Figures
+from benchmarks.loads.figures import Figures
 from benchmarks.peers import Peer, both_brokers
 from sparklog.clock import Clock, SystemClock
 
@@ -41,6 +41,7 @@ class Measurement:
     figures: tuple[str, ...]
     arguments: dict[str, Any]
     reads: str = ""
+    partitions: int = 1
 
 
 def _librdkafka(size: int, records: int) -> list[Measurement]:
@@ -118,22 +119,30 @@ class Results:
 
 def run(rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
     """A row a figure: (measurement, figure, sparklog, kafka, ratio, ratios), then memory, then the machine's limits."""
+    rows = compare(MEASUREMENTS, rounds, lambda text: say(f"broker: {text}"))
+    say("broker: what the machine can do")
+    with TemporaryDirectory(prefix="sparklog-bench-") as scratch:
+        directory = Path(scratch)
+        for name, rate in (("receive", limits.receive_rate(directory)), ("send", limits.send_rate(directory))):
+            rows.append({"measurement": f"limit of one thread: {name}", "figure": "MB/s", "limit": rate})
+    return rows
+
+
+def compare(measurements: list[Measurement], rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Both brokers from their start to their stop under these loads: a row a figure, then memory."""
     clock = SystemClock()
     with TemporaryDirectory(prefix="sparklog-bench-") as scratch:
         directory = Path(scratch)
         with both_brokers(directory) as peers:
             results = Results()
             for number in range(rounds + 1):
-                say(f"broker: round {number} of {rounds}" if number else "broker: warming up")
-                one_round = Round(directory, number, clock, 1.0 if number else WARM_UP_SHARE)
+                say(f"round {number} of {rounds}" if number else "warming up")
+                one_round = Round(directory, number, clock, 1.0 if number else WARM_UP_SHARE, measurements)
                 one_round.run(peers if number % 2 else peers[::-1], results if number else Results())
             for peer in peers:
                 results.add("memory after the load", peer.name, {"MB": machine.resident_bytes(peer.pid) / 1e6})
-        rows = [results.row(each.name, figure) for each in MEASUREMENTS for figure in (*each.figures, "broker CPU us")]
-        rows.append(results.row("memory after the load", "MB"))
-        say("broker: what the machine can do")
-        for name, rate in (("receive", limits.receive_rate(directory)), ("send", limits.send_rate(directory))):
-            rows.append({"measurement": f"limit of one thread: {name}", "figure": "MB/s", "limit": rate})
+    rows = [results.row(each.name, figure) for each in measurements for figure in (*each.figures, "broker CPU us")]
+    rows.append(results.row("memory after the load", "MB"))
     return rows
 
 
@@ -145,24 +154,25 @@ class Round:
     number: int
     clock: Clock
     share: float
+    measurements: list[Measurement]
 
     def run(self, peers: list[Peer], results: Results) -> None:
         topics: dict[tuple[str, str], str] = {}
-        for position, measurement in enumerate(MEASUREMENTS):
+        for position, measurement in enumerate(self.measurements):
             for peer in peers:
                 topic = topics.get((peer.name, measurement.reads), f"r{self.number}-m{position}")
                 if not measurement.reads:
-                    peer.create_topic(topic)
+                    peer.create_topic(topic, measurement.partitions)
                     topics[peer.name, measurement.name] = topic
                 results.add(measurement.name, peer.name, self._measure(measurement, peer, topic))
         for peer in peers:
             peer.delete_topics([topic for (name, _), topic in topics.items() if name == peer.name])
 
     def _measure(self, measurement: Measurement, peer: Peer, topic: str) -> Figures:
-        """Run one load; its figures, and the broker's CPU time for each record or request in microseconds."""
+        """Run one load; its figures, and the broker's CPU time in microseconds for each of what it counts."""
         self._settle()
         arguments = dict(measurement.arguments)
-        counted = "requests" if "requests" in arguments else "records"
+        counted = next(name for name in _COUNTED if name in arguments)
         amount = arguments[counted] = int(arguments[counted] * self.share)
         before = machine.cpu_seconds(peer.pid)
         figures = _run_load(measurement.load, {"bootstrap": peer.bootstrap, "topic": topic, **arguments})
@@ -178,9 +188,12 @@ class Round:
         machine.await_quiet(self.clock, QUIET_WAIT_S)
 
 
+_COUNTED = ("requests", "records", "transactions", "members")
+
+
 def _run_load(load: str, arguments: dict[str, Any]) -> Figures:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.load", load, json.dumps(arguments)],
+        [sys.executable, "-m", "benchmarks.loads", load, json.dumps(arguments)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -25,7 +25,7 @@ import crc32c
 
 from benchmarks import opening, recovery
 from benchmarks.comparison import Comparison
-from benchmarks.load import NOW_MS, batch_of
+from benchmarks.loads.records import NOW_MS, batch_of
 from sparklog.clock import SystemClock
 from sparklog.config.topic import TopicConfig
 from sparklog.local.zookeeper import EmbeddedZooKeeper

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks import machine, recovery
 from benchmarks.comparison import Comparison
-from benchmarks.load import batch_of
+from benchmarks.loads.records import batch_of
 from sparklog.clock import SystemClock
 from sparklog.config.topic import TopicConfig
 from sparklog.log.manager import LogManager

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sparklog.local.broker import BrokerProcess, BrokerSpec
 from sparklog.local.ports import free_port
 from sparklog.local.zookeeper import EmbeddedZooKeeper
+from sparklog.testing.broker import settings_arguments
 from sparklog.testing.eventually import eventually
 from sparklog.testing.kafka import KafkaBroker
 
@@ -20,6 +21,8 @@ KAFKA_JVM = "-Xms1g -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccup
 """What Kafka's own start script gives its JVM, beside the ``-Xmx1g`` that the harness gives."""
 _ADMIN_TIMEOUT_S = 30
 _KEPT = {"retention.ms": "-1"}
+_SETTINGS = settings_arguments({})
+"""Of our broker: those that the harness gives Kafka too, above all that a new group waits for nobody."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,10 @@ class Peer:
     bootstrap: str
     pid: int
 
-    def create_topic(self, topic: str) -> None:
-        """One partition, one replica, kept for ever (the records may be years old); otherwise the broker's settings."""
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """One replica, kept for ever (the records may be years old); otherwise the broker's settings."""
         admin = self._admin()
-        admin.create_topics([NewTopic(topic, 1, 1, config=_KEPT)])[topic].result(_ADMIN_TIMEOUT_S)
+        admin.create_topics([NewTopic(topic, partitions, 1, config=_KEPT)])[topic].result(_ADMIN_TIMEOUT_S)
 
     def delete_topics(self, topics: list[str]) -> None:
         admin = self._admin()
@@ -54,7 +57,8 @@ def both_brokers(directory: Path) -> Iterator[list[Peer]]:
     """sparklog and Kafka, their data under ``directory``; stopped at the end."""
     with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
         ours = BrokerProcess(
-            BrokerSpec(0, zookeeper.connect_string, directory / "sparklog", free_port()), directory / "sparklog.log"
+            BrokerSpec(0, zookeeper.connect_string, directory / "sparklog", free_port(), arguments=_SETTINGS),
+            directory / "sparklog.log",
         )
         _started(stack, ours.start, ours.stop)
         with _environment("JDK_JAVA_OPTIONS", KAFKA_JVM):

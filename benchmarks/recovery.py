@@ -19,7 +19,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from benchmarks.comparison import Comparison
-from benchmarks.load import batch_of
+from benchmarks.loads.records import batch_of
 from benchmarks.peers import KAFKA_JVM
 from sparklog.clock import SystemClock
 from sparklog.config.topic import TopicConfig

@@ -17,6 +17,7 @@ SPARK_RATIO_AIM = 1.0
 LOG_SHARE_AIM = 0.8
 RECOVERY_RATIO_AIM = 2.0
 OPEN_SECONDS_AIM = 5.0
+MEMORY_RATIO_AIM = 5.0
 
 _CODEC_TEXT = """\
 Batches to Arrow columns and back, one core. MB are of uncompressed batch bytes; each figure is the best of several
@@ -34,6 +35,12 @@ The log on disk by itself, no network and no broker, one thread, from and to the
 each, to a file; `sendfile`, a range of 1 MB each, to the same connection; or what Kafka 3.9.1 needs for a copy of the
 same directory, by its own log, in a fresh JVM of 1 GiB. Figures are the best of the rounds; `ratio` is between these,
 more than 1 being better, and `from - to` the extremes of the rounds."""
+_DELIVERY_TEXT = """\
+The same two brokers, measured in the same way; how: `benchmarks/delivery.py`. *eight producers* are eight processes of
+confluent-kafka, each with a partition of its own, on the machine's two cores beside the broker: they and the broker
+share what there is. *at 20 MB/s* is the time from when a record was due to be sent to a waiting consumer's having it.
+*join s* is from the first request of a hundred members to the assignment of the last, *leave s* from one member's
+leaving to the assignment of the last of the others. Transactions have one record each."""
 _SPARK_TEXT = """\
 To nowhere (`noop`), one local session: `format("sparklog")` on sparklog and on Kafka 3.9.1, beside Spark's own Kafka
 connector on Kafka 3.9.1, the same records. `ratio` is to the connector reading the same columns. How it is measured:
@@ -125,21 +132,50 @@ def broker(rows: Rows) -> Section:
     return Section(
         "Broker",
         _BROKER_TEXT,
-        ["", "figure", "sparklog", "Kafka", "ratio", "from - to"],
-        [
-            [
-                row["measurement"],
-                row["figure"],
-                _number(row["sparklog"]),
-                _number(row["kafka"]),
-                f"{row['ratio']:.2f}",
-                f"{min(row['ratios']):.2f} - {max(row['ratios']):.2f}",
-            ]
-            for row in compared
-        ],
+        _COMPARED_HEADER,
+        _compared_rows(compared),
         [_judgement(compared)],
         _distances(compared, limits),
     )
+
+
+def delivery(rows: Rows) -> Section:
+    """``benchmarks.delivery``."""
+    paced = next(row for row in rows if row["figure"] == "p99 ms")
+    memory = rows[-1]
+    aims = [
+        _judgement(rows),
+        Aim(
+            "p99 of the latency at 20 MB/s no worse than Kafka's",
+            f"{paced['sparklog']:.2f} ms beside {paced['kafka']:.2f} ms, {paced['ratio']:.2f}",
+            paced["ratio"] >= 1,
+        ),
+        Aim(
+            "memory under a fifth of Kafka's",
+            f"{memory['sparklog']:.0f} MB beside {memory['kafka']:.0f} MB",
+            memory["ratio"] >= MEMORY_RATIO_AIM,
+        ),
+    ]
+    return Section(
+        "Many clients, latency, groups and transactions", _DELIVERY_TEXT, _COMPARED_HEADER, _compared_rows(rows), aims
+    )
+
+
+_COMPARED_HEADER = ["", "figure", "sparklog", "Kafka", "ratio", "from - to"]
+
+
+def _compared_rows(compared: Rows) -> list[list[str]]:
+    return [
+        [
+            row["measurement"],
+            row["figure"],
+            _number(row["sparklog"]),
+            _number(row["kafka"]),
+            f"{row['ratio']:.2f}",
+            f"{min(row['ratios']):.2f} - {max(row['ratios']):.2f}",
+        ]
+        for row in compared
+    ]
 
 
 def _judgement(compared: Rows) -> Aim:
@@ -276,4 +312,10 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-SECTIONS: dict[str, Callable[[Rows], Section]] = {"codec": codec, "log": log, "broker": broker, "spark": spark}
+SECTIONS: dict[str, Callable[[Rows], Section]] = {
+    "codec": codec,
+    "log": log,
+    "broker": broker,
+    "delivery": delivery,
+    "spark": spark,
+}

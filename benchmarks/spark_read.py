@@ -24,7 +24,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import machine
-from benchmarks.load import batch_of
+from benchmarks.loads.records import batch_of
 from benchmarks.peers import Peer, both_brokers
 from sparklog.client.admin import AdminClient, NewTopic
 from sparklog.client.batch_producer import BatchProducer
