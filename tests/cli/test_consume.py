@@ -38,7 +38,10 @@ def numbers(here, topic):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_range(here, numbers, options, expected):
-    assert here("consume", numbers, *options) == (0, "".join(f"{number}\n" for number in expected), "")
+    result = here("consume", numbers, *options)
+    assert result[:2] == (0, "".join(f"{number}\n" for number in expected))
+    nothing = "" if expected or "--max" in options else f"no records there: {numbers}-0 holds offsets 0 to 9\n"
+    assert result.err == nothing
 
 
 def test_a_time_divides_what_was_before_from_what_came_after(here, topic):
@@ -81,6 +84,15 @@ def test_an_unknown_topic_is_named_and_not_made(here, topic):
     assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
     assert f"topic '{topic}'" in result.err
     assert topic not in here("topic", "list").out
+
+
+def test_where_nothing_is_it_is_said_what_there_is(here, topic):
+    here("topic", "create", topic, "--partitions", 5)
+    here("produce", topic, "--partition", 1, stdin=b"a\nb\n")
+    result = here("consume", topic, "--from", 2)
+    assert (result.status, result.out) == (0, "")
+    holding = f"{topic}-0 holds none, {topic}-1 holds offsets 0 to 1, {topic}-2 holds none, and 2 more"
+    assert result.err == f"no records there: {holding}\n"
 
 
 def test_follow_goes_on_until_it_is_interrupted_and_is_quiet_then(here, spawn, numbers):

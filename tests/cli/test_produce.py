@@ -17,8 +17,11 @@ def records(here, topic, *options):
 def test_each_line_of_standard_input_is_a_record(here, topic):
     result = here("produce", topic, stdin=b"one\n\nthree\nlast without a newline")
     assert (result.status, result.out) == (0, "")
-    assert result.err.startswith("produced 4 records, 0.0 MB in ")
-    assert result.err.endswith(f" to {topic}\n")
+    created, said = result.err.splitlines(keepends=True)
+    assert created == f"created topic '{topic}' with 1 partition\n"
+    assert said.startswith("produced 4 records, 0.0 MB in ")
+    assert said.endswith(f" to {topic}\n")
+    assert "created" not in here("produce", topic, stdin=b"").err
     assert records(here, topic) == [(0, None, text) for text in ("one", "", "three", "last without a newline")]
 
 

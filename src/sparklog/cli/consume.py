@@ -26,6 +26,9 @@ Columns = dict[str, "pa.Array"]
 _ROUND_BYTES = 4 << 20
 """Decoded bytes that are printed at once."""
 
+_PARTITIONS_NAMED = 3
+"""Of which it is said what they hold, when there is nothing to print."""
+
 
 class _Layout(NamedTuple):
     """How a record is printed."""
@@ -92,8 +95,21 @@ def consume(
             return
         ends = resolve_position(cluster, wanted, "latest" if end is None else end)
         total = sum(max(ends[tp] - starts[tp], 0) for tp in wanted)
+        if not total:
+            click.echo(f"no records there: {_extent(cluster, wanted)}", err=True)
         with progress(f"from {topic}", total if most is None else min(most, total), "records") as advance:
             _print(_bounded(cluster, starts, ends, layout), layout, most, None if sys.stdout.isatty() else advance)
+
+
+def _extent(cluster: ClusterMetadata, partitions: list[TopicPartition]) -> str:
+    """What the first partitions hold."""
+    from sparklog.client.offsets import earliest_offsets, latest_offsets
+
+    named = partitions[:_PARTITIONS_NAMED]
+    first, last = earliest_offsets(cluster, named), latest_offsets(cluster, named)
+    held = {tp: f"offsets {first[tp]} to {last[tp] - 1}" if last[tp] > first[tp] else "none" for tp in named}
+    more = len(partitions) - len(named)
+    return ", ".join(f"{tp} holds {what}" for tp, what in held.items()) + (f", and {more} more" if more else "")
 
 
 def _partitions(cluster: ClusterMetadata, topic: str, chosen: tuple[int, ...]) -> list[TopicPartition]:

@@ -56,6 +56,7 @@ def produce(
 ) -> None:
     """Write the lines of FILE, or of standard input, to TOPIC: a record a line.
 
+    A topic that does not exist is created, if the broker may (auto.create.topics.enable), and that is said.
     Records with a key go where Kafka's own clients would send them, others to all partitions in turn.
 
     \b
@@ -84,7 +85,10 @@ class _LineWriter:
         self._partition = partition
         self._separator = separator
         self._null_empty = null_empty
+        is_new = topic not in cluster.fetch([topic]).topics
         count = len(cluster.topic(topic, create=True).partitions)
+        if is_new:
+            click.echo(f"created topic {topic!r} with {count} partition{'s' * (count > 1)}", err=True)
         if partition is not None and partition >= count:
             raise click.BadParameter(f"topic {topic!r} has only partitions 0 to {count - 1}", param_hint="--partition")
         self._partitioner = Partitioner(count)
