@@ -19,6 +19,7 @@ PARTITIONS = 4
 def pair(tmp_path):
     with ClusterHarness(tmp_path, brokers=2) as harness:
         eventually(lambda: any(make_topic_at(harness.broker(each)) for each in (0, 1)), 20)
+        eventually(lambda: all(knows_the_topic(broker) for broker in harness.brokers), 20)
         yield harness
 
 
@@ -26,6 +27,11 @@ def make_topic_at(broker):
     """False if this broker is not the controller."""
     with wire.connect(broker.address) as connection:
         return wire.create_topic(connection, "t", PARTITIONS)[0] is ErrorCode.NONE
+
+
+def knows_the_topic(broker):
+    with wire.connect(broker.address) as connection:
+        return "t" in wire.topic_names(connection)
 
 
 def coordinator_of(pair, transactional_id):
