@@ -51,7 +51,8 @@ class ConsumerMachine:
 
     def heartbeat(self, group: ConsumerGroup, request: ConsumerHeartbeat, topics: Topics) -> Decision:
         """The member joins or is alive: it learns its epoch, and what it may use if that changed. Raises ApiError."""
-        self.check_room(group, request.member_id, request.instance_id)
+        if request.epoch == JOIN_EPOCH:
+            self.check_room(group, request.member_id, request.instance_id)
         if request.regex:
             topics.matching(request.regex)
         draft = group.copy()
