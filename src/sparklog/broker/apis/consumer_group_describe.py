@@ -16,6 +16,7 @@ VERSIONS = range(0, 2)
 _CLASSIC, _CONSUMER = 0, 1
 _Described = ConsumerGroupDescribeResponse.DescribedGroup
 _Member = _Described.Member
+_Assignment = _Member.Assignment
 
 
 def handle(broker: BrokerContext, request: ApiRequest) -> Message:
@@ -51,17 +52,17 @@ def _member(broker: BrokerContext, group: ConsumerGroup, member: ConsumerMember)
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(broker, _Member.Assignment, member.assigned),
-        target_assignment=_assignment(broker, _Member.TargetAssignment, group.target.get(member.member_id, NONE)),
+        assignment=_assignment(broker, member.assigned),
+        target_assignment=_assignment(broker, group.target.get(member.member_id, NONE)),
         member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
 
 
-def _assignment(broker: BrokerContext, kind: Message, partitions: Partitions) -> Message:
+def _assignment(broker: BrokerContext, partitions: Partitions) -> Message:
     """As far as the topics exist."""
     topics = [
-        kind.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
+        _Assignment.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)
         for topic_id, numbers in by_topic(partitions).items()
         if (name := broker.metadata.name_of(topic_id)) is not None
     ]
-    return kind(topic_partitions=topics)
+    return _Assignment(topic_partitions=topics)
