@@ -8,6 +8,9 @@ from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.machine import ConsumerMachine, ConsumerSettings
 from sparklog.group.consumer.requests import ConsumerHeartbeat
 from sparklog.group.consumer.topics import TopicDescription, matching
+from sparklog.group.requests import JoinRequest
+from sparklog.group.state import Protocol
+from sparklog.protocol.wire import WireWriter
 
 NAMESPACE = UUID(int=42)
 
@@ -44,6 +47,29 @@ class FakeTopics:
 
     def tips(self, name, *numbers):
         return frozenset(TopicIdPartition(self.described[name].topic_id, number) for number in numbers)
+
+
+def subscription(topics, owned=(), version=1):
+    """As a classic consumer says it; ``owned`` are (topic, partition)."""
+    said = WireWriter()
+    said.int16(version)
+    said.array_length(len(topics))
+    for name in sorted(topics):
+        said.string(name)
+    said.int32(-1)
+    if version >= 1:
+        said.array_length(len(owned))
+        for name, number in sorted(owned):
+            said.string(name)
+            said.array_length(1)
+            said.int32(number)
+    return b"".join(said.chunks())
+
+
+def join_request(member_id="", topics=("t",), owned=(), **fields):
+    """A classic consumer's JoinGroup."""
+    protocols = (Protocol("cooperative-sticky", subscription(topics, owned)),)
+    return JoinRequest(member_id, None, "c", "/h", 10_000, 60_000, "consumer", protocols)._replace(**fields)
 
 
 def machine(**settings):

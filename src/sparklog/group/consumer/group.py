@@ -38,8 +38,9 @@ class ConsumerGroupState(Enum):
 class ConsumerGroup:
     """Changed only as a draft, a copy that takes its place when the log has what differs.
 
-    ``topics`` are those subscribed to, as they were when the group's epoch last went up; ``topics_version`` says up to
-    which of the broker's versions they were compared. ``owners`` and ``instances`` follow from the members.
+    ``topics`` are those subscribed to, as they were when the group's epoch last went up; ``topics_version``, which the
+    log does not have, is that of the broker's versions with which they were compared last. ``owners`` and ``instances``
+    follow from the members.
     """
 
     group_id: str
@@ -48,7 +49,7 @@ class ConsumerGroup:
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[str, Partitions] = field(default_factory=dict)
     topics: dict[str, TopicDescription] = field(default_factory=dict)
-    topics_version: int = NO_VERSION
+    topics_version: int = field(default=NO_VERSION, compare=False)
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
 

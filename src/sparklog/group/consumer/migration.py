@@ -84,9 +84,13 @@ def is_due(before: ConsumerGroup, after: ConsumerGroup, policy: MigrationPolicy,
     return policy.downgrades and was_mixed and after.has_only_classic_members and len(after.members) <= max_size
 
 
-def downgraded(group: ConsumerGroup, topics: Topics) -> Group:
-    """The members, all of them classic, as a classic group in its next generation. Raises ProtocolError."""
-    made = Group(group.group_id, generation=group.epoch, protocol_type=PROTOCOL_TYPE)
+def downgraded(group: ConsumerGroup, generation: int, topics: Topics) -> Group:
+    """The members, all of them classic, as a classic group. Raises ProtocolError.
+
+    ``generation`` is the epoch before the last of the others went: those that had caught up are in it, so they are told
+    to join again and keep what they have, where another generation would make them give up everything.
+    """
+    made = Group(group.group_id, generation=generation, protocol_type=PROTOCOL_TYPE)
     for member in group.members.values():
         if member.classic is not None:
             made.add(

@@ -22,6 +22,7 @@ from sparklog.group.consumer.member import JOIN_EPOCH, ConsumerMember
 from sparklog.group.consumer.migration import MigrationPolicy, downgraded, is_due, upgraded
 from sparklog.group.consumer.records import Record, changes
 from sparklog.group.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
+from sparklog.group.consumer.timers import Timers
 from sparklog.group.consumer.topics import Topics
 from sparklog.group.hosted import Hosted
 from sparklog.group.machine import GroupMachine
@@ -130,9 +131,11 @@ class ConsumerGroups:
     async def _replace(self, hosted: Hosted, after: ConsumerGroup, *, upgrade: bool = False) -> None:
         """Write what changes, then let it count. Raises ApiError."""
         before = hosted.consumer
-        due = before is not None and is_due(before, after, self._policy, self._classic_max_size)
-        if due and await self._downgrade(hosted, after):
-            return
+        if before is not None and is_due(before, after, self._policy, self._classic_max_size):
+            group = self._readable(after, before.epoch)
+            if group is not None:
+                await self._downgrade(hosted, group)
+                return
         records = changes(before, after)
         if upgrade:
             records.insert(0, (group_key(after.group_id), None))
@@ -141,23 +144,25 @@ class ConsumerGroups:
             self._install(hosted, after)
         self._raise(error)
 
-    async def _downgrade(self, hosted: Hosted, after: ConsumerGroup) -> bool:
-        """Go on as a classic group; False if the members cannot be read as such. Raises ApiError."""
+    def _readable(self, after: ConsumerGroup, generation: int) -> Group | None:
+        """The group as a classic one; None if its members cannot be read as such."""
         try:
-            group = downgraded(after, self._topics)
-        except ProtocolError as unreadable:
-            _LOG.warning("group %s stays one of the consumer protocol: %s", after.group_id, unreadable)
-            return False
+            return downgraded(after, generation, self._topics)
+        except ProtocolError as error:
+            _LOG.warning("group %s stays one of the consumer protocol: %s", after.group_id, error)
+            return None
+
+    async def _downgrade(self, hosted: Hosted, group: Group) -> None:
+        """Go on as this classic group, which rebalances. Raises ApiError."""
         group.state_timestamp_ms = self._board.clock.now_ms()
         assignments = {each.member_id: each.assignment for each in group.members.values()}
         error = await self._write(hosted, [*changes(hosted.consumer, None), group_record(group, assignments)])
         if error in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
             hosted.group.become(group)
             hosted.consumer = None
-            hosted.timers = type(hosted.timers)()
+            hosted.timers = Timers()
             self._apply(hosted, self._classic_machine.downgraded(hosted.group, self._board.now_ms()))
         self._raise(error)
-        return True
 
     async def _write(self, hosted: Hosted, records: list[Record]) -> ErrorCode:
         """Returns what the log said, not what that means to a client."""
