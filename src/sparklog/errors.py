@@ -130,6 +130,11 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = (100, True)
     INCONSISTENT_TOPIC_ID = (103, True)
     TRANSACTIONAL_ID_NOT_FOUND = (105, False)
+    FENCED_MEMBER_EPOCH = (110, False)
+    UNRELEASED_INSTANCE_ID = (111, False)
+    UNSUPPORTED_ASSIGNOR = (112, False)
+    STALE_MEMBER_EPOCH = (113, False)
+    INVALID_REGULAR_EXPRESSION = (128, False)
 
 
 class SparklogError(Exception):

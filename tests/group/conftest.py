@@ -79,7 +79,7 @@ def play(loop: Any, clock: ManualClock, store: Any) -> Callable[..., None]:
     """Runs a coroutine function of a Scene."""
 
     def play(
-        body: Callable[[Scene], Coroutine[Any, Any, None]], *, delay_ms: int = 0, loaded: bool = True, **settings: int
+        body: Callable[[Scene], Coroutine[Any, Any, None]], *, delay_ms: int = 0, loaded: bool = True, **settings: Any
     ) -> None:
         async def run() -> None:
             scene = Scene(loop, clock, store, delay_ms, **settings)

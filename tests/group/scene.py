@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from group.consumer.samples import FakeTopics
+
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode
 from sparklog.group.offsets import partition_for
@@ -29,21 +31,28 @@ class Scene:
     """A coordinator and what a test does with it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: ManualClock, store: Any, delay_ms: int, **settings: int
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: ManualClock,
+        store: Any,
+        delay_ms: int,
+        topics: FakeTopics | None = None,
+        **settings: Any,
     ) -> None:
         self.loop, self.clock, self.store = loop, clock, store
         self.settings = {"offset_metadata_max_bytes": 10, **settings}
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, **self.settings)
         ids = itertools.count(1)
-        self.groups = GroupCoordinator(config, store, clock, loop, lambda: str(next(ids)))
+        self.topics = topics or FakeTopics(t=6)
+        self.groups = GroupCoordinator(config, store, clock, loop, self.topics, lambda: str(next(ids)))
 
     async def load(self) -> None:
         for partition in range(COUNT):
             await self.groups.load(partition)
 
-    async def restarted(self, **settings: int) -> Scene:
+    async def restarted(self, **settings: Any) -> Scene:
         """Another coordinator over the same log."""
-        scene = Scene(self.loop, self.clock, self.store, 0, **{**self.settings, **settings})
+        scene = Scene(self.loop, self.clock, self.store, 0, self.topics, **{**self.settings, **settings})
         await scene.load()
         return scene
 

@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from group.consumer.samples import FakeTopics
 
 from sparklog.broker.apis import (
     delete_groups,
@@ -63,11 +64,12 @@ class Client:
     def __init__(self, loop: Any, clock: Any, store: Any) -> None:
         self.store = store
         ids = itertools.count(1)
+        self.topics = FakeTopics(t=2)
         config = BrokerConfig(group_initial_rebalance_delay_ms=0)
         topic = SimpleNamespace(partitions={0: None, 1: None})
         self.broker: Any = SimpleNamespace(
             clock=clock,
-            groups=GroupCoordinator(config, store, clock, loop, lambda: str(next(ids))),
+            groups=GroupCoordinator(config, store, clock, loop, self.topics, lambda: str(next(ids))),
             metadata=SimpleNamespace(topic={"t": topic}.get),
             find_coordinator=self.find_coordinator,
         )

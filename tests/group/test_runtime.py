@@ -206,7 +206,7 @@ def test_whoever_waits_when_leadership_goes_is_sent_away(play: Play) -> None:
         assert (await scene.join()).error is ErrorCode.NOT_COORDINATOR
         assert await scene.commit(1) is ErrorCode.NOT_COORDINATOR
         assert scene.groups.describe_group(GROUP) == (ErrorCode.NOT_COORDINATOR, None)
-        answer = scene.groups.leave(GROUP, [ANONYMOUS])
+        answer = await scene.groups.leave(GROUP, [ANONYMOUS])
         assert answer == (ErrorCode.NOT_COORDINATOR, ())
 
     play(body, delay_ms=3000)

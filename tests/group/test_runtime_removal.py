@@ -30,7 +30,7 @@ async def left_group(scene: Scene) -> None:
     member = await one_member(scene)
     for tp in (TP, OTHER):
         assert await scene.commit(3, member, tp) is ErrorCode.NONE
-    scene.groups.leave(GROUP, [member])
+    await scene.groups.leave(GROUP, [member])
     assert scene.state is GroupState.EMPTY
     await asyncio.sleep(0)
 
@@ -129,7 +129,7 @@ def test_offsets_are_deleted_but_not_what_members_read(play: Play) -> None:
         assert deletion == (ErrorCode.NONE, {TP: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC})
         again = await scene.restarted()
         assert await again.groups.delete_offsets(GROUP, [TP]) == deletion, "a restart knows what the members read"
-        scene.groups.leave(GROUP, [who])
+        await scene.groups.leave(GROUP, [who])
         await asyncio.sleep(0)
         await scene.commit(2, tp=OTHER)
         assert await scene.groups.delete_offsets(GROUP, [TP]) == (ErrorCode.NONE, {TP: ErrorCode.NONE})
@@ -184,7 +184,7 @@ def test_an_empty_groups_offsets_expire_a_while_after_the_last_member_left(play:
             assert scene.groups.heartbeat(GROUP, member) is ErrorCode.NONE
         scene.groups.expire_offsets()
         assert scene.offset() == 3, "whoever is there keeps it"
-        scene.groups.leave(GROUP, [member])
+        await scene.groups.leave(GROUP, [member])
         await asyncio.sleep(RETENTION_S - 1)
         scene.groups.expire_offsets()
         again = await scene.restarted()

@@ -52,6 +52,8 @@ HANDLERS = [
 ]
 NEW, OLD = Producer(7, 0), Producer(7, -1)
 
+NO_TOPICS = SimpleNamespace(version=0, topic=lambda name: None)
+
 
 class Client:
     """Calls handlers as the broker does, through the wire's bytes."""
@@ -63,7 +65,7 @@ class Client:
         async def take() -> int:
             return next(ids)
 
-        groups = GroupCoordinator(config, log, clock, loop)
+        groups = GroupCoordinator(config, log, clock, loop, NO_TOPICS)
         existing = {"t": SimpleNamespace(partitions={0: None, 1: None})}
         metadata = SimpleNamespace(topic=existing.get, knows=lambda tp: tp.topic in existing and tp.partition < 2)
         self.appended: list[tuple[Marker, list[TopicPartition]]] = []

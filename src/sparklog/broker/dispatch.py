@@ -53,5 +53,5 @@ class Dispatcher:
                 f"client {request.client_id!r} asks for {handler.api.name} version {request.version}; "
                 f"{handler.versions.start} to {handler.versions.stop - 1} are served"
             )
-        response = api_versions.response(self._broker.offered, ErrorCode.UNSUPPORTED_VERSION)
+        response = api_versions.response(self._broker.offered, ErrorCode.UNSUPPORTED_VERSION, 0)
         return frame_response(handler.api, 0, request.correlation_id, [encode(response, 0)])

@@ -42,6 +42,8 @@ class MetadataCache:
         self.brokers: dict[int, BrokerInfo] = {}
         self.controller_id = -1
         self.controller_epoch = -1
+        self.topics_version = 0
+        """Goes up with every update that names a topic."""
         self._topics: dict[str, TopicMetadata] = {}
         self._names: dict[UUID, str] = {}
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
@@ -76,6 +78,7 @@ class MetadataCache:
         }
         for state in request.topic_states:
             self._update_topic(state)
+            self.topics_version += 1
         self._wake()
         return [
             TopicPartition(topic.topic_name, each.partition_index)

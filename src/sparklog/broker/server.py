@@ -18,6 +18,7 @@ from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.fence import ControllerFence
+from sparklog.broker.group_topics import GroupTopics
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.registry import OFFERED
@@ -162,7 +163,7 @@ class Broker:
         self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock)
         offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
         states = CoordinatorLog(TRANSACTIONS_TOPIC, config.transaction_state_log_num_partitions, replicas, metadata)
-        groups = GroupCoordinator(config, offsets, self._clock, self._loop)
+        groups = GroupCoordinator(config, offsets, self._clock, self._loop, GroupTopics(metadata))
         markers = TransactionMarkers(replicas, metadata, groups.end_transaction, self._clock, self._zk, self._ask_zk)
         producer_ids = ProducerIds(config.broker_id, self._zk, self._ask_zk)
         self._context = BrokerContext(

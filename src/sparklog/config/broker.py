@@ -6,9 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparklog.config.definition import ConfigType as T
-from sparklog.config.definition import Definition, at_least, between, definitions, parse, setting
+from sparklog.config.definition import Definition, any_of, at_least, between, definitions, one_of, parse, setting
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError
+
+ASSIGNOR_CLASSES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+"""What Kafka calls its assignors in ``group.consumer.assignors``, and their names."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,48 @@ class BrokerConfig:
     )
     group_max_size: int = setting(
         "group.max.size", T.INT, 2**31 - 1, "Most members that a group may have.", at_least(1)
+    )
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        "group.coordinator.rebalance.protocols",
+        T.LIST,
+        ("classic", "consumer"),
+        "The group protocols that are served.",
+        any_of("classic", "consumer"),
+    )
+    group_consumer_session_timeout_ms: int = setting(
+        "group.consumer.session.timeout.ms",
+        T.INT,
+        45_000,
+        "Silence after which a member of the consumer protocol counts as gone.",
+        at_least(1),
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        "group.consumer.heartbeat.interval.ms",
+        T.INT,
+        5000,
+        "How often such a member is told to make itself heard.",
+        at_least(1),
+    )
+    group_consumer_max_size: int = setting(
+        "group.consumer.max.size",
+        T.INT,
+        2**31 - 1,
+        "Most members that a group of the consumer protocol may have.",
+        at_least(1),
+    )
+    group_consumer_assignors: tuple[str, ...] = setting(
+        "group.consumer.assignors",
+        T.LIST,
+        ("uniform", "range"),
+        "Who may share out the partitions of such a group; the first, if its members do not say.",
+        any_of("uniform", "range", *ASSIGNOR_CLASSES),
+    )
+    group_consumer_migration_policy: str = setting(
+        "group.consumer.migration.policy",
+        T.STRING,
+        "bidirectional",
+        "Whether a group with members may change from the classic protocol to the consumer protocol, or back.",
+        one_of("disabled", "upgrade", "downgrade", "bidirectional"),
     )
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes", T.INT, 10_080, "How long a committed offset that nobody uses is kept.", at_least(1)

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from sparklog.group.consumer.group import ConsumerGroup
+from sparklog.group.consumer.records import changes
+from sparklog.group.consumer.timers import Timers
 from sparklog.group.offsets import OffsetKey, group_key, offset_key
 from sparklog.group.pending import PendingOffsets
 from sparklog.group.state import Group, GroupState
@@ -32,18 +35,29 @@ class Hosted:
     """A group, the timer that wakes it next, and for each of its offsets the number of the commit that set it.
 
     A partition whose offset was taken out while a commit of it was under way has a number too: that commit is too late.
+    The members of a group of the consumer protocol are in ``consumer``, and ``group`` has none but keeps the offsets.
+    ``turn`` is held by whoever must keep the members as they are over an await.
     """
 
     group: Group
     partition: LedPartition
+    consumer: ConsumerGroup | None = None
+    timers: Timers = field(default_factory=Timers)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     timer: asyncio.TimerHandle | None = None
     wake_ms: int = 0
     commits: dict[TopicPartition, int] = field(default_factory=dict)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing yet to tell of the group."""
+        return self.group.is_unused and self.consumer is None
+
     def keep(self) -> None:
         """Remember the group exactly while there is something to remember."""
         kept = self.partition.hosted
-        if not self.group.is_unused:
+        in_use = not self.is_empty or self.turn.locked()
+        if in_use and self.group.state is not GroupState.DEAD:
             kept.setdefault(self.group.group_id, self)
         elif kept.get(self.group.group_id) is self:
             del kept[self.group.group_id]
@@ -64,12 +78,16 @@ class Hosted:
         return [offset_key(group.group_id, tp) for tp in known]
 
     def end(self) -> list[bytes]:
-        """Forget the group; returns its key, if the log knows it."""
+        """Forget the group; returns the keys under which the log knows it."""
+        keys = [group_key(self.group.group_id)] if self.group.generation else []
+        keys += [key for key, _ in changes(self.consumer, None)]
         self.group.transition_to(GroupState.DEAD)
+        self.consumer = None
         if self.timer is not None:
             self.timer.cancel()
         self.keep()
-        return [group_key(self.group.group_id)] if self.group.generation else []
+        return keys
 
     def end_if_vacant(self) -> list[bytes]:
-        return self.end() if self.group.is_vacant else []
+        has_members = self.consumer is not None and bool(self.consumer.members)
+        return self.end() if self.group.is_vacant and not has_members and not self.turn.locked() else []

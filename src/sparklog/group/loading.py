@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sparklog.errors import CorruptRecord
+from sparklog.group.consumer.group import ConsumerGroup
+from sparklog.group.consumer.records import ConsumerKey, read_consumer_group, read_consumer_key
 from sparklog.group.offsets import GroupKey, OffsetKey, read_group, read_key, read_offset
 from sparklog.group.state import CommittedOffset, Group
 from sparklog.record.batch import RecordBatch
@@ -81,13 +83,27 @@ class GroupLoader:
                 described = read_key(key)
                 if isinstance(described, GroupKey):
                     groups[described.group_id] = read_group(described.group_id, value)
-                elif described is not None:
+                elif isinstance(described, OffsetKey):
                     offsets.append((described, value))
         for group_id_and_tp, value in offsets:
             with _skipping_corrupt():
                 group_id, tp = group_id_and_tp
                 committed = read_offset(value)
                 groups.setdefault(group_id, Group(group_id)).offsets[tp] = committed
+        return groups
+
+    def consumer_groups(self) -> dict[str, ConsumerGroup]:
+        """Those of the consumer protocol, likewise."""
+        values: dict[str, dict[ConsumerKey, bytes]] = {}
+        for key, value in self._latest.items():
+            with _skipping_corrupt():
+                described = read_consumer_key(key)
+                if described is not None:
+                    values.setdefault(described.group_id, {})[described] = value
+        groups: dict[str, ConsumerGroup] = {}
+        for group_id, found in values.items():
+            with _skipping_corrupt():
+                groups[group_id] = read_consumer_group(group_id, found)
         return groups
 
 

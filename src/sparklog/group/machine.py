@@ -63,10 +63,16 @@ class GroupMachine:
         rebalance.complete_if_all_joined(group, now_ms, outcome)
         return outcome
 
+    def session_error(self, request: JoinRequest) -> ErrorCode:
+        """Whether a member may ask for this session timeout."""
+        lowest, highest = self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms
+        fits = lowest <= request.session_timeout_ms <= highest
+        return ErrorCode.NONE if fits else ErrorCode.INVALID_SESSION_TIMEOUT
+
     def _join_error(self, group: Group, request: JoinRequest) -> ErrorCode:
-        settings = self._settings
-        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
+        error = self.session_error(request)
+        if error is not ErrorCode.NONE:
+            return error
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not self._has_room(group, request):
@@ -285,6 +291,21 @@ class GroupMachine:
         for member_id in [*group.syncing]:
             rebalance.answer_sync(group, member_id, SyncAnswer(ErrorCode.NOT_COORDINATOR), outcome)
         group.transition_to(GroupState.DEAD)
+        return outcome
+
+    def upgrading(self, group: Group, now_ms: int) -> Outcome:
+        """The group is about to become one of the consumer protocol: whoever waits must join that."""
+        outcome = Outcome()
+        self._prepare(group, now_ms, outcome)
+        for member_id in [*group.joining]:
+            answer = JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member_id)
+            rebalance.answer_join(group, member_id, answer, outcome)
+        return outcome
+
+    def downgraded(self, group: Group, now_ms: int) -> Outcome:
+        """The group was one of the consumer protocol until now: its members shall share out what is free."""
+        outcome = self.loaded(group, now_ms)
+        self._prepare(group, now_ms, outcome)
         return outcome
 
     def loaded(self, group: Group, now_ms: int) -> Outcome:

@@ -3,7 +3,8 @@
 An offset ages only while nobody uses it, as in Kafka 3.9 (``removeExpiredOffsets``): in a group that has lost its
 members, all offsets from that moment on; in a stable group of consumers, an offset of a topic that none of them reads,
 since its commit; in a group that never had members, each since its commit. In the middle of a rebalance nothing
-expires, and never what is being committed. Old commits that name their own time go by that.
+expires, and never what is being committed. Old commits that name their own time go by that. In a group of the consumer
+protocol an offset ages since its commit, while no member reads its topic.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sparklog.errors import ErrorCode
+from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer_protocol import PROTOCOL_TYPE, is_subscribed
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState
 from sparklog.structs import TopicPartition
@@ -24,17 +26,26 @@ class OffsetDeletion(NamedTuple):
     partitions: dict[TopicPartition, ErrorCode]
 
 
-def delete_error(group: Group | None) -> ErrorCode:
+def delete_error(group: Group | None, consumer: ConsumerGroup | None = None) -> ErrorCode:
     """Whether the group may be deleted; None is one that does not exist."""
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
+    if consumer is not None and consumer.members:
+        return ErrorCode.NON_EMPTY_GROUP
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def offset_deletion(group: Group | None, partitions: Iterable[TopicPartition]) -> OffsetDeletion:
+def offset_deletion(
+    group: Group | None, partitions: Iterable[TopicPartition], consumer: ConsumerGroup | None = None
+) -> OffsetDeletion:
     """Which of these offsets may be deleted: those that no member is about to commit again."""
     if group is None:
         return OffsetDeletion(ErrorCode.GROUP_ID_NOT_FOUND, {})
+    if consumer is not None:
+        subscribed, free = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE
+        return OffsetDeletion(
+            ErrorCode.NONE, {tp: subscribed if consumer.reads(tp.topic) else free for tp in partitions}
+        )
     if group.state is GroupState.EMPTY:
         return OffsetDeletion(ErrorCode.NONE, dict.fromkeys(partitions, ErrorCode.NONE))
     if group.protocol_type != PROTOCOL_TYPE:
@@ -45,10 +56,18 @@ def offset_deletion(group: Group | None, partitions: Iterable[TopicPartition]) -
     )
 
 
-def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+def expired_offsets(
+    group: Group, now_ms: int, retention_ms: int, consumer: ConsumerGroup | None = None
+) -> list[TopicPartition]:
     """The partitions whose offset has been unused for too long, by the wall clock."""
     if not _offsets_age(group):
         return []
+
+    def is_read(topic: str) -> bool:
+        if consumer is not None:
+            return consumer.reads(topic)
+        return group.state is GroupState.STABLE and is_subscribed(group, topic)
+
     left_ms = group.state_timestamp_ms if group.protocol_type and group.state is GroupState.EMPTY else NO_TIMESTAMP
 
     def is_over(committed: CommittedOffset) -> bool:
@@ -60,9 +79,7 @@ def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicP
     return [
         tp
         for tp, committed in group.offsets.items()
-        if tp not in group.pending_commits
-        and not (group.state is GroupState.STABLE and is_subscribed(group, tp.topic))
-        and is_over(committed)
+        if tp not in group.pending_commits and not is_read(tp.topic) and is_over(committed)
     ]
 
 

@@ -87,8 +87,11 @@ class LeaveAnswer(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
+    """``knows_epochs``: the client's version can bear the epoch of a member of the consumer protocol."""
+
     identity: MemberIdentity
     offsets: dict[TopicPartition, CommittedOffset]
+    knows_epochs: bool = False
 
 
 class TransactionalCommit(NamedTuple):

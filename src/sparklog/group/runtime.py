@@ -9,51 +9,32 @@ the append has returned.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Collection, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection
 from uuid import uuid4
 
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ErrorCode
+from sparklog.group.board import fits
+from sparklog.group.consumer.group import ConsumerGroup
+from sparklog.group.consumer.topics import Topics
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.loading import GroupLoader
-from sparklog.group.machine import GroupMachine, GroupSettings
-from sparklog.group.offsets import (
-    build_batch,
-    build_tombstones,
-    group_record,
-    offset_record,
-    partition_for,
-)
+from sparklog.group.members import MemberRequests
+from sparklog.group.offsets import build_batch, offset_record
 from sparklog.group.pending import GroupOffsets
 from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, offset_deletion
 from sparklog.group.requests import (
     CommitRequest,
-    JoinAnswer,
-    JoinRequest,
-    LeaveAnswer,
-    MemberIdentity,
-    Outcome,
-    Store,
-    SyncAnswer,
-    SyncRequest,
     TransactionalCommit,
 )
 from sparklog.group.state import CommittedOffset, Group
-from sparklog.group.storage import COMMIT_ERRORS, GROUP_STORE_ERRORS, OffsetsStore
+from sparklog.group.storage import COMMIT_ERRORS, OffsetsStore
 from sparklog.structs import TopicPartition
 
-T = TypeVar("T")
-_LOG = logging.getLogger(__name__)
 
-_LONGEST_STRING = (1 << 15) - 1
-"""What an id or a text may take in a record, in bytes of UTF-8."""
-
-
-class GroupCoordinator:
-    """All methods belong to the loop's thread. ``new_id`` gives a string never given before, for member ids."""
+class GroupCoordinator(MemberRequests):
+    """Beside what members ask: offsets, and the coming and going of leadership, of topics and of whole groups."""
 
     def __init__(
         self,
@@ -61,103 +42,67 @@ class GroupCoordinator:
         store: OffsetsStore,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        topics: Topics,
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
-        settings = GroupSettings(
-            config.group_min_session_timeout_ms,
-            config.group_max_session_timeout_ms,
-            config.group_initial_rebalance_delay_ms,
-            config.group_max_size,
-        )
-        self._machine = GroupMachine(settings, new_id)
+        super().__init__(config, store, clock, loop, topics, new_id)
         self._retention_ms = config.offsets_retention_minutes * 60_000
         self._metadata_limit = config.offset_metadata_max_bytes
-        self._store = store
-        self._clock = clock
-        self._loop = loop
-        self._led: dict[int, LedPartition] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._commit_number = 0
 
-    def partition_for(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
-        return partition_for(group_id, self._store.partition_count)
-
-    # Requests. ``_status`` first: is the group ours, and loaded?
-
-    async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
-        """Returns when the member's next generation begins, or at once if there is nothing to wait for."""
-        error = self._status(group_id)
-        texts = (request.member_id, request.instance_id, request.client_id, request.protocol_type)
-        if error is ErrorCode.NONE and not all(map(_fits, (*texts, *(each.name for each in request.protocols)))):
-            error = ErrorCode.INVALID_REQUEST
-        if error is not ErrorCode.NONE:
-            return JoinAnswer(error, request.member_id)
-        hosted = self._hosted(group_id)
-        waiter: asyncio.Future[JoinAnswer] = self._loop.create_future()
-        self._apply(hosted, self._machine.join(hosted.group, request, waiter, self._now_ms()))
-        return await waiter
-
-    async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
-        """Returns when the leader's assignment is stored."""
-        error = self._status(group_id)
-        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance that this belonged to is lost with the old coordinator, and old clients know no such error.
-            error = ErrorCode.REBALANCE_IN_PROGRESS
-        if error is not ErrorCode.NONE:
-            return SyncAnswer(error)
-        hosted = self._hosted(group_id)
-        waiter: asyncio.Future[SyncAnswer] = self._loop.create_future()
-        self._apply(hosted, self._machine.sync(hosted.group, request, waiter, self._now_ms()))
-        return await waiter
-
-    def heartbeat(self, group_id: str, identity: MemberIdentity) -> ErrorCode:
-        error = self._status(group_id)
-        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ErrorCode.NONE  # nothing is known against the member, and its session starts anew after the load
-        if error is not ErrorCode.NONE:
-            return error
-        return self._machine.heartbeat(self._peek(group_id), identity, self._now_ms())
-
-    def leave(self, group_id: str, members: list[MemberIdentity]) -> LeaveAnswer:
-        error = self._status(group_id)
-        if error is not ErrorCode.NONE:
-            return LeaveAnswer(error)
-        hosted = self._hosted(group_id)
-        answer, outcome = self._machine.leave(hosted.group, members, self._now_ms())
-        self._apply(hosted, outcome)
-        return answer
+    # Offsets. ``_status`` first: is the group ours, and loaded?
 
     async def commit_offsets(self, group_id: str, request: CommitRequest) -> dict[TopicPartition, ErrorCode]:
         """An error code for each offset; NONE once it is replicated, and visible to ``fetch_offsets``."""
-        error = self._commit_error(group_id, request.identity)
+        error = self._commit_error(group_id, request)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(request.offsets, error)
         fitting = {tp: each for tp, each in request.offsets.items() if self._metadata_fits(each.metadata)}
         errors = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if fitting:
-            error = await asyncio.shield(self._commit(self._hosted(group_id), fitting))
+            error = await asyncio.shield(self._commit(self._board.hosted(group_id), fitting))
             errors.update(dict.fromkeys(fitting, error))
         return errors
 
-    def _commit_error(self, group_id: str, identity: MemberIdentity) -> ErrorCode:
+    def _commit_error(self, group_id: str, request: CommitRequest, *, in_transaction: bool = False) -> ErrorCode:
         error = self._status(group_id, allow_empty_id=True)
         if error is not ErrorCode.NONE:
             return error
-        if identity.generation >= 0 and self._find(group_id) is None:
-            return ErrorCode.ILLEGAL_GENERATION
+        identity, hosted = request.identity, self._find(group_id)
+        if hosted is None and identity.generation >= 0:
+            return ErrorCode.GROUP_ID_NOT_FOUND if request.knows_epochs else ErrorCode.ILLEGAL_GENERATION
+        if hosted is not None and hosted.consumer is not None:
+            return self._consumers.machine.commit_error(
+                hosted.consumer,
+                identity.member_id,
+                identity.generation,
+                knows_epochs=request.knows_epochs,
+                in_transaction=in_transaction,
+            )
         return self._machine.commit_error(self._peek(group_id), identity, self._now_ms())
 
     def _metadata_fits(self, metadata: str) -> bool:
-        return len(metadata) <= self._metadata_limit and _fits(metadata)
+        return len(metadata) <= self._metadata_limit and fits(metadata)
 
     def fetch_offsets(
-        self, group_id: str, partitions: list[TopicPartition] | None
+        self,
+        group_id: str,
+        partitions: list[TopicPartition] | None,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> tuple[ErrorCode, dict[TopicPartition, CommittedOffset | None]]:
-        """The group's offsets in these partitions (None: in all that it has one in); None where it has none."""
+        """The group's offsets in these partitions (None: in all that it has one in); None where it has none.
+
+        A member of a group of the consumer protocol may say who it is, and is told if it is not that any more.
+        """
         error = self._status(group_id, allow_empty_id=True)
         if error is not ErrorCode.NONE:
             return error, {}
+        hosted = self._find(group_id)
+        if hosted is not None and hosted.consumer is not None:
+            error = self._consumers.machine.fetch_error(hosted.consumer, member_id, member_epoch)
+            if error is not ErrorCode.NONE:
+                return error, {}
         offsets = self._peek(group_id).offsets
         return error, {tp: offsets.get(tp) for tp in (offsets if partitions is None else partitions)}
 
@@ -169,15 +114,20 @@ class GroupCoordinator:
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Forget a group that has no members, and its offsets; returns once that is replicated."""
-        error = self._status(group_id, allow_empty_id=True)
-        hosted = self._find(group_id) if error is ErrorCode.NONE else None
+        while True:
+            error = self._status(group_id, allow_empty_id=True)
+            hosted = self._find(group_id) if error is ErrorCode.NONE else None
+            if hosted is None or not hosted.turn.locked():
+                break
+            async with hosted.turn:
+                pass
         if error is ErrorCode.NONE:
-            error = delete_error(hosted.group if hosted else None)
+            error = delete_error(hosted.group if hosted else None, hosted.consumer if hosted else None)
         if hosted is None or error is not ErrorCode.NONE:
             return error
         doomed = [*(hosted.group.offsets.keys() | hosted.group.pending_commits.keys())]
         keys = hosted.take_out(doomed, self._commit_number) + hosted.end()
-        return await asyncio.shield(self._bury(hosted.partition, keys))
+        return await asyncio.shield(self._board.bury(hosted.partition, keys))
 
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeletion:
         """Forget the group's offsets in these partitions; returns once that is replicated."""
@@ -185,60 +135,79 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             return OffsetDeletion(error, {})
         hosted = self._find(group_id)
-        deletion = offset_deletion(hosted.group if hosted else None, partitions)
+        deletion = offset_deletion(hosted.group if hosted else None, partitions, hosted.consumer if hosted else None)
         free = [tp for tp, code in deletion.partitions.items() if code is ErrorCode.NONE]
         if hosted is None or not free:
             return deletion
         keys = hosted.take_out(free, self._commit_number) + hosted.end_if_vacant()
-        error = await asyncio.shield(self._bury(hosted.partition, keys))
+        error = await asyncio.shield(self._board.bury(hosted.partition, keys))
         return OffsetDeletion(deletion.error, {**deletion.partitions, **dict.fromkeys(free, error)})
 
-    def list_groups(self) -> tuple[ErrorCode, list[Group]]:
+    def list_groups(self) -> tuple[ErrorCode, list[Group | ConsumerGroup]]:
         """The groups that this broker coordinates, to be read only; the error says if some are still being loaded."""
-        loading = any(each.is_loading for each in self._led.values())
-        groups = [hosted.group for partition in self._led.values() for hosted in partition.hosted.values()]
+        led = self._board.led.values()
+        loading = any(each.is_loading for each in led)
+        groups = [each.consumer or each.group for one in led for each in one.hosted.values() if not each.is_empty]
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, groups
 
     def describe_group(self, group_id: str) -> tuple[ErrorCode, Group | None]:
-        """The group, to be read only; None if there is none of this id."""
+        """The group of the classic protocol, to be read only; None if there is none of this id."""
         error = self._status(group_id, allow_empty_id=True)
         hosted = self._find(group_id) if error is ErrorCode.NONE else None
-        return error, hosted.group if hosted else None
+        return error, hosted.group if hosted and hosted.consumer is None and not hosted.is_empty else None
+
+    def describe_consumer_group(self, group_id: str) -> tuple[ErrorCode, ConsumerGroup | None]:
+        """Likewise one of the consumer protocol."""
+        error = self._status(group_id)
+        hosted = self._find(group_id) if error is ErrorCode.NONE else None
+        return error, hosted.consumer if hosted else None
+
+    def assignor_of(self, group: ConsumerGroup) -> str:
+        """Who shares out its partitions."""
+        return group.assignor(self._consumers.machine.settings.assignors)
 
     # Leadership.
 
     async def load(self, partition: int) -> None:
         """This broker leads the partition now: read its groups. Until that is done they answer that it is under way."""
         self.unload(partition)
-        led = self._led[partition] = LedPartition(partition)
+        led = self._board.led[partition] = LedPartition(partition)
         loader = GroupLoader()
         try:
-            for piece in self._store.read(partition):
+            for piece in self._board.store.read(partition):
                 loader.add(piece)
                 await asyncio.sleep(0)  # let other requests through
-                if self._led.get(partition) is not led:
+                if self._board.led.get(partition) is not led:
                     return
         except BaseException:
-            if self._led.get(partition) is led:
-                del self._led[partition]
+            if self._board.led.get(partition) is led:
+                del self._board.led[partition]
             raise
-        now_ms = self._now_ms()
-        for group in loader.finish().values():
-            hosted = led.hosted[group.group_id] = Hosted(group, led)
-            self._apply(hosted, self._machine.loaded(group, now_ms))
+        self._take_in(led, loader)
         led.is_loading = False
         for committed in led.pending.loaded(loader.open_offsets()):
             self._adopt(committed)
         for group_id, tp in led.pending.all_keys():
-            hosted = self._hosted(group_id)
+            hosted = self._board.hosted(group_id)
             hosted.group.pending_commits[tp] += 1
             hosted.keep()
         if led.deleted:
             self._clean(led, lambda _: led.deleted)
 
+    def _take_in(self, led: LedPartition, loader: GroupLoader) -> None:
+        """The groups that the log describes; a consumer group in whose place the log has a classic one too counts."""
+        now_ms = self._now_ms()
+        consumers = loader.consumer_groups()
+        for group in loader.finish().values():
+            hosted = led.hosted[group.group_id] = Hosted(group, led)
+            if group.group_id not in consumers:
+                self._apply(hosted, self._machine.loaded(group, now_ms))
+        for group_id, consumer in consumers.items():
+            self._consumers.loaded(led.hosted.get(group_id) or Hosted(Group(group_id), led), consumer)
+
     def unload(self, partition: int) -> None:
         """Another broker leads the partition now: whoever waits is sent away."""
-        led = self._led.pop(partition, None)
+        led = self._board.led.pop(partition, None)
         for hosted in [*led.hosted.values()] if led else ():
             self._apply(hosted, self._machine.unload(hosted.group))
             if hosted.timer is not None:
@@ -248,7 +217,7 @@ class GroupCoordinator:
 
     def forget_topics(self, partitions: Collection[TopicPartition]) -> None:
         """These partitions are deleted: so are all groups' offsets in them."""
-        for led in self._led.values():
+        for led in self._board.led.values():
             if led.is_loading:
                 led.deleted.update(partitions)
             else:
@@ -256,31 +225,22 @@ class GroupCoordinator:
 
     def expire_offsets(self) -> None:
         """Forget the offsets that have been unused for too long, and groups that have neither members nor offsets."""
-        now_ms = self._clock.now_ms()
-        for led in self._led.values():
-            self._clean(led, lambda group: expired_offsets(group, now_ms, self._retention_ms))
+        now_ms = self._board.clock.now_ms()
+        for led in self._board.led.values():
+            self._clean(led, lambda hosted: expired_offsets(hosted.group, now_ms, self._retention_ms, hosted.consumer))
 
-    def _clean(self, led: LedPartition, doomed: Callable[[Group], Collection[TopicPartition]]) -> None:
+    def _clean(self, led: LedPartition, doomed: Callable[[Hosted], Collection[TopicPartition]]) -> None:
         keys: list[bytes] = []
         for hosted in [*led.hosted.values()]:
-            keys += hosted.take_out(doomed(hosted.group), self._commit_number) + hosted.end_if_vacant()
+            keys += hosted.take_out(doomed(hosted), self._commit_number) + hosted.end_if_vacant()
         if keys:
-            self._bury(led, keys)
-
-    def _bury(self, led: LedPartition, keys: list[bytes]) -> asyncio.Task[ErrorCode]:
-        """Write tombstones. If that fails, the next coordinator finds what they were to take back, and ages it anew."""
-        return self._spawn(self._append_all(led, build_tombstones(keys, self._clock.now_ms())))
-
-    async def _append_all(self, led: LedPartition, batches: list[bytes]) -> ErrorCode:
-        errors = [await self._append(led, batch, "tombstones", GROUP_STORE_ERRORS) for batch in batches]
-        return next((each for each in errors if each is not ErrorCode.NONE), ErrorCode.NONE)
+            self._board.bury(led, keys)
 
     async def close(self) -> None:
         """Send everybody away, and let what is being written come to its end."""
-        for partition in [*self._led]:
+        for partition in [*self._board.led]:
             self.unload(partition)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._board.finish()
 
     # Offsets in transactions.
 
@@ -288,16 +248,18 @@ class GroupCoordinator:
         self, group_id: str, request: TransactionalCommit
     ) -> dict[TopicPartition, ErrorCode]:
         """As ``commit_offsets``, but what is committed counts from the transaction's commit marker on."""
-        identity, offsets = request.commit
+        identity, offsets = request.commit.identity, request.commit.offsets
         is_member = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
-        error = self._commit_error(group_id, identity) if is_member else self._status(group_id)
+        error = (
+            self._commit_error(group_id, request.commit, in_transaction=True) if is_member else self._status(group_id)
+        )
         if error is not ErrorCode.NONE:
             return dict.fromkeys(offsets, error)
         fitting = {tp: each for tp, each in offsets.items() if self._metadata_fits(each.metadata)}
         errors = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if fitting:
-            led = self._led[self.partition_for(group_id)]
-            error = await asyncio.shield(self._spawn(self._commit_later(led, group_id, request, fitting)))
+            led = self._board.led[self.partition_for(group_id)]
+            error = await asyncio.shield(self._board.spawn(self._commit_later(led, group_id, request, fitting)))
             errors.update(dict.fromkeys(fitting, error))
         return errors
 
@@ -308,18 +270,18 @@ class GroupCoordinator:
         request: TransactionalCommit,
         offsets: dict[TopicPartition, CommittedOffset],
     ) -> ErrorCode:
-        if self._led.get(led.number) is not led:
+        if self._board.led.get(led.number) is not led:
             return ErrorCode.NOT_COORDINATOR
         error = request.may_begin(led.number)
         if error is not ErrorCode.NONE:
             return error
-        hosted, producer = self._hosted(group_id), request.producer
+        hosted, producer = self._board.hosted(group_id), request.producer
         hosted.group.pending_commits.update(led.pending.add(producer.producer_id, group_id, offsets))
         hosted.keep()
         batch = build_batch(
-            [offset_record(group_id, *each) for each in offsets.items()], self._clock.now_ms(), producer
+            [offset_record(group_id, *each) for each in offsets.items()], self._board.clock.now_ms(), producer
         )
-        error = await self._append(led, batch, f"offsets of group {group_id}", COMMIT_ERRORS)
+        error = await self._board.append(led, batch, f"offsets of group {group_id}", COMMIT_ERRORS)
         if error is not ErrorCode.NONE:
             hosted.group.settle(led.pending.drop(producer.producer_id, group_id, offsets))
             hosted.keep()
@@ -327,98 +289,41 @@ class GroupCoordinator:
 
     def end_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
         """A marker of the producer is in this partition of ``__consumer_offsets``."""
-        led = self._led.get(partition)
+        led = self._board.led.get(partition)
         if led is None:
             return
         ended = led.pending.of_producer(producer_id)
         self._adopt(led.pending.end(producer_id, commit=commit))
         for group_id, tp in ended:
-            hosted = self._hosted(group_id)
+            hosted = self._board.hosted(group_id)
             hosted.group.settle([tp])
             hosted.keep()
 
     def _adopt(self, offsets_by_group: GroupOffsets) -> None:
         self._commit_number += 1
         for group_id, offsets in offsets_by_group.items():
-            hosted = self._hosted(group_id)
+            hosted = self._board.hosted(group_id)
             hosted.group.offsets.update(offsets)
             hosted.commits.update(dict.fromkeys(offsets, self._commit_number))
             hosted.keep()
-
-    # The machinery.
-
-    def _now_ms(self) -> int:
-        return int(self._clock.monotonic() * 1000)
-
-    def _status(self, group_id: str, *, allow_empty_id: bool = False) -> ErrorCode:
-        """Offsets may be kept under the empty id, as they always could; a group cannot be formed under it."""
-        if not _fits(group_id) or not (group_id or allow_empty_id):
-            return ErrorCode.INVALID_GROUP_ID
-        partition = self.partition_for(group_id)
-        if not self._store.is_leader(partition):
-            return ErrorCode.NOT_COORDINATOR
-        led = self._led.get(partition)
-        if led is None or led.is_loading:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ErrorCode.NONE
-
-    def _find(self, group_id: str) -> Hosted | None:
-        return self._led[self.partition_for(group_id)].hosted.get(group_id)
-
-    def _peek(self, group_id: str) -> Group:
-        """The group, or an empty one in its place that is not kept."""
-        hosted = self._find(group_id)
-        return hosted.group if hosted else Group(group_id)
-
-    def _hosted(self, group_id: str) -> Hosted:
-        """The group, made if need be; ``_apply`` keeps it if something came of it."""
-        return self._find(group_id) or Hosted(Group(group_id), self._led[self.partition_for(group_id)])
-
-    def _apply(self, hosted: Hosted, outcome: Outcome) -> None:
-        for waiter, answer in outcome.answers:
-            if isinstance(waiter, asyncio.Future) and not waiter.done():
-                waiter.set_result(answer)
-        hosted.keep()
-        if outcome.store is not None:
-            self._write(hosted, outcome.store)
-        if outcome.wake_ms is not None:
-            self._wake(hosted, outcome.wake_ms)
-
-    def _wake(self, hosted: Hosted, wake_ms: int) -> None:
-        if hosted.timer is not None:
-            if hosted.wake_ms <= wake_ms:
-                return
-            hosted.timer.cancel()
-        hosted.wake_ms = wake_ms
-        hosted.timer = self._loop.call_later(max(wake_ms - self._now_ms(), 0) / 1000, self._expire, hosted)
-
-    def _expire(self, hosted: Hosted) -> None:
-        hosted.timer = None
-        self._apply(hosted, self._machine.expire(hosted.group, self._now_ms()))
-
-    def _write(self, hosted: Hosted, store: Store) -> None:
-        now_ms = self._clock.now_ms()
-        hosted.group.state_timestamp_ms = now_ms
-        batch = build_batch([group_record(hosted.group, store.assignments)], now_ms)
-        self._spawn(self._store_group(hosted, store, batch))
-
-    async def _store_group(self, hosted: Hosted, store: Store, batch: bytes) -> None:
-        error = await self._append(hosted.partition, batch, f"group {hosted.group.group_id}", GROUP_STORE_ERRORS)
-        self._apply(hosted, self._machine.stored(hosted.group, store, error, self._now_ms()))
 
     def _commit(self, hosted: Hosted, offsets: dict[TopicPartition, CommittedOffset]) -> asyncio.Task[ErrorCode]:
         self._commit_number += 1
         hosted.group.pending_commits.update(offsets.keys())
         hosted.keep()
-        return self._spawn(self._store_offsets(hosted, offsets, self._commit_number))
+        return self._board.spawn(self._store_offsets(hosted, offsets, self._commit_number))
 
     async def _store_offsets(
         self, hosted: Hosted, offsets: dict[TopicPartition, CommittedOffset], number: int
     ) -> ErrorCode:
         group = hosted.group
-        batch = build_batch([offset_record(group.group_id, *each) for each in offsets.items()], self._clock.now_ms())
+        batch = build_batch(
+            [offset_record(group.group_id, *each) for each in offsets.items()], self._board.clock.now_ms()
+        )
         try:
-            error = await self._append(hosted.partition, batch, f"offsets of group {group.group_id}", COMMIT_ERRORS)
+            error = await self._board.append(
+                hosted.partition, batch, f"offsets of group {group.group_id}", COMMIT_ERRORS
+            )
         finally:
             group.settle(offsets.keys())
         for tp, committed in offsets.items() if error is ErrorCode.NONE else ():
@@ -428,24 +333,3 @@ class GroupCoordinator:
                 group.offsets[tp] = committed
         hosted.keep()
         return error
-
-    async def _append(
-        self, led: LedPartition, batch: bytes, what: str, meanings: dict[ErrorCode, ErrorCode]
-    ) -> ErrorCode:
-        try:
-            await self._store.append(led.number, batch)
-        except ApiError as error:
-            _LOG.warning("%s: cannot write to __consumer_offsets: %s", what, error)
-            return meanings.get(error.code, error.code)
-        return ErrorCode.NONE
-
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Work that goes on when whoever asked for it hangs up."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-
-def _fits(text: str | None) -> bool:
-    return text is None or len(text) * 4 <= _LONGEST_STRING or len(text.encode()) <= _LONGEST_STRING

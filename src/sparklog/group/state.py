@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import NamedTuple
 
@@ -164,6 +164,13 @@ class Group:
         if self.state not in PREDECESSORS[state]:
             raise AssertionError(f"group {self.group_id}: {self.state.value} does not lead to {state.value}")
         self.state = state
+
+    def become(self, other: Group) -> None:
+        """Be the ``other`` group, of which nobody waits for anything, with one's own offsets."""
+        kept = ("offsets", "pending_commits")
+        for each in fields(self):
+            if each.name not in kept:
+                setattr(self, each.name, getattr(other, each.name))
 
     def add(self, member: Member) -> None:
         """A member of known id; the first to come leads."""

@@ -19,6 +19,12 @@ GROUP_STORE_ERRORS = {
 }
 """What a failed append of group metadata means to a member, as in Kafka."""
 
+CONSUMER_STORE_ERRORS = {
+    **GROUP_STORE_ERRORS,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What a failed append of a group of the consumer protocol means to a member, as in Kafka."""
+
 COMMIT_ERRORS = {
     **GROUP_STORE_ERRORS,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,

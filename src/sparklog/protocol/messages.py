@@ -30,6 +30,22 @@ Message = Any
 """A request or response of the schema library; fields by their snake-case names."""
 
 
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """Describe groups of the consumer protocol."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """Their epochs, members and assignments; an error for each that is not one."""
+
+
+class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """A member of a group of the consumer protocol joins, stays or leaves."""
+
+
+class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """The member's epoch, and its partitions if they changed."""
+
+
 class LeaderAndIsrRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
     """Controller to broker: lead or follow these partitions."""
 
@@ -155,6 +171,8 @@ SCHEMAS: dict[ApiKey, Schema] = {
         AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
     ),
     ApiKey.API_VERSIONS: Schema(ApiVersionsRequest, ApiVersionsResponse),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Schema(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Schema(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
     ApiKey.CREATE_PARTITIONS: Schema(CreatePartitionsRequest, CreatePartitionsResponse),
     ApiKey.CREATE_TOPICS: Schema(CreateTopicsRequest, CreateTopicsResponse),
     ApiKey.DELETE_RECORDS: Schema(DeleteRecordsRequest, DeleteRecordsResponse),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.features import FEATURES, FINALIZED_EPOCH
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ApiVersionsResponse, Message
@@ -10,22 +11,35 @@ from sparklog.protocol.messages import ApiVersionsResponse, Message
 API = ApiKey.API_VERSIONS
 VERSIONS = range(0, 5)
 
+_FIRST_VERSION_OF_LEVEL_0 = 4
+"""Clients of older versions break on a feature whose lowest level is 0 (Kafka leaves them out there too)."""
+
 
 def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    return response(broker.offered, ErrorCode.NONE)
+    return response(broker.offered, ErrorCode.NONE, request.version)
 
 
-def response(offered: dict[ApiKey, range], error: ErrorCode) -> Message:
+def response(offered: dict[ApiKey, range], error: ErrorCode, version: int) -> Message:
     """The ranges on offer; with UNSUPPORTED_VERSION too, so that the client can ask again in a version we share."""
     keys = [
         ApiVersionsResponse.ApiVersion(api_key=api, min_version=versions.start, max_version=versions.stop - 1)
         for api, versions in sorted(offered.items())
     ]
+    supported = [
+        ApiVersionsResponse.SupportedFeatureKey(name=each.name, min_version=0, max_version=each.level)
+        for each in (FEATURES if version >= _FIRST_VERSION_OF_LEVEL_0 else ())
+    ]
+    finalized = [
+        ApiVersionsResponse.FinalizedFeatureKey(
+            name=each.name, max_version_level=each.level, min_version_level=each.level
+        )
+        for each in FEATURES
+    ]
     return ApiVersionsResponse(
         error_code=error,
         api_keys=keys,
         throttle_time_ms=0,
-        supported_features=[],
-        finalized_features_epoch=-1,
-        finalized_features=[],
+        supported_features=supported,
+        finalized_features_epoch=FINALIZED_EPOCH,
+        finalized_features=finalized,
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.group.consumer.group import ConsumerGroup
+from sparklog.group.consumer_protocol import PROTOCOL_TYPE
+from sparklog.group.state import Group
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListGroupsResponse, Message
 
 API = ApiKey.LIST_GROUPS
 VERSIONS = range(0, 6)
-
-_TYPE = "classic"
 
 
 def handle(broker: BrokerContext, request: ApiRequest) -> Message:
@@ -17,13 +18,18 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     types = {each.lower() for each in request.message.types_filter or ()}
     error, groups = broker.groups.list_groups()
     listed = [
-        ListGroupsResponse.ListedGroup(
-            group_id=each.group_id,
-            protocol_type=each.protocol_type or "",
-            group_state=each.state.value,
-            group_type=_TYPE,
-        )
-        for each in groups
-        if (not states or each.state.value.lower() in states) and (not types or _TYPE in types)
+        each
+        for each in map(_listed, groups)
+        if (not states or each.group_state.lower() in states) and (not types or each.group_type in types)
     ]
     return ListGroupsResponse(error_code=int(error), groups=listed)
+
+
+def _listed(group: Group | ConsumerGroup) -> Message:
+    if isinstance(group, Group):
+        group_type, protocol_type = "classic", group.protocol_type or ""
+    else:
+        group_type, protocol_type = "consumer", PROTOCOL_TYPE
+    return ListGroupsResponse.ListedGroup(
+        group_id=group.group_id, protocol_type=protocol_type, group_state=group.state.value, group_type=group_type
+    )

@@ -13,6 +13,8 @@ from sparklog.structs import TopicPartition
 API = ApiKey.OFFSET_COMMIT
 VERSIONS = range(2, 10)
 
+_FIRST_VERSION_OF_MEMBER_EPOCH = 9
+
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     message = request.message
@@ -20,7 +22,9 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     errors: dict[TopicPartition, ErrorCode] = {}
     if offsets:
         identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch)
-        errors = await broker.groups.commit_offsets(message.group_id, CommitRequest(identity, offsets))
+        knows_epochs = request.version >= _FIRST_VERSION_OF_MEMBER_EPOCH
+        commit = CommitRequest(identity, offsets, knows_epochs)
+        errors = await broker.groups.commit_offsets(message.group_id, commit)
     response_topic = OffsetCommitResponse.OffsetCommitResponseTopic
     topics = []
     for topic in message.topics:

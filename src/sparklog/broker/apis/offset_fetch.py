@@ -14,6 +14,7 @@ VERSIONS = range(1, 10)
 
 _FIRST_VERSION_OF_TOP_LEVEL_ERROR = 2
 _FIRST_BATCHED_VERSION = 8
+_FIRST_VERSION_OF_MEMBER_EPOCH = 9
 _NOT_COMMITTED = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -26,7 +27,10 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     if request.version >= _FIRST_BATCHED_VERSION:
         groups = []
         for each in message.groups:
-            error, offsets = broker.groups.fetch_offsets(each.group_id, _partitions(each.topics))
+            member_id, epoch = each.member_id, each.member_epoch
+            if request.version < _FIRST_VERSION_OF_MEMBER_EPOCH:
+                member_id, epoch = None, -1
+            error, offsets = broker.groups.fetch_offsets(each.group_id, _partitions(each.topics), member_id, epoch)
             errors = _unstable(broker, each.group_id, offsets, message)
             topics = _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, errors)
             groups.append(_Group(group_id=each.group_id, topics=topics, error_code=int(error)))

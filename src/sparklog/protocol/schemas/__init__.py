@@ -1,5 +1,5 @@
-"""Schemas of the inter-broker messages that the schema library leaves out, in Kafka's own description language.
+"""Schemas of the messages that the schema library leaves out, in Kafka's own description language.
 
-Each file describes the one version that sparklog's brokers speak among themselves (a Kafka 3.9 broker in
-ZooKeeper mode understands it too).
+Those between brokers are described in the one version that sparklog's brokers speak among themselves (a Kafka 3.9
+broker in ZooKeeper mode understands it too), those of the consumer group protocol in all.
 """

@@ -1,0 +1,144 @@
+"""Board: the groups that this broker coordinates, with the log, the loop and the clock that all of it runs on.
+
+Everything here belongs to the loop's thread, so nothing is locked: between two awaits a group does not change. Who
+must keep a group from changing over an await takes its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from sparklog.clock import Clock
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.group.hosted import Hosted, LedPartition
+from sparklog.group.offsets import build_tombstones, partition_for
+from sparklog.group.state import Group
+from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
+
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+_LONGEST_STRING = (1 << 15) - 1
+"""What an id or a text may take in a record, in bytes of UTF-8."""
+
+
+def fits(text: str | None) -> bool:
+    """Whether a record can hold the text."""
+    return text is None or len(text) * 4 <= _LONGEST_STRING or len(text.encode()) <= _LONGEST_STRING
+
+
+class Board:
+    """``on_wake`` is called with a group at the time that ``wake`` named."""
+
+    def __init__(
+        self,
+        store: OffsetsStore,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        on_wake: Callable[[Hosted], None],
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.loop = loop
+        self.led: dict[int, LedPartition] = {}
+        self._on_wake = on_wake
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def now_ms(self) -> int:
+        """On a clock that never goes back."""
+        return int(self.clock.monotonic() * 1000)
+
+    def partition_for(self, group_id: str) -> int:
+        return partition_for(group_id, self.store.partition_count)
+
+    def status(self, group_id: str, *, allow_empty_id: bool = False) -> ErrorCode:
+        """Offsets may be kept under the empty id, as they always could; a group cannot be formed under it."""
+        if not fits(group_id) or not (group_id or allow_empty_id):
+            return ErrorCode.INVALID_GROUP_ID
+        partition = self.partition_for(group_id)
+        if not self.store.is_leader(partition):
+            return ErrorCode.NOT_COORDINATOR
+        led = self.led.get(partition)
+        if led is None or led.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def find(self, group_id: str) -> Hosted | None:
+        return self.led[self.partition_for(group_id)].hosted.get(group_id)
+
+    def peek(self, group_id: str) -> Group:
+        """The group, or an empty one in its place that is not kept."""
+        hosted = self.find(group_id)
+        return hosted.group if hosted else Group(group_id)
+
+    def hosted(self, group_id: str) -> Hosted:
+        """The group, made if need be; ``Hosted.keep`` keeps it if something came of it."""
+        return self.find(group_id) or Hosted(Group(group_id), self.led[self.partition_for(group_id)])
+
+    @asynccontextmanager
+    async def turn(self, group_id: str) -> AsyncIterator[Hosted]:
+        """Nobody else changes who is in the group meanwhile. Raises ApiError if it is not ours (any more)."""
+        while True:
+            error = self.status(group_id, allow_empty_id=True)
+            if error is not ErrorCode.NONE:
+                raise ApiError(error)
+            hosted = self.hosted(group_id)
+            async with hosted.turn:
+                if self.is_current(hosted):
+                    hosted.keep()
+                    try:
+                        yield hosted
+                    finally:
+                        self.loop.call_soon(hosted.keep)  # when the turn is over
+                    return
+
+    def is_current(self, hosted: Hosted) -> bool:
+        """Whether the group is still coordinated here, and nobody has begun another of its name."""
+        led = hosted.partition
+        return self.led.get(led.number) is led and led.hosted.get(hosted.group.group_id, hosted) is hosted
+
+    def wake(self, hosted: Hosted, wake_ms: int) -> None:
+        """Call ``on_wake`` no later than this."""
+        if hosted.timer is not None:
+            if hosted.wake_ms <= wake_ms:
+                return
+            hosted.timer.cancel()
+        hosted.wake_ms = wake_ms
+        hosted.timer = self.loop.call_later(max(wake_ms - self.now_ms(), 0) / 1000, self._woken, hosted)
+
+    def _woken(self, hosted: Hosted) -> None:
+        hosted.timer = None
+        self._on_wake(hosted)
+
+    def bury(self, led: LedPartition, keys: Iterable[bytes]) -> asyncio.Task[ErrorCode]:
+        """Write tombstones. If that fails, the next coordinator finds what they were to take back, and ages it anew."""
+        return self.spawn(self._append_all(led, build_tombstones(keys, self.clock.now_ms())))
+
+    async def _append_all(self, led: LedPartition, batches: list[bytes]) -> ErrorCode:
+        errors = [await self.append(led, batch, "tombstones", GROUP_STORE_ERRORS) for batch in batches]
+        return next((each for each in errors if each is not ErrorCode.NONE), ErrorCode.NONE)
+
+    async def append(
+        self, led: LedPartition, batch: bytes, what: str, meanings: dict[ErrorCode, ErrorCode]
+    ) -> ErrorCode:
+        try:
+            await self.store.append(led.number, batch)
+        except ApiError as error:
+            _LOG.warning("%s: cannot write to __consumer_offsets: %s", what, error)
+            return meanings.get(error.code, error.code)
+        return ErrorCode.NONE
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Work that goes on when whoever asked for it hangs up."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def finish(self) -> None:
+        """Let what is being written come to its end."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)

@@ -1,0 +1,1 @@
+"""Who gets which partitions: pure functions from a Spec to everybody's share."""

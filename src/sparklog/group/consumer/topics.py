@@ -1,0 +1,50 @@
+"""What a group must know of the topics: asked of the broker, kept in the group while it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from sparklog.errors import ApiError, ErrorCode
+
+
+class TopicDescription(NamedTuple):
+    """A topic as it was when the group's target was made."""
+
+    topic_id: UUID
+    name: str
+    partition_count: int
+
+
+class Topics(Protocol):
+    """The cluster's topics as this broker sees them. ``version`` changes whenever any of it may have."""
+
+    @property
+    def version(self) -> int: ...
+
+    def topic(self, name: str) -> TopicDescription | None: ...
+
+    def name_of(self, topic_id: UUID) -> str | None: ...
+
+    def matching(self, regex: str) -> frozenset[str]:
+        """The names that ``regex`` matches whole. Raises ApiError (INVALID_REGULAR_EXPRESSION)."""
+
+
+def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
+    """The names that ``regex`` matches from end to end.
+
+    The syntax is RE2's, as in Kafka, and so is the promise that counts here, where a stranger's expression runs on the
+    broker's loop: the time is linear in the text. Raises ApiError (INVALID_REGULAR_EXPRESSION).
+    """
+    import pyarrow  # a second of the broker's start that only a group with an expression needs
+    import pyarrow.compute
+
+    texts = [*names]
+    try:
+        # On its own first: "a)|(b" is no expression, but would be one between parentheses.
+        pyarrow.compute.match_substring_regex(pyarrow.array([""]), regex)
+        hits = pyarrow.compute.match_substring_regex(pyarrow.array(texts, pyarrow.string()), rf"\A(?:{regex})\z")
+    except pyarrow.ArrowInvalid as error:
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{regex!r}: {error}") from error
+    return frozenset(text for text, hit in zip(texts, hits.to_pylist(), strict=True) if hit)

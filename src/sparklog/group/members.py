@@ -1,0 +1,223 @@
+"""MemberRequests: what members ask of their groups, of either protocol, on the coordinator's board.
+
+A request finds a group of the classic protocol or one of the consumer protocol, in which classic members may take part
+too; the first decides in one go, the second in its turn. What the log must hold is appended in the order in which it
+was decided, and counts only once the append has returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from sparklog.clock import Clock
+from sparklog.config.broker import BrokerConfig
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.group.board import Board, fits
+from sparklog.group.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
+from sparklog.group.consumer.runtime import ConsumerGroups
+from sparklog.group.consumer.topics import Topics
+from sparklog.group.hosted import Hosted
+from sparklog.group.machine import GroupMachine, GroupSettings
+from sparklog.group.offsets import build_batch, group_record
+from sparklog.group.requests import (
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    MemberIdentity,
+    Outcome,
+    Store,
+    SyncAnswer,
+    SyncRequest,
+)
+from sparklog.group.state import Group
+from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
+
+T = TypeVar("T")
+
+
+class MemberRequests:
+    """All methods belong to the loop's thread. ``new_id`` gives a string never given before, for member ids."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: OffsetsStore,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        topics: Topics,
+        new_id: Callable[[], str],
+    ) -> None:
+        settings = GroupSettings(
+            config.group_min_session_timeout_ms,
+            config.group_max_session_timeout_ms,
+            config.group_initial_rebalance_delay_ms,
+            config.group_max_size,
+        )
+        self._machine = GroupMachine(settings, new_id)
+        self._board = Board(store, clock, loop, self._expire)
+        self._consumers = ConsumerGroups(config, self._board, topics, self._machine, self._apply, new_id)
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
+        return self._board.partition_for(group_id)
+
+    # Requests. ``_status`` first: is the group ours, and loaded?
+
+    async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
+        """A member of the consumer protocol; returns when the log has what its heartbeat changed."""
+        return await self._consumers.heartbeat(request)
+
+    async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
+        """Returns when the member's next generation begins, or at once if there is nothing to wait for."""
+        error = self._status(group_id)
+        texts = (request.member_id, request.instance_id, request.client_id, request.protocol_type)
+        if error is ErrorCode.NONE and not all(map(fits, (*texts, *(each.name for each in request.protocols)))):
+            error = ErrorCode.INVALID_REQUEST
+        if error is not ErrorCode.NONE:
+            return JoinAnswer(error, request.member_id)
+        if not self._is_plain(group_id):
+            try:
+                answered = await self._in_turn(group_id, lambda hosted: self._join_consumers(hosted, request))
+            except ApiError as failure:
+                return JoinAnswer(failure.code, request.member_id)
+            if answered is not None:
+                return answered
+        hosted = self._board.hosted(group_id)
+        waiter: asyncio.Future[JoinAnswer] = self._board.loop.create_future()
+        self._apply(hosted, self._machine.join(hosted.group, request, waiter, self._now_ms()))
+        return await waiter
+
+    async def _join_consumers(self, hosted: Hosted, request: JoinRequest) -> JoinAnswer | None:
+        """As a member of the group of the consumer protocol; None if there is none (any more). Raises ApiError."""
+        if hosted.consumer is not None and not hosted.consumer.members:
+            await self._consumers.dissolve(hosted)
+        if hosted.consumer is None:
+            return None
+        error = self._machine.session_error(request)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        return await self._consumers.join(hosted, hosted.consumer, request)
+
+    async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
+        """Returns when the leader's assignment is stored."""
+        error = self._status(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # The rebalance that this belonged to is lost with the old coordinator, and old clients know no such error.
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        if error is not ErrorCode.NONE:
+            return SyncAnswer(error)
+        if not self._is_plain(group_id):
+            try:
+                answered = await self._in_turn(group_id, lambda hosted: self._sync_consumers(hosted, request))
+            except ApiError as failure:
+                return SyncAnswer(failure.code)
+            if answered is not None:
+                return answered
+        hosted = self._board.hosted(group_id)
+        waiter: asyncio.Future[SyncAnswer] = self._board.loop.create_future()
+        self._apply(hosted, self._machine.sync(hosted.group, request, waiter, self._now_ms()))
+        return await waiter
+
+    async def _sync_consumers(self, hosted: Hosted, request: SyncRequest) -> SyncAnswer | None:
+        return None if hosted.consumer is None else self._consumers.sync(hosted, hosted.consumer, request)
+
+    def heartbeat(self, group_id: str, identity: MemberIdentity) -> ErrorCode:
+        error = self._status(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.NONE  # nothing is known against the member, and its session starts anew after the load
+        if error is not ErrorCode.NONE:
+            return error
+        hosted = self._find(group_id)
+        if hosted is not None and hosted.consumer is not None:
+            return self._consumers.classic_heartbeat(hosted, hosted.consumer, identity)
+        return self._machine.heartbeat(self._peek(group_id), identity, self._now_ms())
+
+    async def leave(self, group_id: str, members: list[MemberIdentity]) -> LeaveAnswer:
+        error = self._status(group_id)
+        if error is not ErrorCode.NONE:
+            return LeaveAnswer(error)
+        if not self._is_plain(group_id):
+            try:
+                answered = await self._in_turn(group_id, lambda hosted: self._leave_consumers(hosted, members))
+            except ApiError as failure:
+                return LeaveAnswer(failure.code)
+            if answered is not None:
+                return answered
+        hosted = self._board.hosted(group_id)
+        answer, outcome = self._machine.leave(hosted.group, members, self._now_ms())
+        self._apply(hosted, outcome)
+        return answer
+
+    async def _leave_consumers(self, hosted: Hosted, members: list[MemberIdentity]) -> LeaveAnswer | None:
+        return None if hosted.consumer is None else await self._consumers.leave(hosted, hosted.consumer, members)
+
+    def _is_plain(self, group_id: str) -> bool:
+        """Whether the group is none of the consumer protocol, nor about to become one."""
+        hosted = self._find(group_id)
+        return hosted is None or (hosted.consumer is None and not hosted.turn.locked())
+
+    async def _in_turn(self, group_id: str, act: Callable[[Hosted], Coroutine[Any, Any, T | None]]) -> T | None:
+        """What ``act`` says in the group's turn, also if whoever asked hangs up. Raises ApiError.
+
+        None leaves it to the machine of the classic protocol, whose group it is when this returns.
+        """
+
+        async def run() -> T | None:
+            async with self._board.turn(group_id) as hosted:
+                return await act(hosted)
+
+        answer = await asyncio.shield(self._board.spawn(run()))
+        if answer is None and not self._is_plain(group_id):
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # it became another meanwhile; ask again
+        return answer
+
+    # The machinery.
+
+    def _now_ms(self) -> int:
+        return self._board.now_ms()
+
+    def _status(self, group_id: str, *, allow_empty_id: bool = False) -> ErrorCode:
+        return self._board.status(group_id, allow_empty_id=allow_empty_id)
+
+    def _find(self, group_id: str) -> Hosted | None:
+        return self._board.find(group_id)
+
+    def _peek(self, group_id: str) -> Group:
+        return self._board.peek(group_id)
+
+    def _apply(self, hosted: Hosted, outcome: Outcome) -> None:
+        for waiter, answer in outcome.answers:
+            if isinstance(waiter, asyncio.Future) and not waiter.done():
+                waiter.set_result(answer)
+        hosted.keep()
+        if outcome.store is not None:
+            self._write(hosted, outcome.store)
+        if outcome.wake_ms is not None:
+            self._board.wake(hosted, outcome.wake_ms)
+
+    def _expire(self, hosted: Hosted) -> None:
+        if hosted.consumer is None and not hosted.turn.locked():
+            self._apply(hosted, self._machine.expire(hosted.group, self._now_ms()))
+        else:
+            self._board.spawn(self._expire_in_turn(hosted.group.group_id))
+
+    async def _expire_in_turn(self, group_id: str) -> None:
+        with suppress(ApiError):  # it is not ours any more
+            async with self._board.turn(group_id) as hosted:
+                if hosted.consumer is None:
+                    self._apply(hosted, self._machine.expire(hosted.group, self._now_ms()))
+                else:
+                    await self._consumers.expire(hosted, hosted.consumer)
+
+    def _write(self, hosted: Hosted, store: Store) -> None:
+        now_ms = self._board.clock.now_ms()
+        hosted.group.state_timestamp_ms = now_ms
+        batch = build_batch([group_record(hosted.group, store.assignments)], now_ms)
+        self._board.spawn(self._store_group(hosted, store, batch))
+
+    async def _store_group(self, hosted: Hosted, store: Store, batch: bytes) -> None:
+        error = await self._board.append(hosted.partition, batch, f"group {hosted.group.group_id}", GROUP_STORE_ERRORS)
+        self._apply(hosted, self._machine.stored(hosted.group, store, error, self._now_ms()))
