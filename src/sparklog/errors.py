@@ -130,6 +130,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = (100, True)
     INCONSISTENT_TOPIC_ID = (103, True)
     TRANSACTIONAL_ID_NOT_FOUND = (105, False)
+    FETCH_SESSION_TOPIC_ID_ERROR = (106, True)
 
 
 class SparklogError(Exception):

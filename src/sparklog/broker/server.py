@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +19,7 @@ from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.fence import ControllerFence
+from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.registry import OFFERED
@@ -176,6 +178,11 @@ class Broker:
             groups=groups,
             transactions=TransactionCoordinator(config, states, markers, producer_ids.take, self._clock, self._loop),
             txn_markers=markers,
+            fetch_sessions=FetchSessions(
+                config.max_incremental_fetch_session_cache_slots,
+                config.min_incremental_fetch_session_eviction_ms,
+                random.randrange,
+            ),
             topics=TopicMaker(config, metadata, self._zk, self._ask_zk),
             controller=self._controller,
             zk=self._zk,

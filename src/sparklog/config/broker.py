@@ -45,6 +45,16 @@ class BrokerConfig:
     fetch_max_bytes: int = setting(
         "fetch.max.bytes", T.INT, 57_671_680, "Most bytes given to one fetch.", at_least(1024)
     )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        "max.incremental.fetch.session.cache.slots", T.INT, 1000, "Most fetch sessions that are kept.", at_least(0)
+    )
+    min_incremental_fetch_session_eviction_ms: int = setting(
+        "min.incremental.fetch.session.eviction.ms",
+        T.INT,
+        120_000,
+        "Age from which a fetch session gives way to a larger one, and disuse after which to any.",
+        at_least(1),
+    )
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions", T.INT, 50, "Partitions of __consumer_offsets.", at_least(1)
     )
