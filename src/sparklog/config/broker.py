@@ -55,6 +55,13 @@ class BrokerConfig:
         "Age from which a fetch session gives way to a larger one, and disuse after which to any.",
         at_least(1),
     )
+    max_request_partition_size_limit: int = setting(
+        "max.request.partition.size.limit",
+        T.INT,
+        2000,
+        "Most partitions in one DescribeTopicPartitions answer.",
+        at_least(1),
+    )
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions", T.INT, 50, "Partitions of __consumer_offsets.", at_least(1)
     )
