@@ -1,8 +1,9 @@
 """One broker: assembly, and the order of starting and stopping.
 
 Start: take the port, reach ZooKeeper, claim and open the log directories, listen, register, stand for controller.
-Stop: leave ZooKeeper (so that leadership moves first), stop listening, answer nobody any more, flush and close the
-logs, leave the marker of a clean stop.
+Stop: run what is registered in ``before_leaving`` (leadership is given away there), take no more requests, answer those
+in hand (waiting fetches with what there is, members of groups with NOT_COORDINATOR) for ``_GRACE_S`` at most, leave
+ZooKeeper, hang up, flush and close the logs, leave the marker of a clean stop. ``hurry`` cuts the waiting short.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from sparklog.broker.connection_limits import limits_of
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.dispatch import Dispatcher
@@ -42,6 +44,7 @@ from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
 _READY_TIMEOUT = 30.0
+_GRACE_S = 5.0
 T = TypeVar("T")
 
 
@@ -59,6 +62,9 @@ class Broker:
         self._chores: list[asyncio.Task[None]] = []
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         """Set when the broker cannot go on."""
+        self.before_leaving: list[Callable[[], Awaitable[None]]] = []
+        """Run in this order at the beginning of a stop, while clients are served and ZooKeeper is there."""
+        self._hurry = asyncio.Event()
         self.endpoint: Endpoint
 
     async def run_zk(self, call: Callable[..., T], *args: object) -> T:
@@ -103,7 +109,7 @@ class Broker:
         await self._load_logs()
         self._assemble(cluster_id)
         self._server.start()
-        self._settings.follow(self._context.replicas)
+        self._settings.follow(self._context.replicas, self._limit_connections)
         await self._register()
         self._controller.start()
         metadata = self._context.metadata
@@ -117,8 +123,7 @@ class Broker:
         server = SocketServer(
             self._loop,
             lambda frame, host: self._dispatch(frame, host),
-            max_request_size=config.socket_request_max_bytes,
-            max_in_flight=config.queued_max_requests,
+            limits_of(config),
         )
         try:
             self.endpoint = server.bind(config.host, config.port)
@@ -127,6 +132,15 @@ class Broker:
                 f"cannot listen on {config.host}:{config.port}: {error.strerror}; choose another port"
             ) from error
         return server
+
+    def _limit_connections(self, config: BrokerConfig) -> None:
+        try:
+            limits = limits_of(config)
+        except ConfigError as error:
+            _logger.error("the limits on connections stay as they are: %s", error)
+            return
+        if limits != self._server.limits:
+            self._server.limits = limits
 
     def _connect_zookeeper(self) -> ZkClient:
         return ZkClient(
@@ -246,11 +260,30 @@ class Broker:
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
 
+    def hurry(self) -> None:
+        """Let ``stop`` wait for no request any more."""
+        self._hurry.set()
+
+    async def _answer_last_requests(self) -> None:
+        """Take no more requests, and answer those in hand before the grace period ends."""
+        drained = self._server.drain()
+        self._context.replicas.fetch_purgatory.release()
+        await self._context.groups.close()
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait((drained, hurried), timeout=_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not drained.done():
+            _logger.warning("hanging up on %d connections whose requests are not answered", self._server.connections)
+
     async def stop(self) -> None:
         """Leave the cluster and close everything that was opened; safe after a failed start."""
         self._stopping = True
         for chore in self._chores:
             chore.cancel()
+        for leave in self.before_leaving:
+            await leave()
+        if hasattr(self, "_context"):
+            await self._answer_last_requests()
         if hasattr(self, "_controller"):
             await self._controller.close()
         if hasattr(self, "_settings"):
@@ -262,7 +295,6 @@ class Broker:
         if hasattr(self, "_context"):
             await self._context.transactions.close()
             self._context.txn_markers.close()
-            await self._context.groups.close()
         self._zk_thread.shutdown()
         self._disk_thread.shutdown()  # nothing is written behind the back of the last checkpoint
         if hasattr(self, "_logs"):
