@@ -273,7 +273,8 @@ class Broker:
         await asyncio.wait((drained, hurried), timeout=_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if not drained.done():
-            _logger.warning("hanging up on %d connections whose requests are not answered", self._server.connections)
+            why = "a second signal came" if self._hurry.is_set() else "the grace period is over"
+            _logger.warning("%s: hanging up on %d connections not answered yet", why, self._server.connections)
 
     async def stop(self) -> None:
         """Leave the cluster and close everything that was opened; safe after a failed start."""
