@@ -133,6 +133,10 @@ class ErrorCode(IntEnum):
     FETCH_SESSION_TOPIC_ID_ERROR = (106, True)
 
 
+_LONGEST_REASON = 2000
+"""Characters; a string on the wire has 32767 bytes at most."""
+
+
 class SparklogError(Exception):
     """The root: catch this to catch all that sparklog raises on purpose."""
 
@@ -145,6 +149,8 @@ class ApiError(SparklogError):
     """A request was answered, or must be answered, with an error code."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > _LONGEST_REASON:  # a client's own words may be in it
+            message = f"{message[:_LONGEST_REASON]}..."
         super().__init__(message or code.name)
         self.code = code
         self.reason = message

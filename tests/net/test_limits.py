@@ -57,7 +57,7 @@ def test_complaints_are_counted_when_they_are_too_many(caplog):
     now = [0.0]
     complaints = Complaints(logging.getLogger("test"), lambda: now[0])
     with caplog.at_level(logging.WARNING):
-        for number in range(20):
+        for number in range(120):
             complaints.warn("kind", f"complaint {number}")
         complaints.warn("other", "another")
         now[0] = 10.0
@@ -65,8 +65,8 @@ def test_complaints_are_counted_when_they_are_too_many(caplog):
         now[0] = 30.0
         complaints.warn("kind", "once more")
     assert [each.getMessage() for each in caplog.records] == [
-        *(f"complaint {number}" for number in range(5)),
+        *(f"complaint {number}" for number in range(100)),
         "another",
-        "again (and 15 more of this kind before)",
+        "again (and 20 more of this kind before)",
         "once more",
     ]
