@@ -130,11 +130,16 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = (100, True)
     INCONSISTENT_TOPIC_ID = (103, True)
     TRANSACTIONAL_ID_NOT_FOUND = (105, False)
+    FETCH_SESSION_TOPIC_ID_ERROR = (106, True)
     FENCED_MEMBER_EPOCH = (110, False)
     UNRELEASED_INSTANCE_ID = (111, False)
     UNSUPPORTED_ASSIGNOR = (112, False)
     STALE_MEMBER_EPOCH = (113, False)
     INVALID_REGULAR_EXPRESSION = (128, False)
+
+
+_LONGEST_REASON = 2000
+"""Characters; a string on the wire has 32767 bytes at most."""
 
 
 class SparklogError(Exception):
@@ -149,6 +154,8 @@ class ApiError(SparklogError):
     """A request was answered, or must be answered, with an error code."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > _LONGEST_REASON:  # a client's own words may be in it
+            message = f"{message[:_LONGEST_REASON]}..."
         super().__init__(message or code.name)
         self.code = code
         self.reason = message

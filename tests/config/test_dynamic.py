@@ -109,3 +109,34 @@ def test_the_synonyms_name_every_value_in_order():
     ]
     assert [(each.text, each.source) for each in LAYERS.of_broker("num.partitions")] == [("1", Source.DEFAULT)]
     assert LAYERS.of_topic("retention.ms", {"retention.ms": "bad"})[0].source is Source.BROKER
+
+
+def test_limits_on_connections_change_and_stay_out_of_the_topics_defaults(caplog):
+    static = parse_broker_config({"max.connections": "7", "max.connections.per.ip": "5"})
+    layers = Layers(
+        static,
+        broker={"max.connections.per.ip": "3", "max.connections.per.ip.overrides": "10.0.0.1:9", "port": "1"},
+        cluster={"max.connections": "many", "max.connections.per.ip": "4", "max.connection.creation.rate": "2"},
+    )
+    in_force = layers.in_force
+    assert (in_force.max_connections, in_force.max_connections_per_ip) == (7, 3)
+    assert (in_force.max_connection_creation_rate, in_force.port) == (2, static.port)
+    assert "max.connections='many' is not a int" in caplog.text
+    caplog.clear()
+    assert layers.topic_defaults == static.topic_defaults
+    assert "max.connections" not in caplog.text
+    assert [(each.text, each.source) for each in layers.of_broker("max.connections.per.ip")] == [
+        ("3", Source.BROKER), ("4", Source.CLUSTER), ("5", Source.STATIC), ("2147483647", Source.DEFAULT),
+    ]  # fmt: skip
+
+
+def test_a_limit_that_makes_no_sense_is_refused():
+    check_dynamic(["max.connections"])
+    for name, value, complaint in (
+        ("max.connections.per.ip.overrides", "nobody", "is not HOST:NUMBER"),
+        ("max.connections", "-1", "at least 0"),
+    ):
+        with pytest.raises(ConfigError, match=complaint):
+            after({}, (name, SET, value), table=DYNAMIC_DEFINITIONS)
+    with pytest.raises(ConfigError, match="is read when a broker starts"):
+        check_dynamic(["connections.max.idle.ms"])

@@ -42,11 +42,48 @@ def test_an_offset_before_the_start_or_beyond_the_end_is_out_of_range(home):
     assert log.read(30, 100, log.end, min_one_batch=True) is None
 
 
-def test_a_batch_larger_than_asked_for_is_given_whole_only_to_the_first(log):
+def test_a_batch_larger_than_asked_for_is_given_whole_only_to_the_first(home):
+    log = open_log(home, {"segment.bytes": "10000"})
     data = batch_of(1000, size=5000)
     log.append_as_leader(data, 0)
     assert read_bytes(log.read(0, 10, log.end, min_one_batch=True)) == bytes(data)
     assert read_bytes(log.read(0, 10, log.end, min_one_batch=False)) == bytes(data[:10])
+
+
+def test_a_batch_larger_than_a_segment_is_refused_and_leaves_the_log_as_it_was(home):
+    largest = batch_of(1000, size=200)
+    log = open_log(home, {"segment.bytes": str(len(largest))})
+    log.append_as_leader(largest, 0)
+    with pytest.raises(ApiError, match=f"larger than segment.bytes={len(largest)}") as caught:
+        log.append_as_leader(batch_of(1000, size=201), 0)
+    assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert (log.log_end_offset, log.segment_count) == (1, 1)
+
+
+def test_what_the_topic_compresses_counts_as_it_is_stored(home):
+    log = open_log(home, {"segment.bytes": "500", "compression.type": "zstd"})
+    assert log.append_as_leader(batch_of(1000, size=5000), 0).first_offset == 0
+
+
+def test_the_latest_time_is_that_of_a_record_that_is_not_deleted(home):
+    log = open_log(home, {"segment.bytes": "400", "index.interval.bytes": "0"})
+    for times in ((5000, 4000, 4500), (3000,), (3500, 3100), (10,), (20,)):
+        log.append_as_leader(batch_of(*times), 0)
+    latest = {
+        0: (5000, 0),
+        1: (4500, 2),
+        2: (4500, 2),
+        3: (3500, 4),
+        4: (3500, 4),
+        5: (3100, 5),
+        6: (20, 7),
+        7: (20, 7),
+    }
+    for start in range(8):
+        log.advance_start(start)
+        assert log.latest_timestamp() == latest[start]
+    log.advance_start(8)
+    assert log.latest_timestamp() is None
 
 
 def test_nothing_at_or_beyond_the_bound_is_given(home):

@@ -32,7 +32,7 @@ KINDS = st.sampled_from(list(ControlType))
 SETTINGS = st.fixed_dictionaries(
     {
         "cleanup.policy": st.just("compact,delete"),  # so that a hole at the end of a segment is no loss
-        "segment.bytes": st.sampled_from(["300", "700", "2000"]),
+        "segment.bytes": st.sampled_from(["500", "900", "2000"]),
         "segment.ms": st.sampled_from(["20", "1000"]),
         "segment.index.bytes": st.sampled_from(["24", "400"]),
         "index.interval.bytes": st.sampled_from(["0", "100", "500"]),
@@ -120,7 +120,7 @@ class LogMachine(RuleBasedStateMachine):
         self.producers += 1
         return self.producers
 
-    @rule(times=TIMES, size=st.sampled_from([0, 10, 90, 900]), codec=CODECS)
+    @rule(times=TIMES, size=st.sampled_from([0, 10, 90]), codec=CODECS)
     def append(self, times, size, codec):
         self.write(self.batch(times, size, codec), CLIENT)
 

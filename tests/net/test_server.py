@@ -1,72 +1,31 @@
 """The listening end against clients of every kind of manners."""
 
-import asyncio
 import contextlib
 import logging
 import os
 import socket
-import threading
 from collections import deque
 
 import pytest
+from net.listening import (
+    IN_FLIGHT,
+    LIMIT,
+    Server,
+    answer,
+    assert_hung_up,
+    assert_serves,
+    framed,
+    read_exactly,
+    read_frame,
+)
 
 from sparklog.errors import RemoteProtocolError
 from sparklog.log.file_records import FileRecords
-from sparklog.net import server as net_server
+from sparklog.net import channel as net_channel
+from sparklog.net.limits import Limits
 from sparklog.net.server import SocketServer
 from sparklog.structs import FileSlice
 from sparklog.testing.eventually import eventually
-
-LIMIT = 1 << 20
-IN_FLIGHT = 4
-
-
-def framed(payload):
-    return len(payload).to_bytes(4, "big") + payload
-
-
-def answer(payload):
-    return [len(payload).to_bytes(4, "big"), payload]
-
-
-class Server:
-    """A SocketServer on a loop and thread of its own; ``dispatch`` is the test's."""
-
-    def __init__(self):
-        self.dispatch = lambda frame, host: answer(bytes(frame))
-        self.seen = deque()
-        self.loop = asyncio.new_event_loop()
-        self.server = SocketServer(self.loop, self._dispatch, max_request_size=LIMIT, max_in_flight=IN_FLIGHT)
-        self.endpoint = self.server.bind("127.0.0.1", 0)
-        self._thread = threading.Thread(target=self.loop.run_forever)
-        self._thread.start()
-        self.call(self.server.start)
-
-    def _dispatch(self, frame, host):
-        self.seen.append(bytes(frame[:40]))
-        return self.dispatch(frame, host)
-
-    def call(self, function, *args):
-        """Run on the loop and wait for it."""
-
-        async def run():
-            return function(*args)
-
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
-
-    def future(self):
-        return self.call(self.loop.create_future)
-
-    @contextlib.contextmanager
-    def connect(self):
-        with socket.create_connection(self.endpoint, timeout=10) as client:
-            yield client
-
-    def stop(self):
-        self.call(self.server.close)
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
 
 
 @pytest.fixture
@@ -74,31 +33,6 @@ def server():
     running = Server()
     yield running
     running.stop()
-
-
-def read_exactly(client, size):
-    data = bytearray()
-    while len(data) < size:
-        piece = client.recv(min(size - len(data), 1 << 16))
-        assert piece, f"the server hung up after {len(data)} of {size} bytes"
-        data += piece
-    return bytes(data)
-
-
-def read_frame(client):
-    return read_exactly(client, int.from_bytes(read_exactly(client, 4), "big"))
-
-
-def assert_hung_up(client):
-    """The server has closed the connection, with a FIN or a reset."""
-    with contextlib.suppress(ConnectionResetError):
-        assert client.recv(1) == b""
-
-
-def assert_serves(server):
-    with server.connect() as other:
-        other.sendall(framed(b"are you there?"))
-        assert read_frame(other) == b"are you there?"
 
 
 def test_answers_come_in_the_order_of_the_requests_whatever_is_done_first(server):
@@ -147,7 +81,7 @@ def test_no_more_requests_are_in_hand_than_allowed(server):
 
 
 def test_a_client_that_does_not_read_is_read_no_more(server, monkeypatch):
-    monkeypatch.setattr(net_server, "MAX_UNSENT", 4 << 20)
+    monkeypatch.setattr(net_channel, "MAX_UNSENT", 4 << 20)
     payload = os.urandom(1 << 20)
     server.dispatch = lambda frame, host: answer(payload) if len(frame) < 10 else answer(bytes(frame))
     total = 100
@@ -249,13 +183,13 @@ def test_pieces_of_files_arrive_whole_between_bytes(server, file, slow, monkeypa
         for each in pieces
     )
     if slow:  # a socket that takes a little at a time, so that everything is sent in parts
-        accept = net_server.ServerChannel.__init__
+        accept = net_channel.ServerChannel.__init__
 
         def with_small_buffer(channel, owner, sock, address):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
             accept(channel, owner, sock, address)
 
-        monkeypatch.setattr(net_server.ServerChannel, "__init__", with_small_buffer)
+        monkeypatch.setattr(net_channel.ServerChannel, "__init__", with_small_buffer)
     server.dispatch = lambda frame, host: [len(expected).to_bytes(4, "big"), *pieces]
     with server.connect() as client:
         client.sendall(framed(b"a") + framed(b"b"))
@@ -324,7 +258,7 @@ def test_who_is_connected_goes_on_when_nobody_else_may(server):
 
 def test_a_port_in_use_is_refused(server):
     with pytest.raises(OSError, match="in use"):
-        SocketServer(server.loop, server.dispatch, max_request_size=1, max_in_flight=1).bind(*server.endpoint)
+        SocketServer(server.loop, server.dispatch, Limits(1, 1)).bind(*server.endpoint)
 
 
 def test_many_clients_at_once(server):

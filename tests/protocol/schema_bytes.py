@@ -55,7 +55,8 @@ class SchemaEncoder:
 
     def _value(self, kind, field):
         if "fields" in field:
-            return self._structure(field["fields"])
+            there = b"\1" if not field["type"].startswith("[]") and "nullableVersions" in field else b""
+            return there + self._structure(field["fields"])
         if kind == "uuid":
             return UUID(int=self.fill.number(127) + 1).bytes
         if kind in _FORMS:

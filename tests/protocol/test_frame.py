@@ -1,5 +1,6 @@
 """Frames out of a stream, however the stream is cut."""
 
+import os
 import tracemalloc
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.errors import RemoteProtocolError
-from sparklog.protocol.frame import SCRATCH_SIZE, FrameReader
+from sparklog.protocol.frame import AT_ONCE, SCRATCH_SIZE, FrameReader
 
 LIMIT = 4 * SCRATCH_SIZE
 SIZES = st.sampled_from([0, 1, 3, 4, 5, SCRATCH_SIZE - 5, SCRATCH_SIZE - 4, SCRATCH_SIZE - 3, SCRATCH_SIZE, LIMIT])
@@ -92,3 +93,21 @@ def test_a_length_above_the_limit_makes_no_buffer():
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_claim_takes_no_more_memory_than_what_was_sent():
+    reader = FrameReader(1 << 30)
+    tracemalloc.start()
+    try:
+        feed(reader, (1 << 30).to_bytes(4, "big") + b"x" * 1000, (1 << 20,))
+        assert tracemalloc.get_traced_memory()[0] < AT_ONCE + (1 << 16)
+        assert reader.body_bytes == 1000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_frame_that_grows_is_whole():
+    payload = os.urandom(5 * AT_ONCE + 77)
+    reader = FrameReader(1 << 30)
+    assert [bytes(each) for each in feed(reader, len(payload).to_bytes(4, "big") + payload, (1 << 20,))] == [payload]
+    assert reader.body_bytes is None

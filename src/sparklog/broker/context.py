@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from sparklog.broker.fence import ControllerFence
+from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.settings import Settings
@@ -67,6 +68,7 @@ class BrokerContext:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     txn_markers: TransactionMarkers
+    fetch_sessions: FetchSessions
     topics: TopicMaker
     controller: Controller
     zk: ZkClient

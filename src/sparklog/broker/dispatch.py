@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
@@ -38,8 +39,31 @@ class Dispatcher:
             return self._later(request, handler, answer)
         return self._frame(request, handler, answer)
 
-    async def _later(self, request: Request, handler: Handler, answer: Awaitable[Any]) -> Answer:
-        return self._frame(request, handler, await answer)
+    def _later(self, request: Request, handler: Handler, answer: Awaitable[Any]) -> asyncio.Future[Answer]:
+        """The frame, when there is an answer; who cancels it cancels the work, begun or not."""
+        work = asyncio.ensure_future(answer)
+        framed: asyncio.Future[Answer] = work.get_loop().create_future()
+
+        def settle(done: asyncio.Future[Any]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if framed.done():
+                return
+            if done.cancelled():
+                framed.cancel()
+            elif error is not None:
+                framed.set_exception(error)
+            else:
+                self._settle(framed, request, handler, done.result())
+
+        work.add_done_callback(settle)
+        framed.add_done_callback(lambda _: work.cancel())
+        return framed
+
+    def _settle(self, framed: asyncio.Future[Answer], request: Request, handler: Handler, answer: Any) -> None:
+        try:
+            framed.set_result(self._frame(request, handler, answer))
+        except Exception as error:
+            framed.set_exception(error)
 
     @staticmethod
     def _frame(request: Request, handler: Handler, answer: Any) -> Answer:

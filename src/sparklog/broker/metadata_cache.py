@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.protocol.messages import Message
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition
@@ -67,6 +68,15 @@ class MetadataCache:
         topic = self._topics.get(tp.topic)
         found = topic.partitions.get(tp.partition) if topic else None
         return self.brokers.get(found.leader) if found else None
+
+    def leader_hint(self, tp: TopicPartition) -> LeaderHint | None:
+        """Where a client that asked the wrong broker finds the partition."""
+        topic = self._topics.get(tp.topic)
+        found = topic.partitions.get(tp.partition) if topic else None
+        leader = self.brokers.get(found.leader) if found else None
+        if found is None or leader is None:
+            return None
+        return LeaderHint(leader.id, found.leader_epoch, leader.endpoint, leader.rack)
 
     def update(self, request: Message) -> list[TopicPartition]:
         """Take over an UpdateMetadata request; whoever waits for what it brings is woken. Returns what it deletes."""

@@ -21,9 +21,36 @@ another API or version ends the connection. Made from the registry: `python -m s
 """
 
 
+_LEFT_HEAD = """
+## What Kafka 3.9 offers beside these
+
+| what | why it is not here |
+| --- | --- |
+"""
+_LEFT = (
+    (
+        "versions below the first of each API above",
+        "Kafka 4 has ended them too; they need the message formats before version 2, or offsets in ZooKeeper",
+    ),
+    ("4 LeaderAndIsr 7, 5 StopReplica 4, 6 UpdateMetadata 8", "between brokers; what the migration to KRaft needs"),
+    ("7 ControlledShutdown, 56 AlterPartition", "between brokers; they come with replication"),
+    ("10 FindCoordinator 6, 22 InitProducerId 5, 24 to 28 in their newest versions", "transactions, second version"),
+    ("29 to 31 ACLs, 36 SaslAuthenticate, 38 to 41 delegation tokens, 50 and 51 SCRAM", "security"),
+    ("34 AlterReplicaLogDirs, 48 and 49 client quotas", "not served yet"),
+    ("57 UpdateFeatures, 58 Envelope, 67 AllocateProducerIds", "between brokers and a KRaft controller"),
+    ("71 and 72 telemetry, 74 ListClientMetricsResources", "no telemetry is collected, so none is asked for"),
+)
+_NEWER = """
+Newer than Kafka 3.9: ListOffsets 10, Metadata 13, DescribeCluster 2. DescribeTopicPartitions is in Kafka 3.9 only
+without ZooKeeper.
+"""
+
+
 def page() -> str:
     """The whole file."""
-    return _HEAD + "".join(f"{_row(HANDLERS[number])}\n" for number in sorted(HANDLERS)).replace("``", "`")
+    rows = "".join(f"{_row(HANDLERS[number])}\n" for number in sorted(HANDLERS)).replace("``", "`")
+    left = "".join(f"| {what} | {why} |\n" for what, why in _LEFT)
+    return _HEAD + rows + _LEFT_HEAD + left + _NEWER
 
 
 def _row(handler: Handler) -> str:

@@ -1,23 +1,27 @@
 """One broker: assembly, and the order of starting and stopping.
 
 Start: take the port, reach ZooKeeper, claim and open the log directories, listen, register, stand for controller.
-Stop: leave ZooKeeper (so that leadership moves first), stop listening, answer nobody any more, flush and close the
-logs, leave the marker of a clean stop.
+Stop: run what is registered in ``before_leaving`` (leadership is given away there), take no more requests, answer those
+in hand (waiting fetches with what there is, members of groups with NOT_COORDINATOR) for ``_GRACE_S`` at most, leave
+ZooKeeper, hang up, flush and close the logs, leave the marker of a clean stop. ``hurry`` cuts the waiting short.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import random
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from sparklog.broker.connection_limits import limits_of
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.fence import ControllerFence
+from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.group_topics import GroupTopics
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.producer_ids import ProducerIds
@@ -41,6 +45,7 @@ from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
 _READY_TIMEOUT = 30.0
+_GRACE_S = 5.0
 T = TypeVar("T")
 
 
@@ -58,6 +63,9 @@ class Broker:
         self._chores: list[asyncio.Task[None]] = []
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         """Set when the broker cannot go on."""
+        self.before_leaving: list[Callable[[], Awaitable[None]]] = []
+        """Run in this order at the beginning of a stop, while clients are served and ZooKeeper is there."""
+        self._hurry = asyncio.Event()
         self.endpoint: Endpoint
 
     async def run_zk(self, call: Callable[..., T], *args: object) -> T:
@@ -102,7 +110,7 @@ class Broker:
         await self._load_logs()
         self._assemble(cluster_id)
         self._server.start()
-        self._settings.follow(self._context.replicas)
+        self._settings.follow(self._context.replicas, self._limit_connections)
         await self._register()
         self._controller.start()
         metadata = self._context.metadata
@@ -116,8 +124,7 @@ class Broker:
         server = SocketServer(
             self._loop,
             lambda frame, host: self._dispatch(frame, host),
-            max_request_size=config.socket_request_max_bytes,
-            max_in_flight=config.queued_max_requests,
+            limits_of(config),
         )
         try:
             self.endpoint = server.bind(config.host, config.port)
@@ -126,6 +133,15 @@ class Broker:
                 f"cannot listen on {config.host}:{config.port}: {error.strerror}; choose another port"
             ) from error
         return server
+
+    def _limit_connections(self, config: BrokerConfig) -> None:
+        try:
+            limits = limits_of(config)
+        except ConfigError as error:
+            _logger.error("the limits on connections stay as they are: %s", error)
+            return
+        if limits != self._server.limits:
+            self._server.limits = limits
 
     def _connect_zookeeper(self) -> ZkClient:
         return ZkClient(
@@ -177,6 +193,11 @@ class Broker:
             groups=groups,
             transactions=TransactionCoordinator(config, states, markers, producer_ids.take, self._clock, self._loop),
             txn_markers=markers,
+            fetch_sessions=FetchSessions(
+                config.max_incremental_fetch_session_cache_slots,
+                config.min_incremental_fetch_session_eviction_ms,
+                random.randrange,
+            ),
             topics=TopicMaker(config, metadata, self._zk, self._ask_zk),
             controller=self._controller,
             zk=self._zk,
@@ -240,11 +261,31 @@ class Broker:
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
 
+    def hurry(self) -> None:
+        """Let ``stop`` wait for no request any more."""
+        self._hurry.set()
+
+    async def _answer_last_requests(self) -> None:
+        """Take no more requests, and answer those in hand before the grace period ends."""
+        drained = self._server.drain()
+        self._context.replicas.fetch_purgatory.release()
+        await self._context.groups.close()
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait((drained, hurried), timeout=_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not drained.done():
+            why = "a second signal came" if self._hurry.is_set() else "the grace period is over"
+            _logger.warning("%s: hanging up on %d connections not answered yet", why, self._server.connections)
+
     async def stop(self) -> None:
         """Leave the cluster and close everything that was opened; safe after a failed start."""
         self._stopping = True
         for chore in self._chores:
             chore.cancel()
+        for leave in self.before_leaving:
+            await leave()
+        if hasattr(self, "_context"):
+            await self._answer_last_requests()
         if hasattr(self, "_controller"):
             await self._controller.close()
         if hasattr(self, "_settings"):
@@ -256,7 +297,6 @@ class Broker:
         if hasattr(self, "_context"):
             await self._context.transactions.close()
             self._context.txn_markers.close()
-            await self._context.groups.close()
         self._zk_thread.shutdown()
         self._disk_thread.shutdown()  # nothing is written behind the back of the last checkpoint
         if hasattr(self, "_logs"):

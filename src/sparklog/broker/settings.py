@@ -39,6 +39,7 @@ class Settings:
         self._replicas: ReplicaManager | None = None
         self._loop = asyncio.get_running_loop()
         self._look = asyncio.Event()
+        self._on_own_change: Callable[[BrokerConfig], None] = lambda _: None
         self._on_change = self._told  # made once: kazoo keeps a path's watches in a set
         self._last_seen = -1
         self._task: asyncio.Task[None] | None = None
@@ -62,9 +63,11 @@ class Settings:
         cluster = await self._run_zk(self._zk.config, CLUSTER_ENTITY)
         self.layers = Layers(self.layers.static, own, cluster)
 
-    def follow(self, replicas: ReplicaManager) -> None:
-        """Take over what changes, from now on."""
+    def follow(self, replicas: ReplicaManager, on_own_change: Callable[[BrokerConfig], None] = lambda _: None) -> None:
+        """Take over what changes, from now on; ``on_own_change`` is told the broker's own settings, now and then."""
         self._replicas = replicas
+        self._on_own_change = on_own_change
+        on_own_change(self.layers.in_force)
         self._look.set()
         self._task = self._loop.create_task(self._run())
 
@@ -112,6 +115,7 @@ class Settings:
         topics = self._replicas.topics()
         if entity in (self._own_entity, CLUSTER_ENTITY):
             await self._read_own()
+            self._on_own_change(self.layers.in_force)
         else:
             topics = {topic for topic in topics if topic_entity(topic) == entity}
         for topic in topics:

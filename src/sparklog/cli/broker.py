@@ -34,7 +34,7 @@ def broker(
     port: int | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Run one broker until SIGTERM or Ctrl-C.
+    """Run one broker until SIGTERM or Ctrl-C; a second one waits no longer for requests in hand.
 
     Settings come from --config, then --set, then the options, later ones first in force. When clients can connect, one
     line says so: "sparklog broker ID listening on HOST:PORT".
@@ -65,9 +65,15 @@ def _allow_many_files() -> None:
 async def _serve(config: BrokerConfig) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     server = Broker(config)
+
+    def on_signal() -> None:
+        if stop.is_set():
+            server.hurry()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
     await server.start()
     gc.freeze()
     click.echo(f"sparklog broker {config.broker_id} listening on {server.endpoint}")

@@ -15,6 +15,26 @@ ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 """What Kafka calls its assignors in ``group.consumer.assignors``, and their names."""
+_INT_MAX = (1 << 31) - 1
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """Host → number from ``host:number,host:number``. Raises ConfigError on what is not that."""
+    overrides = {}
+    for item in filter(None, (each.strip() for each in text.split(","))):
+        host, _, number = item.rpartition(":")
+        if not host.strip() or not number.strip().isdecimal():
+            raise ConfigError(f"{item!r} is not HOST:NUMBER")
+        overrides[host.strip()] = int(number)
+    return overrides
+
+
+def _complaint_about_overrides(text: str) -> str | None:
+    try:
+        parse_overrides(text)
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 @dataclass(frozen=True)
@@ -48,8 +68,50 @@ class BrokerConfig:
         "Requests a connection may have unanswered before it is read no more.",
         at_least(1),
     )
+    queued_max_request_bytes: int = setting(
+        "queued.max.request.bytes",
+        T.LONG,
+        -1,
+        "Bytes of requests in hand, of all connections, beyond which none is begun to be read; -1 for any number.",
+    )
+    max_connections: int = setting(
+        "max.connections", T.INT, _INT_MAX, "Most connections; who comes then waits for one to end.", at_least(0)
+    )
+    max_connections_per_ip: int = setting(
+        "max.connections.per.ip", T.INT, _INT_MAX, "Most connections of one address; more are hung up on.", at_least(0)
+    )
+    max_connections_per_ip_overrides: str = setting(
+        "max.connections.per.ip.overrides",
+        T.STRING,
+        "",
+        "HOST:NUMBER,HOST:NUMBER for those that may have another number.",
+        _complaint_about_overrides,
+    )
+    max_connection_creation_rate: int = setting(
+        "max.connection.creation.rate", T.INT, _INT_MAX, "Most new connections a second; more wait.", at_least(0)
+    )
+    connections_max_idle_ms: int = setting(
+        "connections.max.idle.ms", T.LONG, 600_000, "Idleness after which a connection is ended; below 0 never."
+    )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes", T.INT, 57_671_680, "Most bytes given to one fetch.", at_least(1024)
+    )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        "max.incremental.fetch.session.cache.slots", T.INT, 1000, "Most fetch sessions that are kept.", at_least(0)
+    )
+    min_incremental_fetch_session_eviction_ms: int = setting(
+        "min.incremental.fetch.session.eviction.ms",
+        T.INT,
+        120_000,
+        "Age from which a fetch session gives way to a larger one, and disuse after which to any.",
+        at_least(1),
+    )
+    max_request_partition_size_limit: int = setting(
+        "max.request.partition.size.limit",
+        T.INT,
+        2000,
+        "Most partitions in one DescribeTopicPartitions answer.",
+        at_least(1),
     )
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions", T.INT, 50, "Partitions of __consumer_offsets.", at_least(1)

@@ -58,10 +58,23 @@ class Synonym(NamedTuple):
 
 
 TOPIC_DEFINITIONS: dict[str, Definition] = {name: each for name, (_, each) in definitions(TopicConfig).items()}
-DYNAMIC_DEFINITIONS: dict[str, Definition] = {
+_OWN_DEFINITIONS: dict[str, Definition] = {
+    name: definition
+    for name, (_, definition) in definitions(BrokerConfig).items()
+    if name
+    in (
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.connection.creation.rate",
+    )
+}
+DYNAMIC_DEFINITIONS: dict[str, Definition] = _OWN_DEFINITIONS | {
     own_name: TOPIC_DEFINITIONS[name] for own_name, name in topic_synonyms().items()
 }
-"""The broker settings that may change while it runs: those that are topics' defaults. The rest is read at the start."""
+"""The broker settings that may change while it runs: topics' defaults, and limits on connections. The rest is read at
+the start.
+"""
 
 
 def apply_changes(
@@ -125,13 +138,30 @@ class Layers:
         """What a topic without settings of its own has."""
         names = topic_synonyms()
         config = self.static.topic_defaults
-        for layer in (self.cluster, self.broker):
-            for name, text in layer.items():
-                try:
-                    config = parse(TopicConfig, {names[name]: text}, config)
-                except (ConfigError, KeyError) as error:
-                    _logger.warning("the stored broker setting %s=%s is left out: %s", name, text, error)
+        for name, text in self._stored():
+            if name in _OWN_DEFINITIONS:
+                continue
+            try:
+                config = parse(TopicConfig, {names[name]: text}, config)
+            except (ConfigError, KeyError) as error:
+                _logger.warning("the stored broker setting %s=%s is left out: %s", name, text, error)
         return config
+
+    @cached_property
+    def in_force(self) -> BrokerConfig:
+        """The broker's own settings, those that have changed since its start among them."""
+        config = self.static
+        for name, text in self._stored():
+            if name in _OWN_DEFINITIONS:
+                try:
+                    config = parse(BrokerConfig, {name: text}, config)
+                except ConfigError as error:
+                    _logger.warning("the stored broker setting is left out: %s", error)
+        return config
+
+    def _stored(self) -> Iterable[tuple[str, str]]:
+        """Every dynamic setting, those that count for more later."""
+        return (*self.cluster.items(), *self.broker.items())
 
     def of_topic(self, name: str, own: Mapping[str, str]) -> list[Synonym]:
         """The values of a topic's setting, the one in force first; ``own`` are the topic's properties."""
@@ -143,7 +173,7 @@ class Layers:
 
     def of_broker(self, name: str) -> list[Synonym]:
         """The values of a broker's setting, the one in force first."""
-        if name in DYNAMIC_DEFINITIONS:
+        if name in DYNAMIC_DEFINITIONS and name not in _OWN_DEFINITIONS:
             attribute, definition = definitions(TopicConfig)[topic_synonyms()[name]]
             return self._of_broker(name, definition, self.static.topic_defaults, attribute)
         attribute, definition = definitions(BrokerConfig)[name]

@@ -164,6 +164,11 @@ class Log:
         if batch.is_transactional and origin is AppendOrigin.CLIENT:
             self._check_begun(batch, verification)
         batch = as_topic_compresses(batch, self._config)
+        if batch.size_in_bytes > self._config.segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a batch of {batch.size_in_bytes} bytes is larger than segment.bytes={self._config.segment_bytes}",
+            )
         batch.assign(self.log_end_offset, leader_epoch)
         append_time = self._append_time(now)
         if append_time == now:
@@ -311,9 +316,8 @@ class Log:
         return self._segments.offset_for_timestamp(timestamp, self.log_start_offset)
 
     def latest_timestamp(self) -> TimestampOffset | None:
-        """The record with the greatest timestamp; None if the log is empty."""
-        best = max(self._segments, key=lambda segment: segment.latest.timestamp).latest
-        return self.offset_for_timestamp(best.timestamp) if best.timestamp >= 0 else None
+        """The first record with the greatest timestamp of those that are not deleted; None if there is none."""
+        return self._segments.latest_timestamp(self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch | None:
         """The largest leader epoch known at or below ``epoch``, and the offset at which it ended."""

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
 from sparklog.log.file_records import BatchPosition, FileRecords
@@ -27,6 +29,7 @@ from sparklog.log.time_index import TimeIndex, TimestampOffset
 from sparklog.log.transaction_index import TransactionIndex
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
+from sparklog.record.layout import NO_TIMESTAMP
 from sparklog.structs import FileSlice
 
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
@@ -175,15 +178,40 @@ class LogSegment:
                     return record
         return None
 
+    def latest_from(self, start_offset: int) -> TimestampOffset | None:
+        """The first record with the greatest timestamp of those at or beyond ``start_offset``; None without one.
+
+        At once where the segment's latest is among them; else every batch that is left is looked at.
+        """
+        if self.latest.timestamp < 0:
+            return None
+        found = self.offset_for_timestamp(self.latest.timestamp, start_offset)
+        if found is not None:
+            return found
+        times = (self._greatest_time(batch, start_offset) for batch in self.batches_from(start_offset))
+        greatest = max(times, default=NO_TIMESTAMP)
+        return self.offset_for_timestamp(greatest, start_offset) if greatest >= 0 else None
+
+    def _greatest_time(self, found: BatchPosition, start_offset: int) -> int:
+        if found.base_offset >= start_offset:
+            return found.max_timestamp
+        columns = self._columns(RecordBatch(self.log.read(found.position, found.size)), start_offset)
+        return max(columns["timestamp"].to_pylist(), default=NO_TIMESTAMP)
+
     def _first_record_from(self, found: BatchPosition, timestamp: int, start_offset: int) -> TimestampOffset | None:
         batch = RecordBatch(self.log.read(found.position, found.size))
         if batch.is_control and batch.record_count:  # a marker counts, though the decoder has no row for it
             return TimestampOffset(batch.max_timestamp, batch.base_offset)
-        decoder = ColumnarDecoder(("offset", "timestamp"))
-        decoder.append(batch, start_offset)
-        columns = decoder.finish()
+        columns = self._columns(batch, start_offset)
         rows = zip(columns["timestamp"].to_pylist(), columns["offset"].to_pylist(), strict=True)
         return next((TimestampOffset(at, offset) for at, offset in rows if at >= timestamp), None)
+
+    @staticmethod
+    def _columns(batch: RecordBatch, start_offset: int) -> dict[str, pa.Array]:
+        """Offset and time of each record at or beyond ``start_offset``."""
+        decoder = ColumnarDecoder(("offset", "timestamp"))
+        decoder.append(batch, start_offset)
+        return decoder.finish()
 
     def next_offset(self) -> int:
         """One past the last offset in the file, found from the last index entry on."""

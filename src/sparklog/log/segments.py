@@ -119,6 +119,17 @@ class LogSegments:
                     return found
         return None
 
+    def latest_timestamp(self, log_start_offset: int) -> TimestampOffset | None:
+        """The first record with the greatest timestamp at or beyond the log start; None if there is none."""
+        best: TimestampOffset | None = None
+        for segment in sorted(self._segments, key=lambda each: -each.latest.timestamp):
+            if best is not None and best.timestamp >= segment.latest.timestamp:
+                break
+            found = segment.latest_from(log_start_offset)
+            if found is not None and (best is None or found.timestamp > best.timestamp):
+                best = found
+        return best
+
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in ``start <= offset < end``."""
         found: list[AbortedTransaction] = []

@@ -2,8 +2,9 @@
 
 ``FrameReader`` is fed by whoever owns the socket, in the manner of a buffered protocol: ask ``buffer()`` where the
 next bytes shall go, say with ``received(n)`` how many came, take the frames that are whole. A frame that does not fit
-the scratch buffer gets a buffer of its own size and is received into it directly, so that a large produce request is
-copied once (kernel to that buffer) and never again before it is written to the log.
+the scratch buffer gets a buffer of its own and is received into it directly, so that a large produce request is
+copied once (kernel to that buffer) and never again before it is written to the log. Only above ``AT_ONCE`` it grows as
+the frame comes, by doubling: who claims a size takes no more memory than twice what he has sent, or than that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from sparklog.errors import RemoteProtocolError
 
 _LENGTH = 4
 SCRATCH_SIZE = 64 * 1024
+AT_ONCE = 1 << 20
 
 
 class FrameReader:
@@ -26,18 +28,23 @@ class FrameReader:
         self._max_size = max_size
         self._scratch = bytearray(SCRATCH_SIZE)
         self._kept = 0
-        self._body: memoryview | None = None
-        self._filled = 0
+        self._body: bytearray | None = None
+        self._size = self._filled = 0
 
     @property
     def in_frame(self) -> bool:
         """Whether the stream would end in the middle of a frame if it ended now."""
         return self._body is not None or self._kept > 0
 
+    @property
+    def body_bytes(self) -> int | None:
+        """How much has come of a frame that has a buffer of its own; None where none is being received."""
+        return None if self._body is None else self._filled
+
     def buffer(self) -> memoryview:
         """Where the next bytes of the stream are to be put; never empty."""
         if self._body is not None:
-            return self._body[self._filled :]
+            return memoryview(self._body)[self._filled :]
         return memoryview(self._scratch)[self._kept :]
 
     def received(self, count: int) -> Iterator[memoryview]:
@@ -47,9 +54,11 @@ class FrameReader:
         """
         if self._body is not None:
             self._filled += count
-            if self._filled == len(self._body):
+            if self._filled == self._size:
                 frame, self._body = self._body, None
-                yield frame
+                yield memoryview(frame)
+            elif self._filled == len(self._body):
+                self._body = self._body + bytes(min(self._size, 2 * self._filled) - self._filled)
             return
         yield from self._cut(self._kept + count)
 
@@ -72,7 +81,8 @@ class FrameReader:
             self._scratch[: self._kept] = self._scratch[position:end]
 
     def _begin_body(self, size: int, start: int, end: int) -> None:
-        self._body = memoryview(bytearray(size))
+        self._body = bytearray(min(size, AT_ONCE))
+        self._size = size
         self._filled = end - start
         self._body[: self._filled] = self._scratch[start:end]
         self._kept = 0

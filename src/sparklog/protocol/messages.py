@@ -108,6 +108,8 @@ DescribeLogDirsRequest = _admin.DescribeLogDirsRequest
 DescribeLogDirsResponse = _admin.DescribeLogDirsResponse
 DescribeProducersRequest = _admin.DescribeProducersRequest
 DescribeProducersResponse = _admin.DescribeProducersResponse
+DescribeTopicPartitionsRequest = _admin.DescribeTopicPartitionsRequest
+DescribeTopicPartitionsResponse = _admin.DescribeTopicPartitionsResponse
 DescribeTransactionsRequest = _admin.DescribeTransactionsRequest
 DescribeTransactionsResponse = _admin.DescribeTransactionsResponse
 ElectLeadersRequest = _admin.ElectLeadersRequest
@@ -183,6 +185,7 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.DESCRIBE_GROUPS: Schema(DescribeGroupsRequest, DescribeGroupsResponse),
     ApiKey.DESCRIBE_LOG_DIRS: Schema(DescribeLogDirsRequest, DescribeLogDirsResponse),
     ApiKey.DESCRIBE_PRODUCERS: Schema(DescribeProducersRequest, DescribeProducersResponse),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Schema(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
     ApiKey.DESCRIBE_TRANSACTIONS: Schema(DescribeTransactionsRequest, DescribeTransactionsResponse),
     ApiKey.ELECT_LEADERS: Schema(ElectLeadersRequest, ElectLeadersResponse),
     ApiKey.END_TXN: Schema(EndTxnRequest, EndTxnResponse),

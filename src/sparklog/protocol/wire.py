@@ -179,6 +179,19 @@ class WireWriter:
         if self.flexible:
             self._tail.append(0)
 
+    def tagged(self, fields: dict[int, bytes]) -> None:
+        """These tagged fields, by rising number; nothing in the fixed-width encoding."""
+        if self.flexible:
+            self.uvarint(len(fields))
+            for tag, value in fields.items():
+                self.uvarint(tag)
+                self.uvarint(len(value))
+                self._tail += value
+
+    def data(self) -> bytes:
+        """What was written, where no records are in it."""
+        return bytes(self._tail)
+
     def chunks(self) -> list[Chunk]:
         """What was written, in order."""
         return [*self._chunks, self._tail] if self._tail else list(self._chunks)

@@ -60,7 +60,7 @@ class ReplicaManager:
             if partition is None:
                 log = self._logs.get_or_create(tp, config, topic_id, is_new=is_new)
                 log.config = config
-                partition = self._partitions[tp] = Partition(tp, self.broker_id, log)
+                partition = self._partitions[tp] = Partition(tp, self.broker_id, log, topic_id)
             return ErrorCode.NONE if partition.apply(state) else ErrorCode.STALE_CONTROLLER_EPOCH
         except (LogError, OSError) as error:
             _logger.error("cannot open %s: %s", tp, error)
@@ -164,6 +164,7 @@ class ReplicaManager:
         fetched = FetchedPartition(topic, asked.topic_id, asked.partition)
         try:
             partition = self.partition(tp)
+            partition.check_topic(asked.topic_id)
             partition.check_leader(asked.current_leader_epoch)
             bound = partition.bound(isolation)
             fetched.high_watermark = partition.high_watermark.offset

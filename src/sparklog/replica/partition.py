@@ -6,10 +6,13 @@ replica; a consumer is shown nothing at or beyond it. With this broker alone in 
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.log import Appended, Log
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
+from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import NO_LEADER, IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -19,8 +22,9 @@ _ALL_COMMITTED = -1
 class Partition:
     """Changed by LeaderAndIsr requests and by appends, on the broker's one thread."""
 
-    def __init__(self, tp: TopicPartition, broker_id: int, log: Log) -> None:
+    def __init__(self, tp: TopicPartition, broker_id: int, log: Log, topic_id: UUID | None = None) -> None:
         self.tp = tp
+        self.topic_id = topic_id
         self.log = log
         self._broker_id = broker_id
         self.leader = int(NO_LEADER)
@@ -60,6 +64,11 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch of {self.tp} is {self.leader_epoch}")
         if current_leader_epoch > self.leader_epoch:
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch of {self.tp} is {self.leader_epoch}")
+
+    def check_topic(self, topic_id: UUID) -> None:
+        """Raises ApiError if the topic bears another id than the one meant; the zero id stands for any."""
+        if topic_id != self.topic_id and topic_id != ZERO_UUID and self.topic_id is not None:
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.tp} belongs to topic {self.topic_id}")
 
     def check_deletion(self, before: int) -> int:
         """The offset below which a client may have the records deleted who asks for ``before`` (-1: all committed).

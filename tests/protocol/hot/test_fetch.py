@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from sparklog.errors import ErrorCode, RemoteProtocolError
 from sparklog.protocol import messages
+from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
-from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
+from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest, ForgottenPartition, LeaderHint
 from sparklog.protocol.messages import encode
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.structs import IsolationLevel
+from sparklog.structs import Endpoint, IsolationLevel
 
 relaxed = settings(deadline=None, max_examples=30)
 VERSIONS = pytest.mark.parametrize("version", range(fetch.MIN_VERSION, fetch.MAX_VERSION + 1))
@@ -116,7 +117,7 @@ def test_requests_that_the_library_wrote_are_read(version, request_):
 
 
 @pytest.mark.parametrize("version", range(7, fetch.MAX_VERSION + 1))
-def test_forgotten_topics_are_passed_over(version):
+def test_forgotten_partitions_are_read_and_written(version):
     forgotten = messages.FetchRequest.ForgottenTopic(topic="gone", topic_id=UUID(int=5), partitions=[1, 2, 3])
     data = encode(
         messages.FetchRequest(
@@ -135,9 +136,15 @@ def test_forgotten_topics_are_passed_over(version):
     )
     read = fetch.decode_request(memoryview(data), version)
     assert (read.session_id, read.session_epoch, read.rack_id) == (4, 5, "rack" if version >= 11 else "")
+    topic = ("", UUID(int=5)) if version >= fetch.TOPIC_ID_VERSION else ("gone", ZERO_UUID)
+    assert read.forgotten == [ForgottenPartition(*topic, number) for number in (1, 2, 3)] * 2
+    if version <= 14:  # later ones give the replica's id in a tag, which only a follower writes
+        read.forgotten = read.forgotten[:3]
+        again = fetch.decode_request(memoryview(b"".join(fetch.encode_request(read, version))), version)
+        assert again == read
 
 
-@pytest.mark.parametrize("version", [15, 16])
+@pytest.mark.parametrize("version", [15, 16, 17])
 def test_a_follower_gives_its_id_in_a_tag(version):
     state = messages.FetchRequest.ReplicaState(replica_id=7, replica_epoch=99)
     data = encode(
@@ -237,3 +244,28 @@ def test_a_message_cut_short_anywhere_is_refused(version):
         for size in range(len(data)):
             with pytest.raises(RemoteProtocolError):
                 decode(memoryview(data)[:size], version)
+
+
+@VERSIONS
+def test_the_session_of_a_response_is_told(version):
+    data = b"".join(fetch.encode_response([], version, session_id=77))
+    assert fetch.session_id_of(memoryview(data), version) == (77 if version >= 7 else 0)
+    assert fetch.session_id_of(memoryview(b""), version) == 0
+
+
+@VERSIONS
+def test_a_new_leader_is_told_where_the_version_has_room_for_it(version):
+    hint = LeaderHint(3, 9, Endpoint("there", 9093), "rack")
+    moved = [
+        FetchedPartition("t", UUID(int=1), number, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=hint) for number in (0, 1)
+    ]
+    data = b"".join(fetch.encode_response(moved, version))
+    read = messages.decode_response(ApiKey.FETCH, version, memoryview(data))
+    told = [each.current_leader for topic in read.responses for each in topic.partitions]
+    if version < 16:
+        assert b"there" not in data
+        return
+    assert [(each.leader_id, each.leader_epoch) for each in told] == [(3, 9)] * 2
+    assert [(each.node_id, each.host, each.port, each.rack) for each in read.node_endpoints] == [
+        (3, "there", 9093, "rack")
+    ]

@@ -8,7 +8,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeClusterResponse, Message
 
 API = ApiKey.DESCRIBE_CLUSTER
-VERSIONS = range(0, 2)
+VERSIONS = range(0, 3)
 _BROKERS = 1
 
 
@@ -24,7 +24,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         controller_id=cache.controller_id,
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=info.id, host=info.endpoint.host, port=info.endpoint.port, rack=info.rack
+                broker_id=info.id, host=info.endpoint.host, port=info.endpoint.port, rack=info.rack, is_fenced=False
             )
             for info in cache.brokers.values()
         ],

@@ -1,60 +1,86 @@
-"""ListOffsets: the first offset, the end, or the first at or after a time."""
+"""ListOffsets: the first offset, the end, the latest record, or the first at or after a time."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
+from sparklog.log.time_index import TimestampOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsResponse, Message
 from sparklog.replica.partition import Partition
 from sparklog.structs import IsolationLevel, TopicPartition
 
 API = ApiKey.LIST_OFFSETS
-VERSIONS = range(1, 9)
-_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
-_Partition = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
+VERSIONS = range(1, 11)
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
+_FIRST_VERSION = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+"""Times below zero have a meaning each, from some version on."""
+_CONSUMER = -1
+_Topic = ListOffsetsResponse.ListOffsetsTopicResponse
+_Found = tuple[int, int, int]
+"""Timestamp (-1 where none was asked for), offset (-1 if there is none) and its leader epoch (-1 if unknown)."""
 
 
 def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    isolation = IsolationLevel(1 if request.message.isolation_level == 1 else 0)
+    message = request.message
+    times = Counter((topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions)
     return ListOffsetsResponse(
         throttle_time_ms=0,
         topics=[
-            ListOffsetsResponse.ListOffsetsTopicResponse(
+            _Topic(
                 name=topic.name,
-                partitions=[_answer(broker, topic.name, asked, isolation) for asked in topic.partitions],
+                partitions=[
+                    _answer(broker, request, TopicPartition(topic.name, asked.partition_index), asked, times)
+                    for asked in topic.partitions
+                ],
             )
-            for topic in request.message.topics
+            for topic in message.topics
         ],
     )
 
 
-def _answer(broker: BrokerContext, topic: str, asked: Message, isolation: IsolationLevel) -> Message:
-    code, timestamp, offset, epoch = ErrorCode.NONE, -1, -1, -1
+def _answer(
+    broker: BrokerContext, request: ApiRequest, tp: TopicPartition, asked: Message, times: Counter[tuple[str, int]]
+) -> Message:
+    code, found = ErrorCode.NONE, (-1, -1, -1)
     try:
-        partition = broker.replicas.partition(TopicPartition(topic, asked.partition_index))
+        if times[tp] > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{tp} stands in the request twice")
+        if asked.timestamp < 0 and request.version < _FIRST_VERSION.get(asked.timestamp, request.version + 1):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{asked.timestamp} has no meaning in this version")
+        partition = broker.held(tp)
         partition.check_leader(asked.current_leader_epoch)
-        timestamp, offset = _find(partition, asked.timestamp, isolation)
-        epoch = partition.log.epochs.epoch_at(offset) if offset >= 0 else -1
+        found = _find(partition, asked.timestamp, _end(partition, request.message))
     except ApiError as error:
         code = error.code
     except (CorruptRecord, LogClosed, OSError):
         code = ErrorCode.KAFKA_STORAGE_ERROR
-    return _Partition(
-        partition_index=asked.partition_index, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    timestamp, offset, epoch = found
+    return _Topic.ListOffsetsPartitionResponse(
+        partition_index=tp.partition, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
 
 
-def _find(partition: Partition, timestamp: int, isolation: IsolationLevel) -> tuple[int, int]:
-    """Timestamp (-1 where none was asked for) and offset (-1 if there is none)."""
+def _end(partition: Partition, message: Message) -> int:
+    """Where the log ends for who asks: a replica sees all of it, a client what its isolation level allows."""
+    if message.replica_id != _CONSUMER:
+        return partition.log.log_end_offset
+    isolation = IsolationLevel.READ_COMMITTED if message.isolation_level == 1 else IsolationLevel.READ_UNCOMMITTED
+    return partition.bound(isolation).offset
+
+
+def _find(partition: Partition, timestamp: int, end: int) -> _Found:
     log = partition.log
     if timestamp == _LATEST:
-        return -1, partition.bound(isolation).offset
+        return -1, end, partition.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
-        return -1, log.log_start_offset
-    if timestamp < _EARLIEST_LOCAL:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
+        return -1, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
+    if timestamp == _LATEST_TIERED:
+        return -1, -1, -1
+    found: TimestampOffset | None
     found = log.latest_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if found is None or found.offset >= partition.bound(isolation).offset:
-        return -1, -1
-    return found.timestamp, found.offset
+    if found is None or found.offset >= end:
+        return -1, -1, -1
+    return found.timestamp, found.offset, log.epochs.epoch_at(found.offset)

@@ -12,7 +12,7 @@ from sparklog.protocol.messages import Message, MetadataResponse
 from sparklog.protocol.wire import ZERO_UUID
 
 API = ApiKey.METADATA
-VERSIONS = range(0, 13)
+VERSIONS = range(0, 14)
 _Topic = MetadataResponse.MetadataResponseTopic
 
 
@@ -26,6 +26,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     cache = broker.metadata
     return MetadataResponse(
         throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
         brokers=[
             MetadataResponse.MetadataResponseBroker(
                 node_id=info.id, host=info.endpoint.host, port=info.endpoint.port, rack=info.rack

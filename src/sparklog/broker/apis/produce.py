@@ -20,7 +20,9 @@ from sparklog.structs import Chunk, TopicPartition
 API = ApiKey.PRODUCE
 VERSIONS = range(wire.MIN_VERSION, wire.MAX_VERSION + 1)
 _ACKS_ALL = -1
-_BAD_RECORDS = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE})
+_BAD_RECORDS = frozenset(
+    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
+)
 """Refusals that speak of a broken or misconfigured producer, which the operator wants to know of too."""
 _logger = logging.getLogger(__name__)
 

@@ -1,10 +1,11 @@
-"""Fetch (API 1), versions 4 to 16. Schema: ``FetchRequest.json`` and ``FetchResponse.json`` of Apache Kafka 3.9.
+"""Fetch (API 1), versions 4 to 17. Schema: ``FetchRequest.json`` and ``FetchResponse.json`` of Apache Kafka 3.9.
 
 Records are chunks on the way out (slices of segment files, never read) and views of the response on the way in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple, TypeVar
@@ -14,13 +15,15 @@ from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import is_flexible
 from sparklog.protocol.wire import ZERO_UUID, WireReader, WireWriter
-from sparklog.structs import Chunk, IsolationLevel
+from sparklog.structs import Chunk, Endpoint, IsolationLevel
 
-MIN_VERSION, MAX_VERSION = 4, 16
+MIN_VERSION, MAX_VERSION = 4, 17
 _LIMITS = Struct(">iiib")
 _FETCHED = Struct(">ihqq")
+_SESSION_ID = Struct(">i")
 TOPIC_ID_VERSION = 13
 """From this version on topics are named by id alone."""
+_LEADER_HINT_VERSION = 16
 
 
 class FetchPartition(NamedTuple):
@@ -36,9 +39,17 @@ class FetchPartition(NamedTuple):
     log_start_offset: int = -1
 
 
+class ForgottenPartition(NamedTuple):
+    """What a fetch session is to leave out from now on; the topic by name or by id, as the version has it."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+
+
 @dataclass(slots=True)
 class FetchRequest:
-    """One fetch; ``max_wait_ms`` and ``min_bytes`` make it a long poll."""
+    """One fetch; ``max_wait_ms`` and ``min_bytes`` make it a long poll, ``session_epoch`` a part of a session."""
 
     max_wait_ms: int
     min_bytes: int
@@ -49,6 +60,16 @@ class FetchRequest:
     session_id: int = 0
     session_epoch: int = -1
     rack_id: str = ""
+    forgotten: list[ForgottenPartition] = field(default_factory=list)
+
+
+class LeaderHint(NamedTuple):
+    """Where a partition is led that was asked for at another broker."""
+
+    broker_id: int
+    epoch: int
+    endpoint: Endpoint
+    rack: str | None = None
 
 
 @dataclass(slots=True)
@@ -64,6 +85,8 @@ class FetchedPartition:
     log_start_offset: int = -1
     aborted: list[tuple[int, int]] | None = None
     records: list[Chunk] = field(default_factory=list)
+    leader: LeaderHint | None = None
+    """Told from version 16 on; not read when received."""
 
 
 def decode_request(body: memoryview, version: int) -> FetchRequest:
@@ -81,7 +104,7 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
     )
     if version >= 7:
         for _ in range(reader.array_length()):
-            _skip_forgotten(reader, version)
+            _read_forgotten(reader, version, request.forgotten)
     if version >= 11:
         request.rack_id = reader.string_or_none() or ""
     if version >= 15:
@@ -106,13 +129,11 @@ def _read_topic(reader: WireReader, version: int, into: list[FetchPartition]) ->
     reader.skip_tags()
 
 
-def _skip_forgotten(reader: WireReader, version: int) -> None:
-    if version >= TOPIC_ID_VERSION:
-        reader.uuid()
-    else:
-        reader.string()
+def _read_forgotten(reader: WireReader, version: int, into: list[ForgottenPartition]) -> None:
+    by_id = version >= TOPIC_ID_VERSION
+    topic, topic_id = ("", reader.uuid()) if by_id else (reader.string(), ZERO_UUID)
     for _ in range(reader.array_length()):
-        reader.int32()
+        into.append(ForgottenPartition(topic, topic_id, reader.int32()))
     reader.skip_tags()
 
 
@@ -150,11 +171,22 @@ def encode_request(request: FetchRequest, version: int) -> list[Chunk]:
             _write_asked(writer, asked, version)
         writer.tags()
     if version >= 7:
-        writer.array_length(0)
+        _write_forgotten(writer, request.forgotten, version)
     if version >= 11:
         writer.string(request.rack_id)
     writer.tags()
     return writer.chunks()
+
+
+def _write_forgotten(writer: WireWriter, forgotten: list[ForgottenPartition], version: int) -> None:
+    topics = _group(forgotten, version)
+    writer.array_length(len(topics))
+    for name, partitions in topics.items():
+        _write_topic_name(writer, name)
+        writer.array_length(len(partitions))
+        for each in partitions:
+            writer.int32(each.partition)
+        writer.tags()
 
 
 def _write_asked(writer: WireWriter, asked: FetchPartition, version: int) -> None:
@@ -187,8 +219,39 @@ def encode_response(
         for partition in fetched:
             _write_fetched(writer, partition, version)
         writer.tags()
-    writer.tags()
+    hints = [each.leader for each in partitions if each.leader] if version >= _LEADER_HINT_VERSION else None
+    if hints:
+        writer.tagged({_NODE_ENDPOINTS_TAG: encode_endpoints(hints)})
+    else:
+        writer.tags()
     return writer.chunks()
+
+
+_NODE_ENDPOINTS_TAG = 0
+_CURRENT_LEADER_TAG = 1
+
+
+def encode_endpoints(hints: Iterable[LeaderHint]) -> bytes:
+    """The ``NodeEndpoints`` field of Fetch and Produce answers: each leader's address once."""
+    leaders = {each.broker_id: each for each in hints}
+    writer = WireWriter(flexible=True)
+    writer.array_length(len(leaders))
+    for each in leaders.values():
+        writer.int32(each.broker_id)
+        writer.string(each.endpoint.host)
+        writer.int32(each.endpoint.port)
+        writer.string(each.rack)
+        writer.tags()
+    return writer.data()
+
+
+def encode_leader(hint: LeaderHint) -> bytes:
+    """The ``CurrentLeader`` field of Fetch and Produce answers."""
+    writer = WireWriter(flexible=True)
+    writer.int32(hint.broker_id)
+    writer.int32(hint.epoch)
+    writer.tags()
+    return writer.data()
 
 
 def _write_topic_name(writer: WireWriter, name: str | UUID) -> None:
@@ -211,10 +274,13 @@ def _write_fetched(writer: WireWriter, partition: FetchedPartition, version: int
     if version >= 11:
         writer.int32(-1)
     writer.records(partition.records)
-    writer.tags()
+    if partition.leader is not None and version >= _LEADER_HINT_VERSION:
+        writer.tagged({_CURRENT_LEADER_TAG: encode_leader(partition.leader)})
+    else:
+        writer.tags()
 
 
-_T = TypeVar("_T", FetchPartition, FetchedPartition)
+_T = TypeVar("_T", FetchPartition, FetchedPartition, ForgottenPartition)
 
 
 def _group(partitions: list[_T], version: int) -> dict[str | UUID, list[_T]]:
@@ -242,6 +308,11 @@ def decode_response(body: memoryview, version: int) -> tuple[ErrorCode, list[Fet
         reader.skip_tags()
     reader.skip_tags()
     return error, partitions
+
+
+def session_id_of(body: memoryview, version: int) -> int:
+    """The fetch session that a response belongs to; 0 for none."""
+    return _SESSION_ID.unpack_from(body, 6)[0] if version >= 7 and len(body) >= 10 else 0
 
 
 def _read_fetched(reader: WireReader, topic: str, topic_id: UUID, version: int) -> FetchedPartition:

@@ -1,0 +1,97 @@
+"""DescribeTopicPartitions: topics by name, a bounded number of partitions an answer, and a cursor to go on."""
+
+from __future__ import annotations
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.metadata_cache import PartitionMetadata, TopicMetadata
+from sparklog.broker.topics import INTERNAL_TOPICS
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.files import is_topic_name
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DescribeTopicPartitionsResponse, Message
+from sparklog.protocol.wire import ZERO_UUID
+
+API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+VERSIONS = range(0, 1)
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Cursor = DescribeTopicPartitionsResponse.Cursor
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message = request.message
+    try:
+        names = _names(broker, message)
+    except ApiError as error:
+        return _response([_failed(each.name, error.code) for each in message.topics], None)
+    first = message.cursor.partition_index if message.cursor else 0
+    room = max(min(broker.config.max_request_partition_size_limit, message.response_partition_limit), 1)
+    topics: list[Message] = []
+    for name in names:
+        if room == 0:
+            return _response(topics, _Cursor(topic_name=name, partition_index=0))
+        start = first if message.cursor and name == message.cursor.topic_name else 0
+        topic = broker.metadata.topic(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        partitions = sorted(topic.partitions.items())[start : start + room]
+        topics.append(_describe(broker, topic, partitions))
+        room -= len(partitions)
+        if start + len(partitions) < len(topic.partitions):
+            return _response(topics, _Cursor(topic_name=name, partition_index=start + len(partitions)))
+    return _response(topics, None)
+
+
+def _names(broker: BrokerContext, message: Message) -> list[str]:
+    """The topics asked for (all if none is named), from the cursor's on."""
+    cursor = message.cursor
+    named = {each.name for each in message.topics} or {each.name for each in broker.metadata.topics()}
+    if cursor is None:
+        return sorted(named)
+    if cursor.partition_index < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a cursor at partition {cursor.partition_index}")
+    if message.topics and cursor.topic_name not in named:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a cursor at topic {cursor.topic_name!r}, which is not asked for")
+    return sorted(name for name in named if name >= cursor.topic_name)
+
+
+def _response(topics: list[Message], cursor: Message | None) -> Message:
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=cursor)
+
+
+def _unknown(name: str) -> Message:
+    valid = is_topic_name(name)
+    return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+def _failed(name: str, code: ErrorCode) -> Message:
+    return _Topic(
+        error_code=code,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+    )
+
+
+def _describe(broker: BrokerContext, topic: TopicMetadata, partitions: list[tuple[int, PartitionMetadata]]) -> Message:
+    return _Topic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _Topic.DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=number,
+                leader_id=each.leader if each.leader in broker.metadata.brokers else -1,
+                leader_epoch=each.leader_epoch,
+                replica_nodes=each.replicas,
+                isr_nodes=each.isr,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=each.offline,
+            )
+            for number, each in partitions
+        ],
+    )

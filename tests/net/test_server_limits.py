@@ -1,0 +1,269 @@
+"""Who is let in, who is sent away, who is not read: each limit against a client that would pass it."""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+
+import pytest
+from net.listening import Server, answer, assert_hung_up, assert_serves, framed, read_exactly, read_frame
+
+from sparklog.net import channel as net_channel
+from sparklog.testing.eventually import eventually
+
+
+@pytest.fixture
+def server():
+    running = Server()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def waiting(server):
+    """The futures of requests that begin with ``wait``, as they come."""
+    futures = []
+
+    def dispatch(frame, host):
+        if bytes(frame[:4]) != b"wait":
+            return answer(bytes(frame))
+        futures.append(server.loop.create_future())
+        return futures[-1]
+
+    server.dispatch = dispatch
+    return futures
+
+
+def ask(client, text=b"hello"):
+    client.sendall(framed(text))
+    return read_frame(client)
+
+
+def is_served(client):
+    """Whether an answer comes; what was asked must have been sent before."""
+    client.settimeout(0.2)
+    try:
+        return bool(client.recv(1))
+    except TimeoutError:
+        return False
+    finally:
+        client.settimeout(10)
+
+
+def test_an_address_has_so_many_connections_and_no_more(server, caplog):
+    server.limit(max_per_host=2)
+    with caplog.at_level(logging.WARNING), server.connect() as first, server.connect() as second:
+        assert ask(first) == ask(second) == b"hello"
+        with server.connect() as third:
+            assert_hung_up(third)
+        assert "127.0.0.1 has 2 connections already, and max.connections.per.ip" in caplog.text
+        first.close()
+        eventually(lambda: server.server.connections == 1)
+        assert_serves(server)
+        assert ask(second) == b"hello"
+
+
+def test_an_address_may_have_a_number_of_its_own(server):
+    server.limit(max_per_host=0, per_host_overrides={"127.0.0.1": 1})
+    with server.connect() as first, server.connect() as second:
+        assert ask(first) == b"hello"
+        assert_hung_up(second)
+    server.limit(per_host_overrides={"127.0.0.2": 5})
+    with server.connect() as other:
+        assert_hung_up(other)
+
+
+def test_who_is_one_too_many_waits_until_somebody_leaves(server, caplog):
+    server.limit(max_connections=2)
+    with caplog.at_level(logging.WARNING), server.connect() as first, server.connect() as second:
+        assert ask(first) == ask(second) == b"hello"
+        with server.connect() as third:
+            third.sendall(framed(b"my turn?"))
+            eventually(lambda: "max.connections=2 are taken" in caplog.text)
+            assert not is_served(third)
+            first.close()
+            assert read_frame(third) == b"my turn?"
+            assert server.server.connections == 2
+
+
+def test_a_waiting_one_is_let_in_when_the_limit_rises(server):
+    server.limit(max_connections=0)
+    with server.connect() as client:
+        client.sendall(framed(b"now?"))
+        assert not is_served(client)
+        server.limit(max_connections=1)
+        assert read_frame(client) == b"now?"
+
+
+def test_a_lower_limit_sends_the_longest_idle_away(server, waiting, caplog):
+    with caplog.at_level(logging.WARNING), contextlib.ExitStack() as stack:
+        busy, idle, later = (stack.enter_context(server.connect()) for _ in range(3))
+        busy.sendall(framed(b"wait"))
+        eventually(lambda: waiting)
+        for client in (idle, later):
+            assert ask(client) == b"hello"
+        server.limit(max_connections=2)
+        assert_hung_up(idle)
+        assert ask(later) == b"hello"
+        server.limit(max_connections=1)
+        assert_hung_up(later)
+        server.call(waiting[0].set_result, answer(b"done"))
+        assert read_frame(busy) == b"done"
+    assert "max.connections" in caplog.text
+
+
+def test_connections_that_come_too_fast_are_let_in_one_by_one(server):
+    server.limit(max_rate=5)
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(8)]
+        for client in clients:
+            client.sendall(framed(b"hello"))
+        for client in clients:
+            assert read_frame(client) == b"hello"
+
+
+def test_the_idle_are_sent_away_and_who_waits_for_an_answer_is_not(server, waiting):
+    with server.connect() as busy, server.connect() as idle:
+        busy.sendall(framed(b"wait"))
+        assert ask(idle) == b"hello"
+        eventually(lambda: waiting)
+        server.limit(max_idle_s=0.1)
+        assert_hung_up(idle)
+        with server.connect() as silent:
+            assert_hung_up(silent)
+        server.call(waiting[0].set_result, answer(b"at last"))
+        assert read_frame(busy) == b"at last"
+        assert_hung_up(busy)
+
+
+@pytest.mark.parametrize("dribbled", [b"\0\0", b"\0\0\x03\xe8some of it", (1 << 20).to_bytes(4, "big") + b"x" * 70_000])
+def test_who_sends_a_request_in_drops_is_idle(server, dribbled, caplog):
+    server.limit(max_idle_s=0.3)
+    gone = threading.Event()
+
+    def dribble(client):
+        with contextlib.suppress(OSError):
+            client.sendall(dribbled)
+            while not gone.wait(0.02):
+                client.sendall(b"\1")
+
+    with caplog.at_level(logging.WARNING), server.connect() as client:
+        thread = threading.Thread(target=dribble, args=(client,))
+        thread.start()
+        try:
+            assert_hung_up(client)
+        finally:
+            gone.set()
+            thread.join()
+    assert "neither sent a whole request nor took its answers for connections.max.idle.ms" in caplog.text
+
+
+def test_who_takes_no_answer_is_idle(server, caplog):
+    server.dispatch = lambda frame, host: answer(os.urandom(8 << 20))
+    with caplog.at_level(logging.WARNING), server.connect() as client:
+        client.sendall(framed(b"x") * 3)
+        eventually(lambda: server.server.connections == 1)
+        server.limit(max_idle_s=0.2)
+        eventually(lambda: server.server.connections == 0)
+    assert "connections.max.idle.ms" in caplog.text
+
+
+def test_without_an_idle_limit_nobody_is_sent_away(server):
+    server.limit(max_idle_s=0.05)
+    server.limit(max_idle_s=-1)
+    with server.connect() as client:
+        assert not is_served(client), "nothing was asked, and no end came"
+        assert ask(client) == b"hello"
+
+
+def test_no_request_is_begun_while_those_in_hand_fill_the_memory(server, waiting, caplog):
+    server.limit(max_request_memory=100_000)
+    with caplog.at_level(logging.WARNING), contextlib.ExitStack() as stack:
+        large = [stack.enter_context(server.connect()) for _ in range(2)]
+        other = stack.enter_context(server.connect())
+        for number, client in enumerate(large):
+            client.sendall(framed(b"wait" + b"x" * 60_000))
+            eventually(lambda n=number: len(waiting) == n + 1)
+        other.sendall(framed(b"and me?"))
+        assert not is_served(other)
+        assert "filled queued.max.request.bytes=100000" in caplog.text
+        assert server.server.request_bytes == 120_008
+        server.call(waiting[0].set_result, answer(b"done"))
+        assert read_frame(other) == b"and me?"
+        assert read_frame(large[0]) == b"done"
+    eventually(lambda: server.server.request_bytes == 0)
+
+
+def test_a_request_that_has_begun_is_read_to_its_end(server, waiting):
+    """Both are larger than the memory, and neither can be answered before it is whole."""
+    server.limit(max_request_memory=100_000)
+    payload = os.urandom(300_000)
+    with server.connect() as first, server.connect() as second:
+        for client in (first, second):
+            client.sendall(framed(payload)[:90_000])
+        eventually(lambda: server.server.request_bytes >= 100_000)
+        for client in (first, second):
+            client.sendall(framed(payload)[90_000:])
+        for client in (first, second):
+            assert read_frame(client) == payload
+
+
+def test_a_client_that_hangs_up_gives_its_memory_back(server):
+    server.limit(max_request_memory=50_000)
+    with server.connect() as large, server.connect() as other:
+        large.sendall(framed(b"x" * 200_000)[:-1])
+        eventually(lambda: server.server.request_bytes > 190_000)
+        other.sendall(framed(b"and me?"))
+        assert not is_served(other)
+        large.close()
+        assert read_frame(other) == b"and me?"
+        assert server.server.request_bytes == 0
+
+
+def test_one_client_cannot_fill_the_log(server, caplog):
+    server.limit(max_per_host=0)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(150):
+            with server.connect() as client:
+                assert_hung_up(client)
+    assert len(caplog.records) <= 110
+
+
+def test_the_last_requests_are_answered_and_no_further_ones(server, waiting):
+    with contextlib.ExitStack() as stack:
+        busy, half, idle = (stack.enter_context(server.connect()) for _ in range(3))
+        busy.sendall(framed(b"wait") * 2)
+        half.sendall(framed(b"whole") + b"\0\0\0\x05ha")
+        assert read_frame(half) == b"whole"
+        eventually(lambda: len(waiting) == 2)
+        drained = server.call(server.server.drain)
+        for client in (half, idle):
+            assert_hung_up(client)
+        busy.sendall(framed(b"too late"))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(server.endpoint, timeout=10)
+        assert not server.call(drained.done)
+        for number, future in enumerate(waiting):
+            server.call(future.set_result, answer(b"last %d" % number))
+        assert [read_frame(busy) for _ in range(2)] == [b"last 0", b"last 1"]
+        assert_hung_up(busy)
+        eventually(lambda: server.call(drained.done))
+    assert b"too late" not in server.seen
+
+
+def test_a_large_last_answer_is_sent_whole(server, waiting, monkeypatch):
+    monkeypatch.setattr(net_channel, "MAX_UNSENT", 1 << 20)
+    payload = os.urandom(16 << 20)
+    server.dispatch = lambda frame, host: answer(payload)
+    with server.connect() as client:
+        client.sendall(framed(b"x"))
+        read_exactly(client, 100)
+        drained = server.call(server.server.drain)
+        assert read_exactly(client, len(payload) - 96) == payload[96:]
+        assert_hung_up(client)
+        eventually(lambda: server.call(drained.done))
+
+
+def test_nobody_there_is_nobody_to_wait_for(server):
+    assert server.call(lambda: server.server.drain().done())
