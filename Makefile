@@ -35,7 +35,7 @@ bench: setup jars
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 compat: setup jars
-	@$(BIN)/python -m sparklog.local.jars kafka spark-kafka >/dev/null
+	@$(BIN)/python -m sparklog.local.jars kafka kafka-4 spark-kafka >/dev/null
 	@$(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
 
 soak: setup jars

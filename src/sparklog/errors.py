@@ -135,6 +135,7 @@ class ErrorCode(IntEnum):
     UNRELEASED_INSTANCE_ID = (111, False)
     UNSUPPORTED_ASSIGNOR = (112, False)
     STALE_MEMBER_EPOCH = (113, False)
+    TRANSACTION_ABORTABLE = (120, False)
     INVALID_REGULAR_EXPRESSION = (128, False)
 
 

@@ -59,9 +59,15 @@ def producer_state(broker):
     return state.producer_id, state.producer_epoch
 
 
-@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-@pytest.mark.parametrize("step", ["prepare record", "first marker", "second marker", "complete record"])
-def test_killed_before(broker, armed, step, commit):
+STEPS = ["prepare record", "first marker", "second marker", "complete record"]
+CASES = [pytest.param(step, 3, commit) for step in STEPS for commit in (True, False)]
+SECOND_VERSION = [(step, 5, commit) for step in STEPS for commit in (True, False)]
+QUICK = ("second marker", 5, True)
+CASES += [pytest.param(*each, marks=() if each == QUICK else pytest.mark.slow) for each in SECOND_VERSION]
+
+
+@pytest.mark.parametrize(("step", "version", "commit"), CASES)
+def test_killed_before(broker, armed, step, version, commit):
     for topic in ("a", "b"):
         make_topic_at(broker, topic)
     consumer = consumer_of(broker.address, "readers")
@@ -77,7 +83,7 @@ def test_killed_before(broker, armed, step, commit):
     request = EndTxnRequest(transactional_id="worker", producer_id=producer_id, producer_epoch=epoch, committed=commit)
     with wire.connect(broker.address) as connection:
         try:
-            error = ErrorCode(connection.request(ApiKey.END_TXN, lambda _: request).error_code)
+            error = ErrorCode(wire.ask(connection, ApiKey.END_TXN, version, request).error_code)
         except ConnectionFailed:  # it died before it answered
             error = None
     wait_for_death(pid)
@@ -87,6 +93,10 @@ def test_killed_before(broker, armed, step, commit):
     decided = step != "prepare record"
     assert decided or error is None
     settled(broker.address, "worker")
+    if decided and version >= 5:  # whoever did not hear the answer is told it now
+        with wire.connect(broker.address) as connection:
+            again = wire.ask(connection, ApiKey.END_TXN, version, request)
+        assert (again.error_code, again.producer_id, again.producer_epoch) == (0, producer_id, epoch + 1)
     kept = decided and commit
     assert state_of(broker.address, "worker") == ("CompleteCommit" if kept else "CompleteAbort")
     assert read(broker.address, "a") == ([b"in a"] if kept else [])

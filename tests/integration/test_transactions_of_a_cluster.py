@@ -3,11 +3,13 @@
 import pytest
 from confluent_kafka import TopicPartition
 from integration import wire
+from integration.raw_producer import RawProducer
 from integration.test_transactions import consumer_of, producer_of, read, state_of, write
 
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import FindCoordinatorRequest
+from sparklog.structs import TopicPartition as Tp
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
@@ -96,3 +98,27 @@ def test_markers_wait_for_a_leader_that_is_away(pair):
     pair.start_broker(1)
     eventually(lambda: state_of(address, transactional_id) == "CompleteCommit", 30)
     assert read(pair.bootstrap_servers, "t", away) == [b"%d" % away]
+
+
+@pytest.mark.parametrize("coordinator", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_leaders_ask_the_coordinator_wherever_it_is(pair, coordinator):
+    """A batch that nobody named is refused, one of the second version is added, by brokers that must ask another."""
+    everywhere = [Tp("t", number) for number in range(PARTITIONS)]
+    bootstrap = pair.bootstrap_servers.split(",")[0]
+    classic = RawProducer(bootstrap, id_of(pair, coordinator), version=1)
+    assert classic.init() is ErrorCode.NONE
+    assert {classic.write(tp, b"unnamed") for tp in everywhere} == {ErrorCode.TRANSACTION_ABORTABLE}
+    assert classic.add(*everywhere) is ErrorCode.NONE
+    assert {classic.write(tp, b"named") for tp in everywhere} == {ErrorCode.NONE}
+    assert classic.end(commit=True) is ErrorCode.NONE
+    second = RawProducer(bootstrap, classic.id)
+    assert second.init() is ErrorCode.NONE
+    for commit in (True, False, True):
+        word = b"added" if commit else b"aborted"
+        assert {second.write(tp, word) for tp in everywhere} == {ErrorCode.NONE}
+        assert {second.commit_offset(f"group-{number}", everywhere[0], 1) for number in range(4)} == {ErrorCode.NONE}
+        assert second.end(commit=commit) is ErrorCode.NONE
+    address = pair.broker(coordinator).address
+    eventually(lambda: state_of(address, classic.id) == "CompleteCommit", 30)
+    expected = sorted([b"named", b"added", b"added"] * PARTITIONS)
+    eventually(lambda: everything(pair.bootstrap_servers) == expected, 30)

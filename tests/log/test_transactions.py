@@ -144,6 +144,29 @@ def test_a_fenced_coordinator_and_a_fenced_producer_write_nothing(log):
     assert refusal(log, transactional(1, 0, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+def test_a_raised_marker_ends_what_lies_below_its_epoch_and_never_the_next_transaction(log):
+    raised = AppendOrigin.RAISED_MARKER
+    write(log, transactional(1, 0, epoch=3))
+    for _ in range(2):  # sent again it changes nothing
+        log.append_as_leader(marker_of(1, COMMIT, epoch=4), 0, raised)
+        assert not log.has_open_transaction(1, 4)
+    assert refusal(log, transactional(1, 1, epoch=3), AppendOrigin.CLIENT) is ErrorCode.INVALID_PRODUCER_EPOCH
+    write(log, transactional(1, 0, epoch=4))
+    assert refusal(log, marker_of(1, COMMIT, epoch=4), raised) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.has_open_transaction(1, 4)
+    write(log, marker_of(1, ABORT, epoch=4))
+    assert not log.has_open_transaction(1, 4), "a classic marker bears the epoch of what it ends"
+
+
+def test_the_last_marker_of_a_producer_is_known(log):
+    assert log.last_marker(1) == -1
+    write(log, transactional(1, 0))
+    assert log.last_marker(1) == -1
+    write(log, marker_of(1, COMMIT))
+    write(log, marker_of(2, ABORT))
+    assert (log.last_marker(1), log.last_marker(2)) == (1, 2)
+
+
 def test_a_record_outside_the_open_transaction_is_refused(log):
     write(log, transactional(1, 0))
     builder = RecordBatchBuilder(producer_id=1, producer_epoch=0, base_sequence=1)

@@ -45,6 +45,12 @@ class MemoryLog:
             await self.gate()
         self.happened.append(batch)
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        return False
+
+    def last_marker(self, producer_id: int) -> int:
+        return -1
+
     def read(self, partition: int) -> Iterator[memoryview]:
         for batch in self.logs[partition]:
             yield memoryview(batch)

@@ -20,6 +20,8 @@ from sparklog.broker.apis import (
     write_txn_markers,
 )
 from sparklog.broker.context import ApiRequest
+from sparklog.broker.txn_coordinators import TransactionCoordinators
+from sparklog.broker.txn_entry import TransactionEntry
 from sparklog.broker.txn_markers import markers_request
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode
@@ -55,6 +57,14 @@ NEW, OLD = Producer(7, 0), Producer(7, -1)
 NO_TOPICS = SimpleNamespace(version=0, topic=lambda name: None)
 
 
+def _codes(topics: list[Message]) -> dict[tuple[str, int], ErrorCode]:
+    return {
+        (each.name, result.partition_index): ErrorCode(result.partition_error_code)
+        for each in topics
+        for result in each.results_by_partition
+    }
+
+
 class Client:
     """Calls handlers as the broker does, through the wire's bytes."""
 
@@ -77,6 +87,9 @@ class Client:
             producer_ids=SimpleNamespace(take=take),
             txn_markers=SimpleNamespace(append=self.append),
         )
+        replicas: Any = SimpleNamespace(leads=lambda _: True, partition=lambda _: SimpleNamespace(log=log))
+        coordinators = TransactionCoordinators(self.broker.transactions, metadata)  # type: ignore[arg-type]
+        self.broker.txn_entry = TransactionEntry(coordinators, replicas)
 
     async def append(self, marker: Marker, partitions: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         self.appended.append((marker, partitions))
@@ -100,24 +113,46 @@ class Client:
 
     async def add(self, version: int, producer: Producer, **topics: list[int]) -> dict[tuple[str, int], ErrorCode]:
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        asked = [topic(name=name, partitions=numbers) for name, numbers in topics.items()]
+        if version >= 4:
+            (codes,) = await self.add_batched(version, [("x", producer, False, asked)])
+            return codes
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id="x",
             v3_and_below_producer_id=producer.producer_id,
             v3_and_below_producer_epoch=producer.epoch,
-            v3_and_below_topics=[topic(name=name, partitions=numbers) for name, numbers in topics.items()],
+            v3_and_below_topics=asked,
+        )
+        return _codes((await self.call(add_partitions_to_txn, version, request)).results_by_topic_v3_and_below)
+
+    async def add_batched(
+        self, version: int, transactions: list[tuple[str, Producer, bool, list[Message]]]
+    ) -> list[dict[tuple[str, int], ErrorCode]]:
+        """As brokers ask: id, producer, whether only to verify, topics; the codes of each."""
+        transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                transaction(
+                    transactional_id=name,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.epoch,
+                    verify_only=verify_only,
+                    topics=topics,
+                )
+                for name, producer, verify_only, topics in transactions
+            ]
         )
         answer = await self.call(add_partitions_to_txn, version, request)
-        return {
-            (each.name, result.partition_index): ErrorCode(result.partition_error_code)
-            for each in answer.results_by_topic_v3_and_below
-            for result in each.results_by_partition
-        }
+        assert [each.transactional_id for each in answer.results_by_transaction] == [each[0] for each in transactions]
+        return [_codes(each.topic_results) for each in answer.results_by_transaction]
 
     async def end(self, version: int, producer: Producer, *, commit: bool = True) -> ErrorCode:
         request = EndTxnRequest(
             transactional_id="x", producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=commit
         )
-        return ErrorCode((await self.call(end_txn, version, request)).error_code)
+        answer = await self.call(end_txn, version, request)
+        self.ended = Producer(answer.producer_id, answer.producer_epoch)
+        return ErrorCode(answer.error_code)
 
     async def add_offsets(self, version: int, producer: Producer) -> ErrorCode:
         request = AddOffsetsToTxnRequest(
@@ -205,15 +240,60 @@ def test_add_partitions(loop: Any, client: Client, version: int) -> None:
     loop.run_until_complete(body())
 
 
+@pytest.mark.parametrize(
+    ("version", "outside"), [(4, ErrorCode.INVALID_TXN_STATE), (5, ErrorCode.TRANSACTION_ABORTABLE)]
+)
+def test_brokers_ask_for_several_transactions_at_once(
+    loop: Any, client: Client, version: int, outside: ErrorCode
+) -> None:
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+
+    async def body() -> None:
+        await client.init()
+        await client.init(transactional_id="y")
+        both, one = [topic(name="t", partitions=[0, 1])], [topic(name="t", partitions=[0])]
+        other = Producer(8, 0)
+        (outside_x, added_y) = await client.add_batched(version, [("x", NEW, True, both), ("y", other, False, one)])
+        assert outside_x == {("t", 0): outside, ("t", 1): outside}
+        assert added_y == {("t", 0): ErrorCode.NONE}
+        (in_y, zombie, unknown) = await client.add_batched(
+            version, [("y", other, True, both), ("x", OLD, True, one), ("z", NEW, False, one)]
+        )
+        assert in_y == {("t", 0): ErrorCode.NONE, ("t", 1): outside}
+        assert zombie == {("t", 0): ErrorCode.PRODUCER_FENCED}
+        assert unknown == {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+    loop.run_until_complete(body())
+
+
+def test_a_transaction_in_two_phases(loop: Any, client: Client) -> None:
+    async def body() -> None:
+        first = await client.init(6, enable2_pc=True, transaction_timeout_ms=0)
+        assert (first.error_code, first.ongoing_txn_producer_id, first.ongoing_txn_producer_epoch) == (0, -1, -1)
+        await client.add(5, NEW, t=[0])
+        client.broker.clock.advance(10_000_000)
+        client.broker.transactions.abort_timed_out()
+        kept = await client.init(6, enable2_pc=True, keep_prepared_txn=True)
+        assert (kept.error_code, kept.producer_id, kept.producer_epoch) == (0, 7, 1)
+        assert (kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == (7, 0)
+        assert await client.end(5, NEW) is ErrorCode.PRODUCER_FENCED
+        assert await client.end(5, Producer(7, 1)) is ErrorCode.NONE
+        assert client.ended == Producer(7, 2)
+
+    loop.run_until_complete(body())
+
+
 @versions(end_txn)
 @pytest.mark.parametrize("commit", [True, False])
 def test_end(loop: Any, client: Client, version: int, commit: bool) -> None:
     async def body() -> None:
         await client.init()
-        assert await client.end(version, NEW, commit=commit) is ErrorCode.INVALID_TXN_STATE
+        if version < 5 or commit:
+            assert await client.end(version, NEW, commit=commit) is ErrorCode.INVALID_TXN_STATE
         await client.add(3, NEW, t=[0])
         assert await client.end(version, OLD, commit=commit) is fenced(version, 2)
         assert await client.end(version, NEW, commit=commit) is ErrorCode.NONE
+        assert client.ended == (Producer(7, 1) if version >= 5 else Producer(-1, -1))
         _, found = client.broker.transactions.describe("x")
         prepared = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         assert found.state in (prepared, prepared + 2)
@@ -238,8 +318,10 @@ def test_commit_offsets(loop: Any, client: Client, version: int) -> None:
     async def body() -> None:
         unknown = {("unknown", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         await client.init()
-        assert await client.commit_offsets(version, NEW) == {("t", 0): ErrorCode.INVALID_TXN_STATE} | unknown
-        await client.add_offsets(3, NEW)
+        if version < 5:
+            outside = ErrorCode.INVALID_TXN_STATE if version < 4 else ErrorCode.TRANSACTION_ABORTABLE
+            assert await client.commit_offsets(version, NEW) == {("t", 0): outside} | unknown
+            await client.add_offsets(3, NEW)
         assert await client.commit_offsets(version, OLD) == {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH} | unknown
         assert await client.commit_offsets(version, NEW) == {("t", 0): ErrorCode.NONE} | unknown
         home = client.broker.groups.partition_for("g")
@@ -257,7 +339,7 @@ def test_commit_offsets(loop: Any, client: Client, version: int) -> None:
 @versions(write_txn_markers)
 def test_write_markers(loop: Any, client: Client, version: int) -> None:
     tps = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
-    marker = Marker(Producer(7, 3), True, 9)
+    marker = Marker(Producer(7, 3), True, 9, raises_epoch=version >= 2)
     answer = loop.run_until_complete(client.call(write_txn_markers, version, markers_request(marker, tps)))
     assert client.appended == [(marker, tps)]
     (result,) = answer.markers
@@ -285,6 +367,12 @@ def test_list(loop: Any, client: Client, version: int) -> None:
         assert await listed(state_filters=["Ongoing", "Odd"]) == ["Ongoing"]
         assert await listed(producer_id_filters=[8]) == []
         assert await listed(producer_id_filters=[7]) == ["Ongoing"]
+        if version >= 2:
+            assert await listed(transactional_id_pattern="x|y") == ["Ongoing"]
+            assert await listed(transactional_id_pattern="y.*") == []
+            assert await listed(transactional_id_pattern="") == ["Ongoing"]
+            bad = await client.call(list_transactions, version, ListTransactionsRequest(transactional_id_pattern="("))
+            assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
         if version >= 1:
             client.broker.clock.advance(1)
             assert await listed(duration_filter=1000) == []

@@ -1,14 +1,12 @@
-"""Each request in each state, as tables; then random lives of one transactional id."""
+"""Each request of the first version in each state, as tables."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sparklog.errors import ErrorCode
 from sparklog.structs import TopicPartition
-from sparklog.txn.machine import InitRequest, TransactionMachine, TransactionSettings
+from sparklog.txn.machine import Decision, EndRequest, InitRequest, TransactionMachine, TransactionSettings
 from sparklog.txn.state import (
     COMPLETION,
     LAST_EPOCH,
@@ -40,6 +38,11 @@ def request(expected: Producer | None = None, timeout_ms: int = 5000) -> InitReq
     return InitRequest("id", timeout_ms, expected)
 
 
+def end(held: HeldTransaction | None, producer: Producer, *, commit: bool) -> Decision:
+    """As a client of the first version ends."""
+    return MACHINE.end(held, EndRequest(producer, commit), now_ms=NOW)
+
+
 def test_the_names_are_kafkas() -> None:
     assert [each.label for each in S] == [
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
@@ -49,7 +52,9 @@ def test_the_names_are_kafkas() -> None:
 def test_a_prepared_transaction_has_one_way_to_go() -> None:
     for prepared, complete in COMPLETION.items():
         assert [state for state, before in PREDECESSORS.items() if prepared in before] == [complete]
-        assert PREDECESSORS[prepared] == {S.ONGOING}
+    at_rest = {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
+    assert PREDECESSORS[S.PREPARE_COMMIT] == {S.ONGOING}
+    assert PREDECESSORS[S.PREPARE_ABORT] == {S.ONGOING} | at_rest
 
 
 @pytest.mark.parametrize(
@@ -162,7 +167,7 @@ def test_adding_what_is_there_writes_nothing() -> None:
 
 @pytest.mark.parametrize(("state", "commit"), ENDING)
 def test_ending(state: S, commit: bool) -> None:
-    error, record, _ = MACHINE.end(held(state), PRODUCER, commit=commit, now_ms=NOW)
+    error, record, _ = end(held(state), PRODUCER, commit=commit)
     assert (record.state if record else error) == ENDING[state, commit]
     if record:
         assert (error, record.partitions, record.producer) == (E.NONE, {A}, PRODUCER)
@@ -179,14 +184,14 @@ def test_ending(state: S, commit: bool) -> None:
 @pytest.mark.parametrize("state", ALIVE)
 def test_strangers_are_refused_in_every_state(state: S, producer: Producer, error: ErrorCode) -> None:
     assert MACHINE.add_partitions(held(state), producer, [B], NOW) == (error, None, False)
-    assert MACHINE.end(held(state), producer, commit=True, now_ms=NOW) == (error, None, False)
+    assert end(held(state), producer, commit=True) == (error, None, False)
     assert MACHINE.verify(held(state), producer, A) is error
 
 
 def test_an_id_that_nobody_knows() -> None:
     mapping = E.INVALID_PRODUCER_ID_MAPPING
     assert MACHINE.add_partitions(None, PRODUCER, [A], NOW).error is mapping
-    assert MACHINE.end(None, PRODUCER, commit=True, now_ms=NOW).error is mapping
+    assert end(None, PRODUCER, commit=True).error is mapping
     assert MACHINE.verify(None, PRODUCER, A) is mapping
 
 
@@ -196,7 +201,7 @@ def test_while_a_record_is_written_nothing_else_is_decided(state: S) -> None:
     busy.pending = busy.current._replace(update_ms=NOW)
     assert MACHINE.init(busy, request(), 99, NOW).error is E.CONCURRENT_TRANSACTIONS
     assert MACHINE.add_partitions(busy, PRODUCER, [A], NOW).error is E.CONCURRENT_TRANSACTIONS
-    assert MACHINE.end(busy, PRODUCER, commit=True, now_ms=NOW).error is E.CONCURRENT_TRANSACTIONS
+    assert end(busy, PRODUCER, commit=True).error is E.CONCURRENT_TRANSACTIONS
     assert MACHINE.time_out(busy, 1 << 60) is None
     assert MACHINE.expire(busy, 1 << 60) is None
 
@@ -259,11 +264,12 @@ def test_a_raised_epoch_whose_record_was_lost_is_raised_once() -> None:
     assert aborted is not None
     zombie.begin(aborted)
     zombie.failed()
-    assert (zombie.current.state, zombie.current.producer) == (S.ONGOING, Producer(7, 4))
-    assert MACHINE.end(zombie, PRODUCER, commit=True, now_ms=NOW).error is E.PRODUCER_FENCED
+    assert (zombie.current.state, zombie.current.producer) == (S.ONGOING, PRODUCER)
+    assert zombie.current.client == Producer(7, 4)
+    assert end(zombie, PRODUCER, commit=True).error is E.PRODUCER_FENCED
     again = MACHINE.init(zombie, request(), None, NOW).record
     assert again is not None
-    assert again.producer == Producer(7, 4)
+    assert again.producer == again.client == Producer(7, 4)
 
 
 def test_an_illegal_step_is_our_own_mistake() -> None:
@@ -273,98 +279,3 @@ def test_an_illegal_step_is_our_own_mistake() -> None:
     busy.begin(busy.current)
     with pytest.raises(AssertionError):
         busy.begin(busy.current)
-
-
-class TransactionalLife(RuleBasedStateMachine):
-    """Producers come and go; writes succeed or fail; time passes.
-
-    Whatever happens: a prepared transaction ends as it was prepared, epochs given out never come twice, and once a
-    producer has been succeeded nothing it asks for is decided.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: HeldTransaction | None = None
-        self.now = NOW
-        self.ids = iter(range(100, 1 << 30))
-        self.given: list[Producer] = []
-        self.log: list[Transaction] = []
-
-    def write(self, record: Transaction | None, works: bool) -> bool:
-        if record is None:
-            return False
-        if self.held is None:
-            self.held = HeldTransaction(record._replace(epoch=NO_EPOCH))
-        self.held.begin(record)
-        if works:
-            self.log.append(self.held.written())
-        else:
-            self.held.failed()
-            if self.held.current.epoch == NO_EPOCH:
-                self.held = None
-        return works
-
-    @rule(works=st.booleans(), going_on=st.booleans())
-    def begin(self, works: bool, going_on: bool) -> None:
-        expected = self.given[-1] if going_on and self.given else None
-        error, record, _ = MACHINE.init(self.held, request(expected), next(self.ids), self.now)
-        if self.write(record, works) and error is E.NONE:
-            assert record is not None
-            assert record.producer not in self.given
-            self.given.append(record.producer)
-
-    @rule()
-    def wear_out(self) -> None:
-        """As many producers as there are epochs but one."""
-        if self.held is not None and self.held.current.state is S.EMPTY and self.held.current.epoch < LAST_EPOCH - 2:
-            worn = self.held.current._replace(epoch=LAST_EPOCH - 2, last_epoch=NO_EPOCH)
-            self.held.current = worn
-            self.log.append(worn)
-            self.given.append(worn.producer)
-
-    @rule(data=st.data(), works=st.booleans(), tp=st.sampled_from([A, B]))
-    def add(self, data: st.DataObject, works: bool, tp: TopicPartition) -> None:
-        if self.given:
-            producer = data.draw(st.sampled_from(self.given))
-            error, record, _ = MACHINE.add_partitions(self.held, producer, [tp], self.now)
-            if error is E.NONE:
-                assert producer == self.given[-1]
-            self.write(record, works)
-
-    @rule(data=st.data(), works=st.booleans(), commit=st.booleans())
-    def end(self, data: st.DataObject, works: bool, commit: bool) -> None:
-        if self.given:
-            producer = data.draw(st.sampled_from(self.given))
-            error, record, _ = MACHINE.end(self.held, producer, commit=commit, now_ms=self.now)
-            if error is E.NONE:
-                assert producer == self.given[-1]
-            self.write(record, works)
-
-    @rule(works=st.booleans())
-    def markers_are_written(self, works: bool) -> None:
-        if self.held is not None and self.held.current.state in COMPLETION:
-            self.write(MACHINE.complete(self.held.current, self.now), works)
-
-    @rule(ms=st.integers(0, 100_000), works=st.booleans())
-    def time_passes(self, ms: int, works: bool) -> None:
-        self.now += ms
-        if self.held is not None:
-            self.write(MACHINE.time_out(self.held, self.now), works)
-
-    @rule()
-    def the_coordinator_starts_again(self) -> None:
-        if self.log:
-            last = self.log[-1]._replace(last_epoch=NO_EPOCH, last_producer_id=-1)
-            self.held = HeldTransaction(last)
-
-    @invariant()
-    def every_step_in_the_log_is_one_of_the_table(self) -> None:
-        for before, after in zip(self.log, self.log[1:], strict=False):
-            assert before.state in PREDECESSORS[after.state]
-            if before.state in COMPLETION:
-                assert after.producer == before.producer
-            if after.producer_id == before.producer_id:
-                assert after.epoch >= before.epoch
-
-
-TestTransactionalLife = TransactionalLife.TestCase

@@ -9,7 +9,14 @@ from sparklog.errors import CorruptRecord
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.txn.records import TransactionLoader, build_batch, key_of, read_key, read_value, value_of
-from sparklog.txn.state import Transaction, TransactionState
+from sparklog.txn.state import (
+    LAST_EPOCH,
+    NO_TIMEOUT_MS,
+    ClientVersion,
+    Producer,
+    Transaction,
+    TransactionState,
+)
 
 S = TransactionState
 FULL = Transaction(
@@ -59,16 +66,39 @@ def test_every_state_survives_a_round_trip(state):
     assert read_value(transaction.transactional_id, value_of(transaction)) == transaction
 
 
-def test_what_is_not_in_the_log_is_not_read_back():
-    remembered = FULL._replace(last_epoch=6, last_producer_id=5)
-    assert read_value(FULL.transactional_id, value_of(remembered)) == FULL
+SECOND = FULL._replace(client_version=ClientVersion.EPOCH_A_TRANSACTION)
+
+
+@pytest.mark.parametrize(
+    "transaction",
+    [
+        SECOND,
+        SECOND._replace(last_producer_id=1 << 40, last_epoch=6, state=S.PREPARE_COMMIT),
+        SECOND._replace(last_producer_id=5, last_epoch=LAST_EPOCH - 1, epoch=0, state=S.COMPLETE_ABORT),
+        SECOND.told(Producer(1 << 40, 8)),
+        SECOND.told(Producer(1 << 41, 0))._replace(
+            last_producer_id=1 << 40, last_epoch=LAST_EPOCH - 1, state=S.PREPARE_ABORT
+        ),
+        FULL.told(Producer(1 << 41, 9))._replace(timeout_ms=NO_TIMEOUT_MS),
+    ],
+)
+def test_what_the_second_version_needs_survives_a_round_trip(transaction):
+    assert value_of(transaction)[:2] == b"\x00\x01"
+    assert read_value(transaction.transactional_id, value_of(transaction)) == transaction
+
+
+def test_a_tag_that_is_not_known_is_passed_over():
+    value = bytearray(value_of(SECOND))
+    assert value[-5:] == b"\x01\x02\x02\x00\x02"
+    value[-5:] = b"\x02\x02\x02\x00\x02\x63\x01\x07"
+    assert read_value(FULL.transactional_id, bytes(value)) == SECOND
 
 
 def test_the_flexible_version_is_read():
     flexible = (
         (1).to_bytes(2, "big") + (9).to_bytes(8, "big") + (2).to_bytes(2, "big") + (1000).to_bytes(4, "big")
         + b"\x01" + b"\x02" + b"\x02t" + b"\x03" + (0).to_bytes(4, "big") + (4).to_bytes(4, "big") + b"\x00"
-        + (50).to_bytes(8, "big") + (40).to_bytes(8, "big") + b"\x01\x02\x01\x00"
+        + (50).to_bytes(8, "big") + (40).to_bytes(8, "big") + b"\x01\x02\x02\x00\x00"
     )  # fmt: skip
     partitions = frozenset({TopicPartition("t", 0), TopicPartition("t", 4)})
     assert read_value("x", flexible) == Transaction("x", 9, 2, 1000, S.ONGOING, partitions, start_ms=40, update_ms=50)

@@ -15,13 +15,14 @@ from sparklog.record.partitioning import coordinator_partition
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
-from sparklog.txn.machine import InitRequest
+from sparklog.txn.machine import EndRequest, InitRequest
 from sparklog.txn.markers import Marker
 from sparklog.txn.records import read_key, read_value
-from sparklog.txn.runtime import TransactionCoordinator
-from sparklog.txn.state import LAST_EPOCH, Producer, Transaction, TransactionState
+from sparklog.txn.runtime import EndAnswer, TransactionCoordinator
+from sparklog.txn.state import LAST_EPOCH, ClientVersion, Producer, Transaction, TransactionState
 
 S, E = TransactionState, ErrorCode
+V2 = ClientVersion.EPOCH_A_TRANSACTION
 ID = "payments"
 HOME = coordinator_partition(ID, 4)
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
@@ -61,7 +62,7 @@ class Scene:
         return await self.txns.init_producer_id(InitRequest(ID, timeout_ms, expected))
 
     async def producer(self) -> Producer:
-        error, producer = await self.init()
+        error, producer, _ = await self.init()
         assert error is E.NONE
         return producer
 
@@ -69,6 +70,13 @@ class Scene:
         producer = await self.producer()
         assert await self.txns.add_partitions(ID, producer, [A, B]) is E.NONE
         return producer
+
+    async def end(self, producer: Producer, *, commit: bool) -> ErrorCode:
+        return (await self.txns.end(ID, EndRequest(producer, commit))).error
+
+    async def end2(self, producer: Producer, *, commit: bool) -> EndAnswer:
+        """As a client of the second version does."""
+        return await self.txns.end(ID, EndRequest(producer, commit, V2))
 
     async def settle(self, state: S) -> None:
         async with asyncio.timeout(60):
@@ -117,10 +125,10 @@ def test_a_transaction_from_beginning_to_end(play: Any, happened: list[Any], com
     async def body(scene: Scene) -> None:
         producer = await scene.opened()
         assert producer == Producer(100, 0)
-        assert await scene.txns.end(ID, producer, commit=commit) is E.NONE
+        assert await scene.end(producer, commit=commit) is E.NONE
         await scene.settle(complete)
-        assert await scene.txns.end(ID, producer, commit=commit) is E.NONE
-        assert await scene.txns.end(ID, producer, commit=not commit) is E.INVALID_TXN_STATE
+        assert await scene.end(producer, commit=commit) is E.NONE
+        assert await scene.end(producer, commit=not commit) is E.INVALID_TXN_STATE
         assert await scene.txns.add_partitions(ID, producer, [A]) is E.NONE
         assert scene.markers.written == [(Marker(producer, commit, 5), {A, B})]
 
@@ -135,7 +143,7 @@ def test_no_marker_is_written_before_the_decision_is_replicated(play: Any) -> No
         producer = await scene.opened()
         gate = scene.loop.create_future()
         scene.log.gate = lambda: gate
-        ending = scene.loop.create_task(scene.txns.end(ID, producer, commit=True))
+        ending = scene.loop.create_task(scene.end(producer, commit=True))
         await asyncio.sleep(1)
         assert scene.written()[-1].state is S.PREPARE_COMMIT  # type: ignore[union-attr]
         assert not ending.done()
@@ -178,9 +186,9 @@ def test_a_new_producer_aborts_what_the_old_one_left_open(play: Any) -> None:
         old = await scene.opened()
         assert (await scene.init()).error is E.CONCURRENT_TRANSACTIONS
         await scene.settle(S.COMPLETE_ABORT)
-        assert scene.markers.written == [(Marker(Producer(100, 1), False, 5), {A, B})]
+        assert scene.markers.written == [(Marker(Producer(100, 1), False, 5, raises_epoch=True), {A, B})]
         assert await scene.producer() == Producer(100, 2)
-        assert await scene.txns.end(ID, old, commit=True) is E.PRODUCER_FENCED
+        assert await scene.end(old, commit=True) is E.PRODUCER_FENCED
         assert await scene.txns.add_partitions(ID, old, [A]) is E.PRODUCER_FENCED
         assert scene.txns.verify(ID, old, A) is E.PRODUCER_FENCED
 
@@ -209,8 +217,10 @@ def test_a_timeout_aborts(play: Any) -> None:
         scene.txns.abort_timed_out()
         scene.txns.abort_timed_out()
         await scene.settle(S.COMPLETE_ABORT)
-        assert [marker for marker, _ in scene.markers.written] == [Marker(Producer(100, 1), False, 5)]
-        assert await scene.txns.end(ID, producer, commit=True) is E.PRODUCER_FENCED
+        assert [marker for marker, _ in scene.markers.written] == [
+            Marker(Producer(100, 1), False, 5, raises_epoch=True)
+        ]
+        assert await scene.end(producer, commit=True) is E.PRODUCER_FENCED
 
     play(body)
 
@@ -241,9 +251,9 @@ def test_markers_are_tried_until_every_partition_has_one(play: Any) -> None:
             {A: E.NETWORK_EXCEPTION},
             {},
         ]
-        assert await scene.txns.end(ID, producer, commit=True) is E.NONE
+        assert await scene.end(producer, commit=True) is E.NONE
         assert scene.state is S.PREPARE_COMMIT
-        assert await scene.txns.end(ID, producer, commit=True) is E.CONCURRENT_TRANSACTIONS
+        assert await scene.end(producer, commit=True) is E.CONCURRENT_TRANSACTIONS
         await scene.settle(S.COMPLETE_COMMIT)
         assert [partitions for _, partitions in scene.markers.written] == [{A, B}, {A, B}, {A}]
 
@@ -255,7 +265,7 @@ def test_a_deleted_partition_holds_nothing_up(play: Any) -> None:
         producer = await scene.opened()
         scene.markers.answers = [{B: E.UNKNOWN_TOPIC_OR_PARTITION}]
         scene.markers.gone = {B}
-        await scene.txns.end(ID, producer, commit=True)
+        await scene.end(producer, commit=True)
         await scene.settle(S.COMPLETE_COMMIT)
         assert len(scene.markers.written) == 1
 
@@ -266,7 +276,7 @@ def test_a_replaced_coordinator_stops(play: Any) -> None:
     async def body(scene: Scene) -> None:
         producer = await scene.opened()
         scene.markers.answers = [{A: E.TRANSACTION_COORDINATOR_FENCED}]
-        await scene.txns.end(ID, producer, commit=True)
+        await scene.end(producer, commit=True)
         await asyncio.sleep(100)
         assert (scene.state, len(scene.markers.written)) == (S.PREPARE_COMMIT, 1)
 
@@ -278,7 +288,7 @@ def test_a_coordinator_that_dies_between_decision_and_markers_is_succeeded(play:
     async def body(scene: Scene) -> None:
         producer = await scene.opened()
         scene.markers.answers = [{A: E.NOT_LEADER_OR_FOLLOWER, B: E.NOT_LEADER_OR_FOLLOWER}] * 100
-        await scene.txns.end(ID, producer, commit=commit)
+        await scene.end(producer, commit=commit)
         await asyncio.sleep(1)
         scene = await _successor(scene)
         await scene.settle(S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
@@ -301,7 +311,7 @@ def test_whatever_of_the_log_is_left_ends_in_one_outcome(play: Any, steps: int) 
 
     async def body(scene: Scene) -> None:
         producer = await scene.opened()
-        await scene.txns.end(ID, producer, commit=True)
+        await scene.end(producer, commit=True)
         await scene.settle(S.COMPLETE_COMMIT)
         del scene.log.logs[HOME][steps:]
         scene = await _successor(scene)
@@ -339,10 +349,10 @@ def test_a_record_that_cannot_be_written_changes_nothing(play: Any, refusal: Err
     async def body(scene: Scene) -> None:
         producer = await scene.opened()
         scene.log.errors = [refusal]
-        assert await scene.txns.end(ID, producer, commit=True) is answer
+        assert await scene.end(producer, commit=True) is answer
         assert scene.state is S.ONGOING
         assert scene.markers.written == []
-        assert await scene.txns.end(ID, producer, commit=True) is E.NONE
+        assert await scene.end(producer, commit=True) is E.NONE
 
     play(body)
 
@@ -362,7 +372,7 @@ def test_a_completion_that_cannot_be_written_is_tried_again(play: Any) -> None:
         producer = await scene.opened()
         gate = scene.loop.create_future()
         scene.log.gate = lambda: gate
-        ending = scene.loop.create_task(scene.txns.end(ID, producer, commit=True))
+        ending = scene.loop.create_task(scene.end(producer, commit=True))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         scene.log.errors = [E.NOT_ENOUGH_REPLICAS]
@@ -387,12 +397,12 @@ def test_without_a_producer_id_to_give(play: Any) -> None:
 def test_a_producer_that_goes_on_after_an_error(play: Any, expected: Producer) -> None:
     async def body(scene: Scene) -> None:
         await scene.producer()
-        error, producer = await scene.init(expected)
+        error, producer, _ = await scene.init(expected)
         if expected.epoch:
             assert error is E.PRODUCER_FENCED
         else:
             assert (error, producer) == (E.NONE, Producer(100, 1))
-            assert await scene.init(expected) == (E.NONE, Producer(100, 1))
+            assert (await scene.init(expected)).producer == Producer(100, 1)
 
     play(body)
 
@@ -403,12 +413,13 @@ def test_requests_before_the_load_and_at_the_wrong_broker(play: Any) -> None:
         for status in (E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_COORDINATOR):
             assert (await scene.init()).error is status
             assert await scene.txns.add_partitions(ID, someone, [A]) is status
-            assert await scene.txns.end(ID, someone, commit=True) is status
+            assert await scene.end(someone, commit=True) is status
             assert scene.txns.describe(ID) == (status, None)
             assert scene.txns.verify(ID, someone, A) is status
+            assert not scene.txns.is_elsewhere(ID)
             scene.log.led.clear()
         scene.log.led_elsewhere = {HOME}
-        assert scene.txns.verify(ID, someone, A) is E.NONE
+        assert scene.txns.is_elsewhere(ID)
 
     play(body, loaded=False)
 
@@ -419,7 +430,7 @@ def test_a_request_that_makes_no_sense(play: Any) -> None:
         assert (await scene.init(timeout_ms=60_001)).error is E.INVALID_TRANSACTION_TIMEOUT
         assert (await scene.txns.init_producer_id(InitRequest("é" * 20_000, 1))).error is E.INVALID_REQUEST
         assert await scene.txns.add_partitions("", Producer(1, 0), [A]) is E.INVALID_REQUEST
-        assert await scene.txns.end("", Producer(1, 0), commit=True) is E.INVALID_REQUEST
+        assert (await scene.txns.end("", EndRequest(Producer(1, 0), True))).error is E.INVALID_REQUEST
 
     play(body)
 
@@ -429,7 +440,7 @@ def test_leadership_that_moves_while_a_record_is_written(play: Any) -> None:
         producer = await scene.opened()
         gate = scene.loop.create_future()
         scene.log.gate = lambda: gate
-        ending = scene.loop.create_task(scene.txns.end(ID, producer, commit=True))
+        ending = scene.loop.create_task(scene.end(producer, commit=True))
         await asyncio.sleep(1)
         scene.txns.unload(HOME)
         scene.log.gate = None

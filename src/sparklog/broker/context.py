@@ -15,6 +15,8 @@ from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.settings import Settings
 from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
+from sparklog.broker.txn_coordinators import TransactionCoordinators
+from sparklog.broker.txn_entry import TransactionEntry
 from sparklog.broker.txn_markers import TransactionMarkers
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
@@ -69,6 +71,8 @@ class BrokerContext:
     transactions: TransactionCoordinator
     txn_markers: TransactionMarkers
     fetch_sessions: FetchSessions
+    txn_coordinators: TransactionCoordinators
+    txn_entry: TransactionEntry
     topics: TopicMaker
     controller: Controller
     zk: ZkClient

@@ -16,8 +16,9 @@ class Feature(NamedTuple):
     level: int
 
 
-FEATURES = (Feature("group.version", 1),)
-"""``group.version`` 1: the consumer group protocol (KIP-848)."""
+FEATURES = (Feature("group.version", 1), Feature("transaction.version", 2))
+"""``group.version`` 1: the consumer group protocol (KIP-848); ``transaction.version`` 2: an epoch a transaction, and
+partitions that are added by their leaders (KIP-890). A client goes by these levels, not by the versions of the APIs."""
 
 FINALIZED_EPOCH = 0
 """How often a level has changed."""

@@ -34,15 +34,15 @@ _LEFT = (
     ),
     ("4 LeaderAndIsr 7, 5 StopReplica 4, 6 UpdateMetadata 8", "between brokers; what the migration to KRaft needs"),
     ("7 ControlledShutdown, 56 AlterPartition", "between brokers; they come with replication"),
-    ("10 FindCoordinator 6, 22 InitProducerId 5, 24 to 28 in their newest versions", "transactions, second version"),
     ("29 to 31 ACLs, 36 SaslAuthenticate, 38 to 41 delegation tokens, 50 and 51 SCRAM", "security"),
     ("34 AlterReplicaLogDirs, 48 and 49 client quotas", "not served yet"),
     ("57 UpdateFeatures, 58 Envelope, 67 AllocateProducerIds", "between brokers and a KRaft controller"),
     ("71 and 72 telemetry, 74 ListClientMetricsResources", "no telemetry is collected, so none is asked for"),
 )
 _NEWER = """
-Newer than Kafka 3.9: ListOffsets 10, Metadata 13, DescribeCluster 2. DescribeTopicPartitions is in Kafka 3.9 only
-without ZooKeeper.
+Newer than Kafka 3.9: Produce 12, ListOffsets 10, Metadata 13, InitProducerId 6, EndTxn 5, TxnOffsetCommit 5,
+DescribeCluster 2, ListTransactions 2, ConsumerGroupHeartbeat 1, ConsumerGroupDescribe 1. DescribeTopicPartitions and
+the two of the consumer protocol are in Kafka 3.9 only without ZooKeeper.
 """
 
 

@@ -28,6 +28,8 @@ from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.registry import OFFERED
 from sparklog.broker.settings import Settings
 from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
+from sparklog.broker.txn_coordinators import TransactionCoordinators
+from sparklog.broker.txn_entry import TransactionEntry
 from sparklog.broker.txn_markers import TransactionMarkers
 from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig
@@ -182,6 +184,8 @@ class Broker:
         groups = GroupCoordinator(config, offsets, self._clock, self._loop, GroupTopics(metadata))
         markers = TransactionMarkers(replicas, metadata, groups.end_transaction, self._clock, self._zk, self._ask_zk)
         producer_ids = ProducerIds(config.broker_id, self._zk, self._ask_zk)
+        transactions = TransactionCoordinator(config, states, markers, producer_ids.take, self._clock, self._loop)
+        coordinators = TransactionCoordinators(transactions, metadata)
         self._context = BrokerContext(
             config=config,
             settings=self._settings,
@@ -191,13 +195,15 @@ class Broker:
             metadata=metadata,
             replicas=replicas,
             groups=groups,
-            transactions=TransactionCoordinator(config, states, markers, producer_ids.take, self._clock, self._loop),
+            transactions=transactions,
             txn_markers=markers,
             fetch_sessions=FetchSessions(
                 config.max_incremental_fetch_session_cache_slots,
                 config.min_incremental_fetch_session_eviction_ms,
                 random.randrange,
             ),
+            txn_coordinators=coordinators,
+            txn_entry=TransactionEntry(coordinators, replicas),
             topics=TopicMaker(config, metadata, self._zk, self._ask_zk),
             controller=self._controller,
             zk=self._zk,
@@ -297,6 +303,7 @@ class Broker:
         if hasattr(self, "_context"):
             await self._context.transactions.close()
             self._context.txn_markers.close()
+            await self._context.txn_coordinators.close()
         self._zk_thread.shutdown()
         self._disk_thread.shutdown()  # nothing is written behind the back of the last checkpoint
         if hasattr(self, "_logs"):

@@ -11,6 +11,7 @@ from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.topics import OFFSETS_TOPIC
 from sparklog.clock import Clock
 from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.log.origin import AppendOrigin
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, WriteTxnMarkersRequest
@@ -18,10 +19,13 @@ from sparklog.record.control import ControlType, EndTransactionMarker, ProducerI
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.txn.markers import Marker
+from sparklog.txn.state import ClientVersion
 from sparklog.zk.client import ZkClient
 
 _logger = logging.getLogger(__name__)
 _REPLICATION_TIMEOUT_MS = 5000
+RAISING_VERSION = int(ClientVersion.EPOCH_A_TRANSACTION)
+"""The transaction version of a marker whose epoch is raised, in WriteTxnMarkers (KIP-1228)."""
 
 Codes = dict[TopicPartition, ErrorCode]
 EndOffsets = Callable[[int, int, bool], None]
@@ -74,8 +78,9 @@ class TransactionMarkers:
             ProducerIdAndEpoch(marker.producer.producer_id, marker.producer.epoch),
             self._clock.now_ms(),
         )
+        origin = AppendOrigin.RAISED_MARKER if marker.raises_epoch else AppendOrigin.COORDINATOR
         try:
-            await self._replicas.append_replicated(tp, batch, _REPLICATION_TIMEOUT_MS)
+            await self._replicas.append_replicated(tp, batch, _REPLICATION_TIMEOUT_MS, origin)
         except ApiError as error:
             return error.code
         if tp.topic == OFFSETS_TOPIC:
@@ -130,6 +135,7 @@ def markers_request(marker: Marker, partitions: Collection[TopicPartition]) -> M
                 transaction_result=marker.commit,
                 topics=topics,
                 coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=RAISING_VERSION if marker.raises_epoch else 0,
             )
         ]
     )

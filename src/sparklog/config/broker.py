@@ -242,6 +242,12 @@ class BrokerConfig:
     transaction_max_timeout_ms: int = setting(
         "transaction.max.timeout.ms", T.INT, 900_000, "Longest a producer may let a transaction be open.", at_least(1)
     )
+    transaction_two_phase_commit_enable: bool = setting(
+        "transaction.two.phase.commit.enable",
+        T.BOOLEAN,
+        True,
+        "Whether a producer may have transactions without a timeout, for a two-phase commit.",
+    )
     transactional_id_expiration_ms: int = setting(
         "transactional.id.expiration.ms",
         T.INT,

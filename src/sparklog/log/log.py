@@ -335,6 +335,14 @@ class Log:
         """All in-sync replicas have what lies below ``offset``."""
         self._producers.on_high_watermark(offset)
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer of this epoch has written to the partition since its last marker."""
+        return self._producers.has_open_transaction(producer_id, epoch)
+
+    def last_marker(self, producer_id: int) -> int:
+        """The offset of the producer's last marker since the log was opened; -1 if there is none."""
+        return self._producers.last_marker(producer_id)
+
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in ``start <= offset < end``. Raises CorruptRecord."""
         return self._segments.aborted_transactions(start, end)

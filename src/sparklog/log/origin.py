@@ -13,6 +13,10 @@ class AppendOrigin(Enum):
     """A producer: everything is checked."""
     COORDINATOR = "coordinator"
     """A group's or transaction's coordinator: it writes markers, and batches of producers without sequences."""
+    RAISED_MARKER = "raised marker"
+    """A transaction's coordinator too, with a marker whose epoch lies above that of the batches that it ends: where a
+    transaction of the very same epoch is open, it is the next one, and the marker comes late.
+    """
     REPLICATION = "replication"
     """The leader, which has checked them: they are taken as they are."""
 

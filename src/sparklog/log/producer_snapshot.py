@@ -23,6 +23,7 @@ from sparklog.record.layout import NO_SEQUENCE
 
 REMEMBERED_BATCHES = 5
 NO_TRANSACTION = -1
+NO_MARKER = -1
 
 _VERSION = 1
 _HEAD = Struct(">hII")
@@ -42,7 +43,7 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """One producer, its newest epoch."""
+    """One producer, its newest epoch. ``last_marker_offset`` is not in the file: it tells what has happened since."""
 
     producer_id: int
     epoch: int
@@ -50,6 +51,7 @@ class ProducerEntry:
     last_timestamp: int = -1
     coordinator_epoch: int = -1
     transaction_first_offset: int = NO_TRANSACTION
+    last_marker_offset: int = NO_MARKER
 
     @property
     def last_sequence(self) -> int:

@@ -21,6 +21,7 @@ from sparklog.errors import ApiError, CorruptRecord, ErrorCode
 from sparklog.log.files import SNAPSHOT_SUFFIX, base_offset_of, segment_path, write_atomically
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.producer_snapshot import (
+    NO_MARKER,
     NO_TRANSACTION,
     BatchMetadata,
     ProducerEntry,
@@ -63,7 +64,8 @@ class ProducerStateManager:
 
         Raises ApiError: INVALID_PRODUCER_EPOCH for an epoch older than the newest, OUT_OF_ORDER_SEQUENCE_NUMBER for a
         sequence that does not follow, INVALID_TXN_STATE for a record outside its producer's open transaction,
-        TRANSACTION_COORDINATOR_FENCED for a marker of a coordinator that has been replaced.
+        TRANSACTION_COORDINATOR_FENCED for a marker of a coordinator that has been replaced. INVALID_PRODUCER_EPOCH also
+        for a raised marker that comes late, when the next transaction is open.
         """
         if batch.producer_id == NO_PRODUCER_ID:
             return None
@@ -77,6 +79,11 @@ class ProducerStateManager:
         _check_epoch(entry, batch)
         if batch.is_control:
             _check_coordinator(entry, read_marker(batch))
+            if origin is AppendOrigin.RAISED_MARKER and entry.in_transaction and batch.producer_epoch == entry.epoch:
+                raise ApiError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"a marker of epoch {entry.epoch} comes late: producer {entry.producer_id} writes under that epoch",
+                )
         else:
             if origin is AppendOrigin.CLIENT:
                 _check_sequence(entry, batch)
@@ -91,6 +98,11 @@ class ProducerStateManager:
         """Whether the producer of this epoch has written to the partition since its last marker."""
         entry = self._producers.get(producer_id)
         return entry is not None and entry.in_transaction and entry.epoch == epoch
+
+    def last_marker(self, producer_id: int) -> int:
+        """The offset of the producer's last marker since the log was opened; -1 if there is none."""
+        entry = self._producers.get(producer_id)
+        return NO_MARKER if entry is None else entry.last_marker_offset
 
     def update(self, batch: RecordBatch, now_ms: int) -> AbortedTransaction | None:
         """``batch``, with its final offsets, is in the log; its producer was heard of at ``now_ms``.
@@ -123,6 +135,7 @@ class ProducerStateManager:
         self, entry: ProducerEntry, marker: EndTransactionMarker, marker_offset: int
     ) -> AbortedTransaction | None:
         entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_marker_offset = marker_offset
         if not entry.in_transaction:
             return None
         first, entry.transaction_first_offset = entry.transaction_first_offset, NO_TRANSACTION

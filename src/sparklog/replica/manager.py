@@ -108,11 +108,13 @@ class ReplicaManager:
         self.fetch_purgatory.check(tp)
         return appended
 
-    async def append_replicated(self, tp: TopicPartition, batch: bytes, timeout_ms: int) -> None:
+    async def append_replicated(
+        self, tp: TopicPartition, batch: bytes, timeout_ms: int, origin: AppendOrigin = AppendOrigin.COORDINATOR
+    ) -> None:
         """Append a coordinator's batch; returns once every in-sync replica has it. The log is written before the first
         await, so calls land in their order. Raises ApiError, REQUEST_TIMED_OUT if the replicas do not follow.
         """
-        appended = self.append(tp, memoryview(bytearray(batch)), -1, AppendOrigin.COORDINATOR)
+        appended = self.append(tp, memoryview(bytearray(batch)), -1, origin)
         held = self.partition(tp)
         if held.high_watermark.offset <= appended.last_offset:
             committed = await self.produce_purgatory.wait(

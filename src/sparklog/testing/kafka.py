@@ -111,14 +111,17 @@ class KafkaBroker(Running):
         }
 
 
-def run_kafka_tool(main_class: str, *arguments: str, timeout: float = 120.0, stdin: str = "") -> str:
+def run_kafka_tool(
+    main_class: str, *arguments: str, timeout: float = 120.0, stdin: str = "", jars: str = "kafka"
+) -> str:
     """What one of Kafka's own programs prints on standard output; SparklogError with its complaint if it fails.
 
-    ``main_class`` is the Java class, such as ``org.apache.kafka.tools.TopicCommand``.
+    ``main_class`` is the Java class, such as ``org.apache.kafka.tools.TopicCommand``, or a source file that uses the
+    JAR set ``jars``.
     """
     try:
         done = subprocess.run(
-            _java(["-Xmx512m"], main_class, *arguments),
+            _java(["-Xmx512m"], main_class, *arguments, jars=jars),
             input=stdin,
             capture_output=True,
             text=True,
@@ -138,8 +141,8 @@ def dump_log_segments(files: Iterable[Path], *options: str) -> str:
     return run_kafka_tool("kafka.tools.DumpLogSegments", "--files", listed, "--print-data-log", *options)
 
 
-def _java(options: Sequence[str], main_class: str, *arguments: str) -> list[str]:
-    class_path = jar_set("kafka")[0].parent / "*"
+def _java(options: Sequence[str], main_class: str, *arguments: str, jars: str = "kafka") -> list[str]:
+    class_path = jar_set(jars)[0].parent / "*"
     return [
         str(find_java().executable),
         *options,

@@ -3,7 +3,8 @@
 Every decision is an error to answer, or a record that must be in the log before the answer is given, or both: an answer
 other than NONE beside a record tells the asker to come again. The caller hands the record to ``HeldTransaction.begin``
 before it writes it, and tells ``written`` or ``failed`` afterwards; between the two every other change is refused with
-CONCURRENT_TRANSACTIONS. Source: Kafka 3.9, ``TransactionCoordinator``, ``TransactionMetadata``.
+CONCURRENT_TRANSACTIONS. Source: Kafka 3.9 and 4.1, ``TransactionCoordinator``, ``TransactionMetadata``; for what a
+successor keeps KIP-939. The invariants: ``docs/adr/0007``, ``docs/adr/0010``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from sparklog.txn.state import (
     COMPLETION,
     LAST_EPOCH,
     NO_EPOCH,
+    NO_ID,
+    NO_TIMEOUT_MS,
     NO_TIMESTAMP,
+    ClientVersion,
     HeldTransaction,
     Producer,
     Transaction,
@@ -30,18 +34,35 @@ _PREPARED = frozenset(COMPLETION)
 
 
 class TransactionSettings(NamedTuple):
-    """Both in milliseconds."""
+    """``allows_two_phase``: whether a transaction may be open for as long as its client likes."""
 
     max_timeout_ms: int
     expiration_ms: int
+    allows_two_phase: bool = False
 
 
 class InitRequest(NamedTuple):
-    """``expected``: who the asker believes to be, if it continues after an error."""
+    """``expected``: who the asker believes to be, if it continues after an error. ``two_phase``: its transactions are
+    to wait for a decision made elsewhere. ``keeps``: it wants to end what is open, not to have it aborted.
+    """
 
     transactional_id: str
     timeout_ms: int
     expected: Producer | None = None
+    two_phase: bool = False
+    keeps: bool = False
+
+    @property
+    def resolved_timeout_ms(self) -> int:
+        return NO_TIMEOUT_MS if self.two_phase else self.timeout_ms
+
+
+class EndRequest(NamedTuple):
+    """A client ends its transaction."""
+
+    producer: Producer
+    commit: bool
+    version: ClientVersion = ClientVersion.CLASSIC
 
 
 class Decision(NamedTuple):
@@ -61,7 +82,9 @@ _ENDED: dict[tuple[TransactionState, bool], ErrorCode] = {
     (_S.COMPLETE_COMMIT, True): ErrorCode.NONE,
     (_S.COMPLETE_ABORT, False): ErrorCode.NONE,
 }
-"""What EndTxn (committing or not) is told where no transaction is open; INVALID_TXN_STATE where nothing is listed."""
+"""What an EndTxn (committing or not) of the first version is told where no transaction is open, and one of the second
+that comes again; INVALID_TXN_STATE where nothing is listed.
+"""
 
 
 class TransactionMachine:
@@ -74,16 +97,21 @@ class TransactionMachine:
         """What is wrong with the request itself."""
         if not request.transactional_id:
             return ErrorCode.INVALID_REQUEST
+        if request.two_phase:
+            allowed = self._settings.allows_two_phase
+            return ErrorCode.NONE if allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if not 0 < request.timeout_ms <= self._settings.max_timeout_ms:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT
         return ErrorCode.NONE
 
     def init(self, held: HeldTransaction | None, request: InitRequest, fresh_id: int | None, now_ms: int) -> Decision:
-        """A producer begins: it gets an epoch above all before it; what a predecessor left open is aborted first."""
+        """A producer begins: it gets an epoch above all before it; what a predecessor left open is aborted first,
+        or becomes its own to end.
+        """
         if held is None:
             if fresh_id is None:
                 return Decision(needs_producer_id=True)
-            first = Transaction(request.transactional_id, fresh_id, 0, request.timeout_ms, update_ms=now_ms)
+            first = Transaction(request.transactional_id, fresh_id, 0, request.resolved_timeout_ms, update_ms=now_ms)
             return Decision(record=first)
         current = held.current
         if held.pending is not None:
@@ -93,66 +121,85 @@ class TransactionMachine:
         if current.state in _PREPARED:
             return _CONCURRENT
         if current.state is _S.ONGOING:
-            return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, self._fence(held, now_ms))
+            if request.keeps:
+                return _kept(current, request, fresh_id, now_ms)
+            return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, _aborted_by_force(held, now_ms, goes_on=False))
         expected_epoch = None if request.expected is None else request.expected.epoch
         if current.is_epoch_exhausted and expected_epoch in (None, current.epoch):
             if fresh_id is None:
                 return Decision(needs_producer_id=True)
             last = NO_EPOCH if expected_epoch is None else current.epoch
-            return Decision(record=_begun(current, Producer(fresh_id, 0), last, request.timeout_ms, now_ms))
+            return Decision(record=_begun(current, Producer(fresh_id, 0), last, request.resolved_timeout_ms, now_ms))
         return _next_epoch(current, request, now_ms)
 
     def add_partitions(
-        self, held: HeldTransaction | None, producer: Producer, partitions: Collection[TopicPartition], now_ms: int
+        self,
+        held: HeldTransaction | None,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        now_ms: int,
+        version: ClientVersion = ClientVersion.CLASSIC,
     ) -> Decision:
         """Partitions that the producer is about to write to; the first ones open the transaction."""
-        if held is None or held.current.producer_id != producer.producer_id:
-            return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        error = _stranger(held, producer)
+        if held is None or error is not ErrorCode.NONE:
+            return Decision(error)
         current = held.current
-        if current.epoch != producer.epoch:
-            return _FENCED
         if held.pending is not None or current.state in _PREPARED:
             return _CONCURRENT
+        if current.is_kept:
+            return Decision(ErrorCode.INVALID_TXN_STATE)
         if current.state is _S.ONGOING and current.partitions.issuperset(partitions):
             return Decision()
         start_ms = current.start_ms if current.state is _S.ONGOING else now_ms
         added = current.partitions.union(partitions)
         return Decision(
-            record=current._replace(state=_S.ONGOING, partitions=added, start_ms=start_ms, update_ms=now_ms)
+            record=current._replace(
+                state=_S.ONGOING, partitions=added, start_ms=start_ms, update_ms=now_ms, client_version=version
+            )
         )
 
-    def end(self, held: HeldTransaction | None, producer: Producer, *, commit: bool, now_ms: int) -> Decision:
+    def end(
+        self, held: HeldTransaction | None, request: EndRequest, fresh_id: int | None = None, *, now_ms: int
+    ) -> Decision:
         """The producer ends its transaction. Ending it again the same way is no error."""
-        if held is None or held.current.producer_id != producer.producer_id:
-            return Decision(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        again = held is not None and _comes_again(held.current, request)
+        error = ErrorCode.NONE if again else _stranger(held, request.producer)
+        if held is None or error is not ErrorCode.NONE:
+            return Decision(error)
         current = held.current
-        if current.epoch != producer.epoch:
-            return _FENCED
         if held.pending is not None:
             return _CONCURRENT
-        if current.state is not _S.ONGOING:
-            return Decision(_ENDED.get((current.state, commit), ErrorCode.INVALID_TXN_STATE))
-        state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
-        return Decision(record=current._replace(state=state, update_ms=now_ms))
+        classic = request.version is ClientVersion.CLASSIC
+        if current.state in _PREPARED and not (classic or again):
+            return _FENCED  # the epoch that this end gave out is not known to anybody who has not ended it
+        is_open = current.state is _S.ONGOING
+        # Without an AddPartitionsToTxn of its own a client cannot tell whether there is anything to abort.
+        if is_open or not (classic or again or request.commit):
+            return _prepared(current, request, fresh_id, now_ms)
+        answers = _ENDED if classic or again else {}
+        return Decision(answers.get((current.state, request.commit), ErrorCode.INVALID_TXN_STATE))
 
     def time_out(self, held: HeldTransaction, now_ms: int) -> Transaction | None:
         """The abort of a transaction that has been open longer than its producer allowed; None if it is not due."""
         current = held.current
-        if held.pending is not None or current.state is not _S.ONGOING:
+        if held.pending is not None or current.state is not _S.ONGOING or current.is_two_phase:
             return None
-        return self._fence(held, now_ms) if current.start_ms + current.timeout_ms < now_ms else None
-
-    def _fence(self, held: HeldTransaction, now_ms: int) -> Transaction:
-        """The abort of what is open, under an epoch that its producer does not have."""
-        current = held.current
-        epoch = current.epoch if held.fence_failed else current.epoch + 1
-        if epoch > LAST_EPOCH:
-            raise AssertionError(f"{current.transactional_id}: epoch {current.epoch} was given to a producer")
-        return current._replace(state=_S.PREPARE_ABORT, epoch=epoch, last_epoch=NO_EPOCH, update_ms=now_ms)
+        if current.start_ms + current.timeout_ms >= now_ms:
+            return None
+        return _aborted_by_force(held, now_ms, goes_on=current.client_version is not ClientVersion.CLASSIC)
 
     def complete(self, prepared: Transaction, now_ms: int) -> Transaction:
         """What is to be written when every partition of a prepared transaction has its marker."""
-        return prepared._replace(state=COMPLETION[prepared.state], partitions=frozenset(), update_ms=now_ms)
+        return prepared._replace(
+            state=COMPLETION[prepared.state],
+            partitions=frozenset(),
+            update_ms=now_ms,
+            producer_id=prepared.client.producer_id,
+            epoch=prepared.client.epoch,
+            next_producer_id=NO_ID,
+            next_epoch=NO_EPOCH,
+        )
 
     def expire(self, held: HeldTransaction, now_ms: int) -> Transaction | None:
         """The death of an id that nobody has used for long, to be written as a tombstone; None if it is not due."""
@@ -165,21 +212,90 @@ class TransactionMachine:
 
     def verify(self, held: HeldTransaction | None, producer: Producer, tp: TopicPartition) -> ErrorCode:
         """Whether the producer may begin to write to ``tp``: NONE if its open transaction names it."""
-        if held is None or held.current.producer_id != producer.producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        error = _stranger(held, producer)
+        if held is None or error is not ErrorCode.NONE:
+            return error
         current = held.current
-        if current.epoch != producer.epoch:
-            return ErrorCode.PRODUCER_FENCED
         ending = held.pending is not None and held.pending.state is not _S.ONGOING
         if ending or current.state in _PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        is_named = current.state is _S.ONGOING and tp in current.partitions
+        is_named = current.state is _S.ONGOING and not current.is_kept and tp in current.partitions
         return ErrorCode.NONE if is_named else ErrorCode.INVALID_TXN_STATE
+
+
+def _stranger(held: HeldTransaction | None, producer: Producer) -> ErrorCode:
+    """NONE if the producer is who may speak for the id."""
+    if held is None or held.current.client.producer_id != producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE if held.current.client == producer else ErrorCode.PRODUCER_FENCED
+
+
+def _comes_again(current: Transaction, request: EndRequest) -> bool:
+    return request.version is not ClientVersion.CLASSIC and current.was_ended_by(request.producer)
+
+
+def _successor(client: Producer, fresh_id: int | None) -> Producer | None:
+    """Who ``client`` is after the next raise of its epoch; None if that takes a fresh producer id."""
+    if client.epoch < LAST_EPOCH - 1:
+        return Producer(client.producer_id, client.epoch + 1)
+    return None if fresh_id is None else Producer(fresh_id, 0)
+
+
+def _kept(current: Transaction, request: InitRequest, fresh_id: int | None, now_ms: int) -> Decision:
+    """The transaction stays open as it is; who may speak is raised, so that the predecessor cannot end it any more."""
+    if request.expected not in (None, current.client):
+        return _FENCED
+    client = _successor(current.client, fresh_id)
+    if client is None:
+        return Decision(needs_producer_id=True)
+    return Decision(record=current.told(client)._replace(update_ms=now_ms))
+
+
+def _prepared(current: Transaction, request: EndRequest, fresh_id: int | None, now_ms: int) -> Decision:
+    """The client's own end. In the second version its markers bear a raised epoch, and it goes on under the next."""
+    state = _S.PREPARE_COMMIT if request.commit else _S.PREPARE_ABORT
+    if request.version is ClientVersion.CLASSIC:
+        return Decision(record=current._replace(state=state, update_ms=now_ms, client_version=request.version))
+    client = _successor(current.client, fresh_id)
+    if client is None:
+        return Decision(needs_producer_id=True)
+    prepared = current._replace(
+        state=state,
+        epoch=current.epoch + 1,
+        last_producer_id=current.client.producer_id,
+        last_epoch=current.client.epoch,
+        start_ms=current.start_ms if current.state is _S.ONGOING else now_ms,
+        update_ms=now_ms,
+        client_version=request.version,
+    )
+    return Decision(record=prepared.told(client))
+
+
+def _aborted_by_force(held: HeldTransaction, now_ms: int, *, goes_on: bool) -> Transaction:
+    """The abort of what is open, under an epoch that its producer does not have.
+
+    ``goes_on``: that producer may learn of the epoch by aborting, where one is left to give.
+    """
+    current = held.current
+    raised = 0 if held.fence_failed else 1
+    epoch, client = current.epoch + 1, current.client
+    if max(epoch, client.epoch + raised) > LAST_EPOCH:
+        raise AssertionError(f"{current.transactional_id}: epoch {current.epoch} was given to a producer")
+    goes_on = goes_on and not held.fence_failed and client.epoch + raised < LAST_EPOCH
+    aborted = current._replace(
+        state=_S.PREPARE_ABORT,
+        epoch=epoch,
+        last_producer_id=client.producer_id,
+        last_epoch=client.epoch if goes_on else NO_EPOCH,
+        update_ms=now_ms,
+        client_version=ClientVersion.EPOCH_A_TRANSACTION,
+    )
+    return aborted.told(client._replace(epoch=client.epoch + raised))
 
 
 def _may_be(current: Transaction, expected: Producer) -> bool:
     """Whether the asker can be the newest producer of this id, or the one before that did not hear of its new id."""
-    if current.producer_id == expected.producer_id:
+    if current.client.producer_id == expected.producer_id:
         return True
     return current.last_producer_id == expected.producer_id and expected.epoch >= LAST_EPOCH - 1
 
@@ -189,9 +305,9 @@ def _next_epoch(current: Transaction, request: InitRequest, now_ms: int) -> Deci
     last = NO_EPOCH if expected is None else current.epoch
     if expected is None or expected.epoch == current.epoch:
         following = Producer(current.producer_id, current.epoch + 1)
-        return Decision(record=_begun(current, following, last, request.timeout_ms, now_ms))
+        return Decision(record=_begun(current, following, last, request.resolved_timeout_ms, now_ms))
     if expected.epoch == current.last_epoch:  # it asks again, since it did not hear the answer
-        again = _begun(current, current.producer, current.last_epoch, request.timeout_ms, now_ms)
+        again = _begun(current, current.producer, current.last_epoch, request.resolved_timeout_ms, now_ms)
         return Decision(record=again._replace(last_producer_id=current.last_producer_id))
     return _FENCED
 

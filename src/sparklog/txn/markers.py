@@ -11,19 +11,26 @@ from typing import NamedTuple, Protocol
 
 from sparklog.errors import ErrorCode
 from sparklog.structs import TopicPartition
-from sparklog.txn.state import Producer, Transaction, TransactionState
+from sparklog.txn.state import ClientVersion, Producer, Transaction, TransactionState
 
 
 class Marker(NamedTuple):
-    """One decision, the same for every partition of a transaction."""
+    """One decision, the same for every partition of a transaction.
+
+    ``raises_epoch``: its epoch lies above that of the transaction's batches, so a partition in which the same epoch
+    has a transaction open has got the marker before, and what is open is the next transaction.
+    """
 
     producer: Producer
     commit: bool
     coordinator_epoch: int
+    raises_epoch: bool = False
 
 
 def marker_of(prepared: Transaction, coordinator_epoch: int) -> Marker:
-    return Marker(prepared.producer, prepared.state is TransactionState.PREPARE_COMMIT, coordinator_epoch)
+    commits = prepared.state is TransactionState.PREPARE_COMMIT
+    raises_epoch = prepared.client_version is not ClientVersion.CLASSIC
+    return Marker(prepared.producer, commits, coordinator_epoch, raises_epoch)
 
 
 class MarkerWriter(Protocol):

@@ -6,25 +6,49 @@ Kafka 3.9's formats (``TransactionLogKey``, ``TransactionLogValue``), each behin
       value 0   producer id int64, producer epoch int16, timeout int32 (ms), state int8,
                 partitions?: topic string, numbers int32..., last update int64, start int64 (ms)
 
-Value version 1 is the flexible encoding with tagged fields; it is read but not written, as by Kafka 3.9 unless told
-otherwise. Without a transaction (state Empty) the partitions are null. A null value takes the id back.
+Value version 1 is the flexible encoding; it ends with tagged fields, each left out where it says nothing::
+
+    tag 0       previous producer id int64: who was the client before, if it may ask again
+    tag 1       next producer id int64       tag 3   next epoch int16: the client, where not the producer
+    tag 2       client transaction version int16
+
+It is written where one of these says something, so that Kafka's older programs go on reading the rest. The epoch of the
+previous producer is the one before the client's: with the client's epoch 0, the last that is given to a producer.
+Without a transaction (state Empty) the partitions are null. A null value takes the id back.
+Source: Kafka 3.9 and 4.1 ``TransactionLogValue.json``.
 """
 
 from __future__ import annotations
 
 import logging
+from struct import Struct
 
 from sparklog.errors import CorruptRecord, ProtocolError
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import FileSlice, TopicPartition
-from sparklog.txn.state import Transaction, TransactionState
+from sparklog.txn.state import (
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_ID,
+    ClientVersion,
+    Producer,
+    Transaction,
+    TransactionState,
+)
 
 _logger = logging.getLogger(__name__)
 _KEY_VERSION = 0
 _VALUE_VERSION = 0
 _FLEXIBLE_VALUE_VERSION = 1
+_PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION, _NEXT_EPOCH = range(4)
+_TAGS = {
+    _PREVIOUS_PRODUCER_ID: Struct(">q"),
+    _NEXT_PRODUCER_ID: Struct(">q"),
+    _CLIENT_VERSION: Struct(">h"),
+    _NEXT_EPOCH: Struct(">h"),
+}
 
 
 def key_of(transactional_id: str) -> bytes:
@@ -38,8 +62,9 @@ def value_of(transaction: Transaction) -> bytes | None:
     """None for one that is dead."""
     if transaction.state is TransactionState.DEAD:
         return None
-    writer = WireWriter()
-    writer.int16(_VALUE_VERSION)
+    tags = _tags_of(transaction)
+    writer = WireWriter(flexible=bool(tags))
+    writer.int16(_FLEXIBLE_VALUE_VERSION if tags else _VALUE_VERSION)
     writer.int64(transaction.producer_id)
     writer.int16(transaction.epoch)
     writer.int32(transaction.timeout_ms)
@@ -47,7 +72,27 @@ def value_of(transaction: Transaction) -> bytes | None:
     _write_partitions(writer, transaction)
     writer.int64(transaction.update_ms)
     writer.int64(transaction.start_ms)
+    if tags:
+        writer.uvarint(len(tags))
+    for tag, value in tags.items():
+        writer.uvarint(tag)
+        writer.uvarint(_TAGS[tag].size)
+        writer.raw(_TAGS[tag].pack(value))
     return _bytes(writer)
+
+
+def _tags_of(transaction: Transaction) -> dict[int, int]:
+    """The tagged fields that say something, in order."""
+    tags: dict[int, int] = {}
+    if transaction.last_epoch != NO_EPOCH:
+        tags[_PREVIOUS_PRODUCER_ID] = transaction.last_producer_id
+    if transaction.next_producer_id != NO_ID:
+        tags[_NEXT_PRODUCER_ID] = transaction.next_producer_id
+    if transaction.client_version is not ClientVersion.CLASSIC:
+        tags[_CLIENT_VERSION] = transaction.client_version
+    if transaction.next_producer_id != NO_ID:
+        tags[_NEXT_EPOCH] = transaction.next_epoch
+    return tags
 
 
 def _write_partitions(writer: WireWriter, transaction: Transaction) -> None:
@@ -63,6 +108,7 @@ def _write_partitions(writer: WireWriter, transaction: Transaction) -> None:
         writer.array_length(len(numbers))
         for number in numbers:
             writer.int32(number)
+        writer.tags()
 
 
 def _bytes(writer: WireWriter) -> bytes:
@@ -96,16 +142,11 @@ def read_value(transactional_id: str, value: bytes) -> Transaction:
         producer_id, epoch, timeout_ms = reader.int64(), reader.int16(), reader.int32()
         state = TransactionState(reader.int8())
         partitions = frozenset(_read_partitions(reader))
-        return Transaction(
-            transactional_id,
-            producer_id,
-            epoch,
-            timeout_ms,
-            state,
-            partitions,
-            update_ms=reader.int64(),
-            start_ms=reader.int64(),
+        update_ms, start_ms = reader.int64(), reader.int64()
+        transaction = Transaction(
+            transactional_id, producer_id, epoch, timeout_ms, state, partitions, start_ms, update_ms
         )
+        return _with_tags(transaction, _read_tags(reader)) if reader.flexible else transaction
     except (ProtocolError, ValueError) as error:
         raise CorruptRecord(f"transaction {transactional_id}: {error}") from error
 
@@ -117,6 +158,31 @@ def _read_partitions(reader: WireReader) -> list[TopicPartition]:
         partitions += [TopicPartition(topic, reader.int32()) for _ in range(reader.array_length())]
         reader.skip_tags()
     return partitions
+
+
+def _read_tags(reader: WireReader) -> dict[int, int]:
+    """The tagged fields that are known."""
+    tags: dict[int, int] = {}
+    for _ in range(reader.uvarint()):
+        tag, data = reader.uvarint(), WireReader(reader.take(reader.uvarint()))
+        if tag in _TAGS:
+            (tags[tag],) = data.numbers(_TAGS[tag])
+    return tags
+
+
+def _with_tags(transaction: Transaction, tags: dict[int, int]) -> Transaction:
+    bumps = tags.get(_CLIENT_VERSION, 0) >= ClientVersion.EPOCH_A_TRANSACTION
+    next_id = tags.get(_NEXT_PRODUCER_ID, NO_ID)
+    found = transaction._replace(
+        client_version=ClientVersion.EPOCH_A_TRANSACTION if bumps else ClientVersion.CLASSIC,
+    )
+    if next_id != NO_ID:
+        found = found.told(Producer(next_id, max(tags.get(_NEXT_EPOCH, 0), 0)))
+    previous_id = tags.get(_PREVIOUS_PRODUCER_ID, NO_ID)
+    if previous_id != NO_ID:
+        last_epoch = found.client.epoch - 1 if found.client.epoch > 0 else LAST_EPOCH - 1
+        found = found._replace(last_producer_id=previous_id, last_epoch=last_epoch)
+    return found
 
 
 class TransactionLoader:

@@ -2,7 +2,8 @@
 
 An id lives in the partition of ``__transaction_state`` that it hashes to, and its coordinator is that partition's
 leader. Everything here runs on the loop's thread: between two awaits nothing changes. A record is appended in the turn
-in which it was decided, and counts once the append has returned. The invariants: ``docs/adr/0007-transactions.md``.
+in which it was decided, and counts once the append has returned. The invariants: ``docs/adr/0007-transactions.md`` and
+``docs/adr/0010-transactions-second-version.md``.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.record.partitioning import coordinator_partition
 from sparklog.structs import TopicPartition
 from sparklog.txn.completion import Completion
-from sparklog.txn.machine import Decision, InitRequest, TransactionMachine, TransactionSettings
+from sparklog.txn.machine import Decision, EndRequest, InitRequest, TransactionMachine, TransactionSettings
 from sparklog.txn.markers import MarkerWriter, marker_of
 from sparklog.txn.records import TransactionLoader, build_batch
 from sparklog.txn.state import (
     COMPLETION,
     NO_EPOCH,
     NO_ID,
+    ClientVersion,
     HeldTransaction,
     Producer,
     Transaction,
@@ -76,9 +78,22 @@ class TransactionLog(Protocol):
         """The whole log of the partition, from start to end, in pieces of whole batches."""
 
 
+NOBODY = Producer(NO_ID, NO_EPOCH)
+
+
 class InitAnswer(NamedTuple):
+    """``ongoing``: whose batches the transaction's are that the asker has kept, if there is one."""
+
     error: ErrorCode
-    producer: Producer = Producer(NO_ID, NO_EPOCH)
+    producer: Producer = NOBODY
+    ongoing: Producer = NOBODY
+
+
+class EndAnswer(NamedTuple):
+    """``producer``: who the client is from now on."""
+
+    error: ErrorCode
+    producer: Producer = NOBODY
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +119,11 @@ class TransactionCoordinator:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._machine = TransactionMachine(
-            TransactionSettings(config.transaction_max_timeout_ms, config.transactional_id_expiration_ms)
+            TransactionSettings(
+                config.transaction_max_timeout_ms,
+                config.transactional_id_expiration_ms,
+                config.transaction_two_phase_commit_enable,
+            )
         )
         self._log = log
         self._take_producer_id = take_producer_id
@@ -122,47 +141,53 @@ class TransactionCoordinator:
 
     async def init_producer_id(self, request: InitRequest) -> InitAnswer:
         """A producer id and an epoch that fence every producer that used the id before."""
+
+        def decide(held: HeldTransaction | None, fresh_id: int | None) -> Decision:
+            return self._machine.init(held, request, fresh_id, self._clock.now_ms())
+
         error = self._machine.init_error(request)
-        fresh_id: int | None = None
-        while error is ErrorCode.NONE:
-            error = self._status(request.transactional_id)
-            if error is not ErrorCode.NONE:
-                break
-            held = self._find(request.transactional_id)
-            decision = self._machine.init(held, request, fresh_id, self._clock.now_ms())
-            if not decision.needs_producer_id:
-                error = await self._carry_out(request.transactional_id, decision)
-                if error is ErrorCode.NONE and decision.record is not None:
-                    return InitAnswer(error, decision.record.producer)
-                break
-            try:
-                fresh_id = await self._take_producer_id()
-            except ApiError:
-                error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return InitAnswer(error)
+        if error is not ErrorCode.NONE:
+            return InitAnswer(error)
+        error, record = await self._decide(request.transactional_id, decide)
+        if error is not ErrorCode.NONE or record is None:
+            return InitAnswer(error)
+        return InitAnswer(error, record.client, record.producer if record.is_kept else NOBODY)
 
     async def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        version: ClientVersion = ClientVersion.CLASSIC,
     ) -> ErrorCode:
         """NONE once the log says that the producer's transaction reaches these partitions."""
-        error = self._status(transactional_id)
-        if error is not ErrorCode.NONE:
-            return error
-        held, now_ms = self._find(transactional_id), self._clock.now_ms()
-        return await self._carry_out(transactional_id, self._machine.add_partitions(held, producer, partitions, now_ms))
 
-    async def end(self, transactional_id: str, producer: Producer, *, commit: bool) -> ErrorCode:
+        def decide(held: HeldTransaction | None, _fresh_id: int | None) -> Decision:
+            return self._machine.add_partitions(held, producer, partitions, self._clock.now_ms(), version)
+
+        error, _ = await self._decide(transactional_id, decide)
+        return error
+
+    async def end(self, transactional_id: str, request: EndRequest) -> EndAnswer:
         """NONE once the outcome is in the log; the markers follow."""
-        error = self._status(transactional_id)
+
+        def decide(held: HeldTransaction | None, fresh_id: int | None) -> Decision:
+            return self._machine.end(held, request, fresh_id, now_ms=self._clock.now_ms())
+
+        error, record = await self._decide(transactional_id, decide)
         if error is not ErrorCode.NONE:
-            return error
-        decision = self._machine.end(self._find(transactional_id), producer, commit=commit, now_ms=self._clock.now_ms())
-        return await self._carry_out(transactional_id, decision)
+            return EndAnswer(error)
+        if record is None:  # it was ended before
+            held = self._find(transactional_id)
+            record = held.current if held else None
+        return EndAnswer(error, record.client if record else NOBODY)
+
+    def is_elsewhere(self, transactional_id: str) -> bool:
+        """Whether another broker is known to coordinate the id."""
+        return self._log.is_led_elsewhere(self.partition_for(transactional_id))
 
     def verify(self, transactional_id: str, producer: Producer, tp: TopicPartition) -> ErrorCode:
-        """Whether the producer's open transaction names ``tp``; of an id coordinated elsewhere, taken for true."""
-        if self._log.is_led_elsewhere(self.partition_for(transactional_id)):
-            return ErrorCode.NONE
+        """Whether the producer's open transaction names ``tp``."""
         error = self._status(transactional_id)
         if error is not ErrorCode.NONE:
             return error
@@ -251,6 +276,23 @@ class TransactionCoordinator:
 
     def _find(self, transactional_id: str) -> HeldTransaction | None:
         return self._led[self.partition_for(transactional_id)].held.get(transactional_id)
+
+    async def _decide(
+        self, transactional_id: str, decide: Callable[[HeldTransaction | None, int | None], Decision]
+    ) -> tuple[ErrorCode, Transaction | None]:
+        """Carry out what is decided, with a fresh producer id where that is needed; what was written, if anything."""
+        fresh_id: int | None = None
+        while True:
+            error = self._status(transactional_id)
+            if error is not ErrorCode.NONE:
+                return error, None
+            decision = decide(self._find(transactional_id), fresh_id)
+            if not decision.needs_producer_id:
+                return await self._carry_out(transactional_id, decision), decision.record
+            try:
+                fresh_id = await self._take_producer_id()
+            except ApiError:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
 
     async def _carry_out(self, transactional_id: str, decision: Decision) -> ErrorCode:
         """Write the record, if there is one, and say what the asker is told."""

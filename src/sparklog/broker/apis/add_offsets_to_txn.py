@@ -11,7 +11,7 @@ from sparklog.structs import TopicPartition
 from sparklog.txn.state import Producer
 
 API = ApiKey.ADD_OFFSETS_TO_TXN
-VERSIONS = range(0, 4)
+VERSIONS = range(0, 5)
 _FIRST_VERSION_TO_KNOW_FENCED = 2
 
 

@@ -1,4 +1,7 @@
-"""EndTxn: commit or abort. Answered when the decision is in the log; the markers follow."""
+"""EndTxn: commit or abort. Answered when the decision is in the log; the markers follow.
+
+From version 5 on every end raises the producer's epoch, and the answer says who the producer is now.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,22 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import EndTxnResponse, Message
-from sparklog.txn.state import Producer
+from sparklog.txn.machine import EndRequest
+from sparklog.txn.state import ClientVersion, Producer
 
 API = ApiKey.END_TXN
-VERSIONS = range(0, 4)
+VERSIONS = range(0, 6)
 _FIRST_VERSION_TO_KNOW_FENCED = 2
+_FIRST_VERSION_TO_RAISE_EPOCHS = 5
 
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     message = request.message
     producer = Producer(message.producer_id, message.producer_epoch)
-    code = await broker.transactions.end(message.transactional_id, producer, commit=message.committed)
+    raises = request.version >= _FIRST_VERSION_TO_RAISE_EPOCHS
+    version = ClientVersion.EPOCH_A_TRANSACTION if raises else ClientVersion.CLASSIC
+    asked = EndRequest(producer, message.committed, version)
+    code, client = await broker.transactions.end(message.transactional_id, asked)
     if code is ErrorCode.PRODUCER_FENCED and request.version < _FIRST_VERSION_TO_KNOW_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return EndTxnResponse(error_code=int(code))
+    return EndTxnResponse(error_code=int(code), producer_id=client.producer_id, producer_epoch=client.epoch)

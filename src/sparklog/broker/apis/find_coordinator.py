@@ -10,7 +10,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import FindCoordinatorResponse, Message
 
 API = ApiKey.FIND_COORDINATOR
-VERSIONS = range(0, 6)
+VERSIONS = range(0, 7)
 
 _FIRST_BATCHED_VERSION = 4
 

@@ -1,4 +1,7 @@
-"""InitProducerId: an id for an idempotent producer; for a transactional one also an epoch that fences older ones."""
+"""InitProducerId: an id for an idempotent producer; for a transactional one also an epoch that fences older ones.
+
+From version 6 on its transactions may wait for a decision made elsewhere, and it may keep the one that is open.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from sparklog.txn.runtime import InitAnswer
 from sparklog.txn.state import NO_EPOCH, NO_ID, Producer
 
 API = ApiKey.INIT_PRODUCER_ID
-VERSIONS = range(0, 5)
+VERSIONS = range(0, 7)
 _FIRST_EPOCH = 0
 _FIRST_VERSION_TO_KNOW_FENCED = 4
 
@@ -26,6 +29,8 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         error_code=error,
         producer_id=answer.producer.producer_id,
         producer_epoch=answer.producer.epoch,
+        ongoing_txn_producer_id=answer.ongoing.producer_id,
+        ongoing_txn_producer_epoch=answer.ongoing.epoch,
     )
 
 
@@ -39,5 +44,11 @@ async def _init(broker: BrokerContext, message: Message) -> InitAnswer:
         except ApiError:
             return InitAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     goes_on = None if expected.producer_id == NO_ID else expected
-    asked = InitRequest(message.transactional_id, message.transaction_timeout_ms, goes_on)
+    asked = InitRequest(
+        message.transactional_id,
+        message.transaction_timeout_ms,
+        goes_on,
+        two_phase=message.enable2_pc,
+        keeps=message.keep_prepared_txn,
+    )
     return await broker.transactions.init_producer_id(asked)

@@ -1,16 +1,20 @@
 """ListTransactions: the transactional ids that this broker coordinates, optionally those in some states only, of some
-producers, or with a transaction that has been running for long.
+producers, with a transaction that has been running for long, or whose name matches a regular expression.
 """
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListTransactionsResponse, Message
-from sparklog.txn.state import TransactionState
+from sparklog.txn.state import Transaction, TransactionState
 
 API = ApiKey.LIST_TRANSACTIONS
-VERSIONS = range(0, 2)
+VERSIONS = range(0, 3)
 _STATES = {each.label for each in TransactionState}
 
 
@@ -19,6 +23,10 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     states, producers = set(message.state_filters), set(message.producer_id_filters)
     now_ms, longer_than_ms = broker.clock.now_ms(), message.duration_filter
     error, found = broker.transactions.list_transactions()
+    try:
+        found = _matching(message.transactional_id_pattern, found)
+    except ApiError as refused:
+        error, found = refused.code, []
     listed = [
         ListTransactionsResponse.TransactionState(
             transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.label
@@ -34,3 +42,15 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         unknown_state_filters=sorted(states - _STATES),
         transaction_states=listed,
     )
+
+
+def _matching(pattern: str | None, found: list[Transaction]) -> list[Transaction]:
+    """Those whose whole id matches. Arrow's engine takes time in proportion to the text, whatever the pattern."""
+    if not pattern:
+        return found
+    ids = pa.array([*(each.transactional_id for each in found), ""], pa.string())  # nobody has the empty one
+    try:
+        matches = pc.match_substring_regex(ids, f"^(?:{pattern})$").to_pylist()
+    except pa.ArrowInvalid as error:
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+    return [each for each, matched in zip(found, matches, strict=False) if matched]

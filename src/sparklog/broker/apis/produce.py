@@ -2,6 +2,7 @@
 
 acks=0: never answered; a connection whose batch is refused is closed, which is all a client can be told.
 acks=1: once the leader has it in its page cache. acks=all (-1): once every in-sync replica has it.
+A batch that begins its transaction in a partition waits for the transaction's coordinator to count the partition in.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 
-from sparklog.broker import txn_verification
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.errors import ApiError, ErrorCode, RemoteProtocolError
+from sparklog.broker.txn_entry import Permits
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError
+from sparklog.log.origin import Verification
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce as wire
 from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
+from sparklog.record.batch import RecordBatch
 from sparklog.structs import Chunk, TopicPartition
+from sparklog.txn.state import ClientVersion, Producer
 
 API = ApiKey.PRODUCE
 VERSIONS = range(wire.MIN_VERSION, wire.MAX_VERSION + 1)
@@ -24,6 +28,18 @@ _BAD_RECORDS = frozenset(
     {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 )
 """Refusals that speak of a broken or misconfigured producer, which the operator wants to know of too."""
+_FIRST_VERSION_TO_ADD_PARTITIONS = 12
+_FIRST_VERSION_TO_KNOW_ABORTABLE = 11
+_TO_PRODUCE = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
+}
+"""Where the coordinator's answer is not final the producer is told something that it tries again after, as in Kafka."""
 _logger = logging.getLogger(__name__)
 
 Results = dict[TopicPartition, ProduceResult]
@@ -35,15 +51,58 @@ def encode(results: Results | None, version: int) -> list[Chunk] | None:
     return None if results is None else wire.encode_response(results, version)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Results | Awaitable[Results] | None:
+def handle(broker: BrokerContext, request: ApiRequest) -> Results | Awaitable[Results | None] | None:
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
         return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
+    transactional_id = message.transactional_id
+    if transactional_id and broker.txn_entry.must_ask(transactional_id, _client_version(request)):
+        return _append_in_turn(broker, request, transactional_id)
+    return _answer(broker, message, _append_all(broker, request, None))
+
+
+async def _append_in_turn(broker: BrokerContext, request: ApiRequest, transactional_id: str) -> Results | None:
+    """As ``handle``, where a transaction may have to be begun first: not before the requests that came earlier."""
+    async with broker.txn_entry.turn(transactional_id):
+        entering: dict[Producer, list[TopicPartition]] = {}
+        for tp, records in request.message.records:
+            producer = _producer_of(records)
+            if producer is not None and not broker.txn_entry.has_entered(tp, producer):
+                entering.setdefault(producer, []).append(tp)
+        permits: Permits = {}
+        for producer, partitions in entering.items():
+            permits |= await broker.txn_entry.ask(transactional_id, producer, partitions, _client_version(request))
+        results = _append_all(broker, request, permits)
+    answer = _answer(broker, request.message, results)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _client_version(request: ApiRequest) -> ClientVersion:
+    adds = request.version >= _FIRST_VERSION_TO_ADD_PARTITIONS
+    return ClientVersion.EPOCH_A_TRANSACTION if adds else ClientVersion.CLASSIC
+
+
+def _producer_of(records: memoryview | None) -> Producer | None:
+    """Whose transaction the batch belongs to; None if it is none, or no batch."""
+    try:
+        batch = RecordBatch(records) if records is not None else None
+    except CorruptRecord:
+        return None
+    if batch is None or not batch.is_transactional:
+        return None
+    return Producer(batch.producer_id, batch.producer_epoch)
+
+
+def _append_all(broker: BrokerContext, request: ApiRequest, permits: Permits | None) -> Results:
     results: Results = {}
-    for tp, records in message.records:
-        result = results[tp] = _append(broker, tp, records, message)
+    for tp, records in request.message.records:
+        result = results[tp] = _append(broker, tp, records, request, permits)
         if result.error in _BAD_RECORDS:
             _logger.warning("refused a batch of client %r for %s: %s", request.client_id, tp, result.message)
+    return results
+
+
+def _answer(broker: BrokerContext, message: ProduceRequest, results: Results) -> Results | Awaitable[Results] | None:
     if message.acks == 0:
         _hang_up_on_errors(results)
         return None
@@ -55,18 +114,54 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Results | Awaitable[Re
 
 
 def _append(
-    broker: BrokerContext, tp: TopicPartition, records: memoryview | None, message: ProduceRequest
+    broker: BrokerContext,
+    tp: TopicPartition,
+    records: memoryview | None,
+    request: ApiRequest,
+    permits: Permits | None,
 ) -> ProduceResult:
+    message: ProduceRequest = request.message
     if records is None:
         return ProduceResult(ErrorCode.INVALID_REQUEST, message="a partition without records")
-    transactional_id = message.transactional_id
-    verification = None if transactional_id is None else txn_verification.of(broker, transactional_id, tp)
+    verification = None if message.transactional_id is None else _verification(broker, tp, request, permits)
     try:
         appended = broker.replicas.append(tp, records, message.acks, verification=verification)
     except ApiError as error:
         return ProduceResult(error.code, message=error.reason)
     log_start = broker.replicas.partition(tp).log.log_start_offset
     return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, log_start)
+
+
+def _verification(
+    broker: BrokerContext, tp: TopicPartition, request: ApiRequest, permits: Permits | None
+) -> Verification:
+    """Asked for a batch that begins its transaction in ``tp``. Without permits the coordinator is this broker."""
+    transactional_id = request.message.transactional_id
+
+    def verify(producer_id: int, epoch: int) -> None:
+        producer = Producer(producer_id, epoch)
+        if permits is None:
+            code = broker.txn_entry.check_here(transactional_id, producer, tp)
+        elif tp in permits:
+            code = broker.txn_entry.check(tp, producer, permits[tp])
+        else:
+            code = ErrorCode.INVALID_TXN_STATE  # what it belonged to has ended since the coordinator was asked
+        if code is not ErrorCode.NONE:
+            raise ApiError(
+                _told(code, request.version), f"{tp} is not part of a transaction of {transactional_id!r}: {code.name}"
+            )
+
+    return verify
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """What a producer is told that speaks this version."""
+    outside = code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
+    if outside and version >= _FIRST_VERSION_TO_KNOW_ABORTABLE:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= _FIRST_VERSION_TO_ADD_PARTITIONS:
+        return code
+    return _TO_PRODUCE.get(code, code)
 
 
 def _hang_up_on_errors(results: Results) -> None:

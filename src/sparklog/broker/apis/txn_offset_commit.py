@@ -1,44 +1,51 @@
-"""TxnOffsetCommit: how far a group has read, as part of a transaction. Visible when that commits."""
+"""TxnOffsetCommit: how far a group has read, as part of a transaction. Visible when that commits.
+
+Up to version 4 AddOffsetsToTxn has told the transaction's coordinator; from version 5 on this does, too.
+"""
 
 from __future__ import annotations
 
 from sparklog.broker.apis.offset_commit import known_offsets
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import OFFSETS_TOPIC
+from sparklog.broker.txn_entry import Permits
 from sparklog.errors import ErrorCode
 from sparklog.group.requests import CommitRequest, MemberIdentity, TransactionalCommit
+from sparklog.group.state import CommittedOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, TxnOffsetCommitResponse
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
-from sparklog.txn.state import Producer
+from sparklog.txn.state import ClientVersion, Producer
 
 API = ApiKey.TXN_OFFSET_COMMIT
-VERSIONS = range(0, 4)
+VERSIONS = range(0, 6)
+_FIRST_VERSION_TO_KNOW_ABORTABLE = 4
+_FIRST_VERSION_TO_ADD_OFFSETS = 5
 _Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 _TO_COMMIT = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
 }
 """What the transaction's coordinator says, to a client that asks the group's: try again where that may help."""
+
+
+Offsets = dict[TopicPartition, CommittedOffset]
+Codes = dict[TopicPartition, ErrorCode]
 
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     message = request.message
     offsets = known_offsets(broker, message.topics)
-    codes: dict[TopicPartition, ErrorCode] = {}
+    codes: Codes = {}
     if offsets:
-        identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id)
-        producer = ProducerIdAndEpoch(message.producer_id, message.producer_epoch)
-
-        def may_begin(partition: int) -> ErrorCode:
-            home = TopicPartition(OFFSETS_TOPIC, partition)
-            code = broker.transactions.verify(message.transactional_id, Producer(*producer), home)
-            return _TO_COMMIT.get(code, code)
-
-        commit = TransactionalCommit(producer, CommitRequest(identity, offsets), may_begin)
-        codes = await broker.groups.commit_in_transaction(message.group_id, commit)
+        if broker.txn_entry.must_ask(message.transactional_id, _client_version(request)):
+            codes = await _commit_in_turn(broker, request, offsets)
+        else:
+            codes = await _commit(broker, request, offsets, None)
     topics = []
     for topic in message.topics:
         partitions = []
@@ -49,3 +56,50 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
             )
         topics.append(_Topic(name=topic.name, partitions=partitions))
     return TxnOffsetCommitResponse(topics=topics)
+
+
+def _client_version(request: ApiRequest) -> ClientVersion:
+    adds = request.version >= _FIRST_VERSION_TO_ADD_OFFSETS
+    return ClientVersion.EPOCH_A_TRANSACTION if adds else ClientVersion.CLASSIC
+
+
+async def _commit_in_turn(broker: BrokerContext, request: ApiRequest, offsets: Offsets) -> Codes:
+    """As ``_commit``, where the transaction's coordinator has to be asked first."""
+    message = request.message
+    producer = Producer(message.producer_id, message.producer_epoch)
+    home = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(message.group_id))
+    async with broker.txn_entry.turn(message.transactional_id):
+        permits: Permits = {}
+        if not broker.txn_entry.has_entered(home, producer):
+            version = _client_version(request)
+            permits = await broker.txn_entry.ask(message.transactional_id, producer, [home], version)
+        return await _commit(broker, request, offsets, permits)
+
+
+async def _commit(broker: BrokerContext, request: ApiRequest, offsets: Offsets, permits: Permits | None) -> Codes:
+    """Without permits the transaction's coordinator is this broker."""
+    message = request.message
+    producer = Producer(message.producer_id, message.producer_epoch)
+
+    def may_begin(partition: int) -> ErrorCode:
+        home = TopicPartition(OFFSETS_TOPIC, partition)
+        if permits is None:
+            code = broker.txn_entry.check_here(message.transactional_id, producer, home)
+        elif home in permits:
+            code = broker.txn_entry.check(home, producer, permits[home])
+        else:
+            entered = broker.txn_entry.has_entered(home, producer)
+            code = ErrorCode.NONE if entered else ErrorCode.INVALID_TXN_STATE
+        return _told(code, request.version)
+
+    identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id)
+    commit = TransactionalCommit(ProducerIdAndEpoch(*producer), CommitRequest(identity, offsets), may_begin)
+    return await broker.groups.commit_in_transaction(message.group_id, commit)
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """What a client is told that speaks this version."""
+    outside = code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
+    if outside and version >= _FIRST_VERSION_TO_KNOW_ABORTABLE:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return _TO_COMMIT.get(code, code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.txn_markers import RAISING_VERSION
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, WriteTxnMarkersResponse
 from sparklog.structs import TopicPartition
@@ -10,7 +11,7 @@ from sparklog.txn.markers import Marker
 from sparklog.txn.state import Producer
 
 API = ApiKey.WRITE_TXN_MARKERS
-VERSIONS = range(1, 2)
+VERSIONS = range(1, 3)
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _Topic = _Result.WritableTxnMarkerTopicResult
 
@@ -21,7 +22,8 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
 
 async def _write(broker: BrokerContext, asked: Message) -> Message:
     producer = Producer(asked.producer_id, asked.producer_epoch)
-    marker = Marker(producer, asked.transaction_result, asked.coordinator_epoch)
+    raises_epoch = asked.transaction_version >= RAISING_VERSION
+    marker = Marker(producer, asked.transaction_result, asked.coordinator_epoch, raises_epoch)
     partitions = [TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes]
     codes = await broker.txn_markers.append(marker, partitions)
     topics: dict[str, list[Message]] = {}

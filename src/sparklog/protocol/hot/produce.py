@@ -1,4 +1,4 @@
-"""Produce (API 0), versions 3 to 11. Schema: ``ProduceRequest.json`` and ``ProduceResponse.json`` of Apache Kafka 3.9.
+"""Produce (API 0), versions 3 to 12. Schema: ``ProduceRequest.json`` and ``ProduceResponse.json`` of Apache Kafka 4.0.
 
 Versions 0 to 2 have the same shape without ``transactional_id`` and carry record formats older than v2.
 """
@@ -14,7 +14,7 @@ from sparklog.protocol.messages import is_flexible
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.structs import Chunk, TopicPartition
 
-MIN_VERSION, MAX_VERSION = 0, 11
+MIN_VERSION, MAX_VERSION = 0, 12
 _ACKS = Struct(">hi")
 _RESULT = Struct(">ihq")
 

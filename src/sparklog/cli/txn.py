@@ -1,0 +1,176 @@
+"""``sparklog txn``: list, describe, commit, abort and find transactions."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sparklog.cli.connection import bootstrap_option, connected
+from sparklog.cli.display import show_table
+
+if TYPE_CHECKING:
+    from sparklog.client.metadata import ClusterMetadata
+    from sparklog.structs import TopicPartition
+
+_SILENT_S = 900
+"""The longest that a broker lets a transaction be open, unless it is set otherwise."""
+
+
+@click.group()
+def txn() -> None:
+    """See which transactions are open, and end those that nobody will come back for.
+
+    \b
+    Examples:
+      sparklog txn list --state Ongoing
+      sparklog txn describe payments
+      sparklog txn commit payments
+      sparklog txn abort payments --yes
+      sparklog txn find-hanging clicks
+      sparklog txn abort --topic clicks --partition 0 --start-offset 4711
+    """
+
+
+@txn.command("list")
+@click.option("--state", "states", multiple=True, help="Only ids in this state; may be repeated.")
+@click.option("--open-for", type=click.IntRange(0), metavar="SECONDS", help="Only transactions open for longer.")
+@click.option("--match", metavar="REGEX", help="Only ids that this regular expression matches whole.")
+@bootstrap_option
+def list_transactions(states: tuple[str, ...], open_for: int | None, match: str | None, bootstrap: str) -> None:
+    """List the transactional ids of the cluster."""
+    from sparklog.client.transaction_admin import TransactionAdmin
+
+    with connected(bootstrap) as cluster:
+        found = TransactionAdmin(cluster).list_transactions(
+            states=states, open_longer_ms=-1 if open_for is None else open_for * 1000, pattern=match
+        )
+    show_table(["transactional id", "coordinator", "producer", "state"], found, right=("coordinator", "producer"))
+
+
+@txn.command()
+@click.argument("transactional_id")
+@bootstrap_option
+def describe(transactional_id: str, bootstrap: str) -> None:
+    """Show the transaction of TRANSACTIONAL_ID: whose it is, since when, and the partitions that it reaches."""
+    from sparklog.client.transaction_admin import TransactionAdmin
+    from sparklog.clock import SystemClock
+
+    with connected(bootstrap) as cluster:
+        found = TransactionAdmin(cluster).describe(transactional_id)
+    timeout = "none (two-phase commit)" if found.timeout_ms == (1 << 31) - 1 else f"{found.timeout_ms / 1000:g} s"
+    click.echo(
+        f"{found.transactional_id}: {found.state}, producer {found.producer_id} epoch {found.producer_epoch}, "
+        f"timeout {timeout}"
+    )
+    if found.partitions:
+        open_for = max(SystemClock().now_ms() - found.start_ms, 0) / 1000
+        click.echo(f"open for {open_for:.0f} s in {', '.join(map(str, found.partitions))}")
+
+
+@txn.command()
+@click.argument("transactional_id")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+def commit(transactional_id: str, yes: bool, bootstrap: str) -> None:
+    """Commit the open transaction of TRANSACTIONAL_ID in place of its producer, which is fenced.
+
+    Do so only if whoever decides has decided so: a transaction that is not prepared may be half of what was meant.
+    """
+    _end(transactional_id, True, yes, bootstrap)
+
+
+@txn.command()
+@click.argument("transactional_id", required=False)
+@click.option("--topic", help="Abort in one partition, past the coordinator: its topic,")
+@click.option("--partition", type=click.IntRange(0), help="its number,")
+@click.option("--start-offset", type=click.IntRange(0), help="and where the transaction begins there.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+def abort(
+    transactional_id: str | None,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    yes: bool,
+    bootstrap: str,
+) -> None:
+    """Abort the open transaction of TRANSACTIONAL_ID in place of its producer, which is fenced.
+
+    With --topic, --partition and --start-offset instead: abort one that hangs (see "sparklog txn find-hanging").
+    """
+    place = (topic, partition, start_offset)
+    if transactional_id is not None and place == (None, None, None):
+        _end(transactional_id, False, yes, bootstrap)
+    elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
+        _abort_in(topic, partition, start_offset, yes, bootstrap)
+    else:
+        raise click.UsageError("name a transactional id, or else all of --topic, --partition and --start-offset")
+
+
+@txn.command("find-hanging")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option(
+    "--silent-for", type=click.IntRange(0), default=_SILENT_S, show_default=True, metavar="SECONDS",
+    help="Only producers that have not written for so long: give at least transaction.max.timeout.ms.",
+)  # fmt: skip
+@bootstrap_option
+def find_hanging(topics: tuple[str, ...], silent_for: int, bootstrap: str) -> None:
+    """Find transactions, in these topics or in all, that are open in a partition and that no coordinator will end."""
+    from sparklog.client.transaction_admin import TransactionAdmin
+    from sparklog.clock import SystemClock
+
+    with connected(bootstrap) as cluster:
+        found = TransactionAdmin(cluster).hanging(
+            _partitions_of(cluster, topics), SystemClock().now_ms() - silent_for * 1000
+        )
+    columns = ["topic", "partition", "start offset", "producer", "epoch"]
+    rows = [
+        [each.tp.topic, each.tp.partition, each.start_offset, each.producer_id, each.producer_epoch] for each in found
+    ]
+    show_table(columns, rows, right=columns[1:])
+
+
+def _end(transactional_id: str, to_commit: bool, yes: bool, bootstrap: str) -> None:
+    from sparklog.client.transaction_admin import TransactionAdmin
+
+    verb = "commit" if to_commit else "abort"
+    _confirm(f"{verb.title()} the open transaction of {transactional_id}?", yes)
+    with connected(bootstrap) as cluster:
+        ended = TransactionAdmin(cluster).end(transactional_id, commit=to_commit)
+    reached = ", ".join(map(str, ended.partitions)) or "no partition"
+    past = "committed" if to_commit else "aborted"
+    click.echo(f"{past} the transaction of {transactional_id} (producer {ended.producer_id}) in {reached}")
+
+
+def _abort_in(topic: str, partition: int, start_offset: int, yes: bool, bootstrap: str) -> None:
+    from sparklog.client.transaction_admin import TransactionAdmin
+    from sparklog.structs import TopicPartition
+
+    tp = TopicPartition(topic, partition)
+    _confirm(f"Abort the transaction at offset {start_offset} of {tp}?", yes)
+    with connected(bootstrap) as cluster:
+        ended = TransactionAdmin(cluster).abort_in(tp, start_offset)
+    click.echo(f"aborted the transaction of producer {ended.producer_id} at offset {start_offset} of {tp}")
+
+
+def _confirm(question: str, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody is there to ask: add --yes")
+    click.confirm(question, abort=True)
+
+
+def _partitions_of(cluster: ClusterMetadata, topics: tuple[str, ...]) -> list[TopicPartition]:
+    """Every partition that has a leader to ask."""
+    from sparklog.structs import TopicPartition
+
+    infos = cluster.describe(topics) if topics else cluster.fetch(None).topics
+    return [
+        TopicPartition(name, each.partition)
+        for name, info in sorted(infos.items())
+        for each in info.partitions
+        if each.leader >= 0
+    ]

@@ -1,0 +1,232 @@
+"""How transactions enter partitions: permits, turns, and what is asked of other brokers together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparklog.broker import txn_coordinators
+from sparklog.broker.txn_coordinators import Entry, TransactionCoordinators
+from sparklog.broker.txn_entry import TransactionEntry
+from sparklog.errors import ConnectionFailed, ErrorCode
+from sparklog.protocol.messages import AddPartitionsToTxnResponse, Message
+from sparklog.structs import Endpoint, TopicPartition
+from sparklog.txn.state import ClientVersion, Producer
+
+E, V = ErrorCode, ClientVersion
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+PRODUCER = Producer(7, 3)
+HOME = Endpoint("elsewhere", 9092)
+
+
+class Coordinator:
+    """The one in this broker. ``codes`` are given first, then NONE."""
+
+    def __init__(self) -> None:
+        self.elsewhere = False
+        self.codes: list[ErrorCode] = []
+        self.asked: list[object] = []
+
+    def is_elsewhere(self, _id: str) -> bool:
+        return self.elsewhere
+
+    def partition_for(self, _id: str) -> int:
+        return 0
+
+    def verify(self, transactional_id: str, producer: Producer, tp: TopicPartition) -> ErrorCode:
+        self.asked.append(tp)
+        return self.codes.pop(0) if self.codes else E.NONE
+
+    async def add_partitions(self, _id: str, _producer: Producer, partitions: Any, version: V) -> ErrorCode:
+        self.asked.append((set(partitions), version))
+        await asyncio.sleep(0)
+        return self.codes.pop(0) if self.codes else E.NONE
+
+
+class Broker:
+    """Everything around a TransactionEntry. ``markers``: the last marker of every producer in each partition."""
+
+    def __init__(self) -> None:
+        self.markers = {A: -1, B: -1}
+        self.open: set[TopicPartition] = set()
+        self.leader: Any = SimpleNamespace(endpoint=HOME)
+        self.here = Coordinator()
+        metadata: Any = SimpleNamespace(leader=lambda _tp: self.leader)
+        self.coordinators = TransactionCoordinators(self.here, metadata)  # type: ignore[arg-type]
+        replicas: Any = SimpleNamespace(leads=self.markers.__contains__, partition=self._partition)
+        self.entry = TransactionEntry(self.coordinators, replicas)
+
+    def _partition(self, tp: TopicPartition) -> Any:
+        log = SimpleNamespace(
+            last_marker=lambda _producer_id: self.markers[tp],
+            has_open_transaction=lambda _producer_id, _epoch: tp in self.open,
+        )
+        return SimpleNamespace(log=log)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def run(body: Callable[[], Any]) -> Any:
+    return asyncio.run(body())
+
+
+@pytest.mark.parametrize("version", list(V))
+def test_a_permit_ends_with_the_next_marker(broker: Broker, version: V) -> None:
+    async def body() -> None:
+        permits = await broker.entry.ask("x", PRODUCER, [A, B], version)
+        broker.markers[B] = 5
+        assert broker.entry.check(A, PRODUCER, permits[A]) is E.NONE
+        assert broker.entry.check(B, PRODUCER, permits[B]) is E.INVALID_TXN_STATE
+        again = await broker.entry.ask("x", PRODUCER, [B], version)
+        assert broker.entry.check(B, PRODUCER, again[B]) is E.NONE
+
+    run(body)
+    adds = version is V.EPOCH_A_TRANSACTION
+    assert broker.here.asked[-1] == (({B}, version) if adds else B)
+
+
+def test_what_the_coordinator_refuses_stays_refused(broker: Broker) -> None:
+    async def body() -> None:
+        broker.here.codes = [E.PRODUCER_FENCED]
+        permits = await broker.entry.ask("x", PRODUCER, [A], V.EPOCH_A_TRANSACTION)
+        assert broker.entry.check(A, PRODUCER, permits[A]) is E.PRODUCER_FENCED
+
+    run(body)
+
+
+def test_who_must_ask(broker: Broker) -> None:
+    async def body() -> None:
+        assert broker.entry.must_ask("x", V.EPOCH_A_TRANSACTION)
+        assert not broker.entry.must_ask("x", V.CLASSIC)
+        async with broker.entry.turn("x"):
+            assert broker.entry.must_ask("x", V.CLASSIC)  # behind what is waiting
+            assert not broker.entry.must_ask("y", V.CLASSIC)
+        assert not broker.entry.must_ask("x", V.CLASSIC)
+        broker.here.elsewhere = True
+        assert broker.entry.must_ask("x", V.CLASSIC)
+
+    run(body)
+    broker.open = {A}
+    assert broker.entry.has_entered(A, PRODUCER)
+    assert not broker.entry.has_entered(B, PRODUCER)
+
+
+def test_turns_come_in_order_and_a_failure_passes_them_on(broker: Broker) -> None:
+    order = []
+
+    async def take(number: int) -> None:
+        async with broker.entry.turn("x"):
+            await asyncio.sleep(0)
+            order.append(number)
+            if number == 1:
+                raise ConnectionFailed("it hung up")
+
+    async def body() -> None:
+        await asyncio.gather(*(take(number) for number in range(4)), return_exceptions=True)
+        assert not broker.entry.must_ask("x", V.CLASSIC)
+
+    run(body)
+    assert order == [0, 1, 2, 3]
+
+
+def test_a_transaction_that_is_just_ending_is_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(txn_coordinators, "_FIRST_PAUSE_S", 0)
+    entry = Entry("x", PRODUCER, frozenset({A}), adds=True)
+
+    async def body() -> None:
+        broker.here.codes = [E.CONCURRENT_TRANSACTIONS] * 3
+        assert await broker.coordinators.ask(entry) == {A: E.NONE}
+        broker.here.codes = [E.CONCURRENT_TRANSACTIONS] * 100
+        assert await broker.coordinators.ask(entry) == {A: E.CONCURRENT_TRANSACTIONS}
+        assert len(broker.here.codes) == 94
+        await broker.coordinators.ask(entry._replace(adds=False))
+        assert len(broker.here.codes) == 93
+
+    run(body)
+
+
+class Elsewhere:
+    """An AsyncConnection that answers when it is let, in place of another broker."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.requests: list[Message] = []
+        self.gate = asyncio.Event()
+        self.fails = False
+
+    async def request(self, _api: object, build: Callable[[int], Message]) -> Message:
+        request = build(5)
+        self.requests.append(request)
+        await self.gate.wait()
+        if self.fails:
+            raise ConnectionFailed("it is away")
+        topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+        result = topic.AddPartitionsToTxnPartitionResult
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                    transactional_id=each.transactional_id,
+                    topic_results=[
+                        topic(
+                            name=asked.name,
+                            results_by_partition=[
+                                result(partition_index=number, partition_error_code=int(E.TRANSACTION_ABORTABLE))
+                                for number in asked.partitions
+                            ],
+                        )
+                        for asked in each.topics
+                    ],
+                )
+                for each in request.transactions
+            ]
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_waits_is_asked_together_each_id_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    broker.here.elsewhere = True
+
+    async def body() -> None:
+        other = Elsewhere()
+        other.fails = fails
+
+        async def opened(_endpoint: Endpoint) -> Elsewhere:
+            return other
+
+        monkeypatch.setattr(txn_coordinators.AsyncConnection, "open", opened)
+        asked = [("x", A), ("x", B), ("y", A), ("x", A)]
+        entries = [Entry(name, PRODUCER, frozenset({tp}), adds=False) for name, tp in asked]
+        first = asyncio.create_task(broker.coordinators.ask(entries[0]))
+        while not other.requests:
+            await asyncio.sleep(0)
+        rest = [asyncio.create_task(broker.coordinators.ask(each)) for each in entries[1:]]
+        await asyncio.sleep(0)
+        other.gate.set()
+        code = E.NETWORK_EXCEPTION if fails else E.TRANSACTION_ABORTABLE
+        assert await asyncio.gather(first, *rest) == [{tp: code} for _, tp in asked]
+        together = [[each.transactional_id for each in request.transactions] for request in other.requests]
+        assert together == [["x"], ["x", "y"], ["x"]]
+        assert all(each.verify_only for request in other.requests for each in request.transactions)
+        await broker.coordinators.close()
+        assert other.closed
+
+    run(body)
+
+
+def test_without_a_coordinator_the_producer_is_to_come_again(broker: Broker) -> None:
+    broker.here.elsewhere, broker.leader = True, None
+    entry = Entry("x", PRODUCER, frozenset({A}), adds=True)
+    assert run(lambda: broker.coordinators.ask(entry)) == {A: E.COORDINATOR_NOT_AVAILABLE}
