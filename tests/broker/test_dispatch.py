@@ -41,6 +41,17 @@ def test_what_is_offered_is_what_is_served(dispatch, version):
     assert offered == {handler.api: handler.versions for handler in HANDLERS.values()}
 
 
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_features_in_force_are_told(dispatch, version):
+    answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, version, hello(version)), "h"))
+    response = decode_response(ApiKey.API_VERSIONS, version, answer[4:])
+    in_force = {each.name: (each.min_version_level, each.max_version_level) for each in response.finalized_features}
+    supported = {each.name: (each.min_version, each.max_version) for each in response.supported_features or ()}
+    assert in_force["group.version"] == (1, 1)
+    assert response.finalized_features_epoch == 0
+    assert supported == ({name: (0, highest) for name, (_, highest) in in_force.items()} if version == 4 else {})
+
+
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
 def test_api_versions_is_answered_whatever_its_version(dispatch, version):
     data = b"\0\x12" + version.to_bytes(2, "big", signed=True) + b"\0\0\0\x2a\0\x02me\0????"

@@ -130,3 +130,12 @@ def test_waiting_ends_with_the_update_that_brings_it_or_with_the_time(cache):
         assert cache._waiting == []
 
     asyncio.run(wait())
+
+
+def test_its_version_changes_with_topics_only(cache):
+    cache.update(update(topics=[("t", ONE, {0: 1})]))
+    before = cache.topics_version
+    cache.update(update(brokers=(1,)))
+    assert cache.topics_version == before
+    cache.update(update(topics=[("t", ONE, {1: 1})]))
+    assert cache.topics_version > before

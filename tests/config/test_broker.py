@@ -76,3 +76,14 @@ def test_a_file_that_is_not_text_is_named(tmp_path):
     path.write_bytes(b"a=\xff\xfe")
     with pytest.raises(ConfigError, match=r"server\.properties"):
         load_properties(path)
+
+
+def test_assignors_go_by_their_names_or_by_kafkas_class_names():
+    names = "range,org.apache.kafka.coordinator.group.assignor.UniformAssignor"
+    config = parse_broker_config({"group.consumer.assignors": names})
+    assert config.group_consumer_assignors == tuple(names.split(","))
+    for wrong in ("", "sticky", "range,mine"):
+        with pytest.raises(ConfigError, match=r"group\.consumer\.assignors"):
+            parse_broker_config({"group.consumer.assignors": wrong})
+    with pytest.raises(ConfigError, match="bidirectional"):
+        parse_broker_config({"group.consumer.migration.policy": "sometimes"})

@@ -3,7 +3,7 @@
 from contextlib import ExitStack, closing
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, ConsumerGroupType, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, ConsumerGroupType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from integration.test_confluent import send
 
@@ -96,7 +96,15 @@ def new_consumer(bootstrap, group, **settings):
 
 
 def describe(admin, group):
-    return admin.describe_consumer_groups([group])[group].result(PATIENCE)
+    """Asked again where a broker that was restarted is not found at once."""
+
+    def described():
+        try:
+            return admin.describe_consumer_groups([group], request_timeout=10)[group].result(2 * PATIENCE)
+        except KafkaException:
+            return None
+
+    return eventually(described, PATIENCE, f"a description of {group}")
 
 
 def test_partitions_go_to_who_joins_and_come_back_from_who_leaves(quick, admin, made):

@@ -19,7 +19,7 @@ class FakeTopics:
     """The cluster's topics, for a test to change."""
 
     def __init__(self, **counts):
-        self.version = 0
+        self.version = 1
         self.described = {}
         self.births = itertools.count()
         for name, count in counts.items():

@@ -4,7 +4,7 @@ from collections import Counter
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.group.consumer.assignment import TopicIdPartition
@@ -19,6 +19,7 @@ names = st.text("abcdef", min_size=1, max_size=3)
 holdings = st.frozensets(st.builds(TopicIdPartition, st.sampled_from(TOPICS), st.integers(-1, 11)), max_size=12)
 members = st.dictionaries(names, st.builds(MemberSpec, st.none() | names, subscriptions, holdings), max_size=8)
 specs = st.builds(Spec, members, counts)
+SOME = settings(max_examples=50)
 
 
 def alike(spec):
@@ -42,6 +43,7 @@ def numbers(share):
 
 
 @BOTH
+@SOME
 @given(spec=specs)
 def test_every_partition_goes_to_one_subscriber(assign, spec):
     shares = assign(spec)
@@ -59,12 +61,14 @@ def test_every_partition_goes_to_one_subscriber(assign, spec):
 
 
 @BOTH
+@SOME
 @given(spec=specs)
 def test_nothing_moves_while_nothing_changes(assign, spec):
     shares = assign(spec)
     assert assign(following(spec, shares)) == shares
 
 
+@SOME
 @given(spec=specs)
 def test_uniform_leaves_nobody_with_two_more_than_one_who_could_have_one_of_them(spec):
     shares = ASSIGNORS["uniform"](spec)
@@ -73,6 +77,7 @@ def test_uniform_leaves_nobody_with_two_more_than_one_who_could_have_one_of_them
             assert all(len(share) - len(shares[other]) < 2 for other in spec.subscribers(topic))
 
 
+@SOME
 @given(spec=specs.map(alike))
 def test_uniform_moves_no_partition_that_need_not_where_all_want_the_same(spec):
     assign = ASSIGNORS["uniform"]
@@ -86,6 +91,7 @@ def test_uniform_moves_no_partition_that_need_not_where_all_want_the_same(spec):
         assert all(shares[each] <= after[each] for each in after), "who stays keeps all that it had"
 
 
+@SOME
 @given(spec=specs.map(alike), newcomer=names)
 def test_uniform_gives_a_newcomer_what_it_must_have_and_moves_nothing_else(spec, newcomer):
     assign = ASSIGNORS["uniform"]
@@ -99,6 +105,7 @@ def test_uniform_gives_a_newcomer_what_it_must_have_and_moves_nothing_else(spec,
     assert len(after[newcomer]) == total // (len(shares) + 1)
 
 
+@SOME
 @given(spec=specs)
 def test_range_cuts_each_topic_into_runs_of_nearly_one_length(spec):
     shares = ASSIGNORS["range"](spec)

@@ -252,8 +252,14 @@ class ConsumerLife(RuleBasedStateMachine):
                 assert users.setdefault(each, client.member_id) == client.member_id, f"{each} is used by two"
         for client in self.clients:
             member = self.play.group.members.get(client.member_id)
-            if member is not None and client.uses and client.epoch in (member.epoch, member.previous_epoch):
-                assert client.uses <= member.held
+            if member is not None and client.epoch in (member.epoch, member.previous_epoch):
+                assert self.known(client) <= member.held
+
+    def known(self, client: Client) -> frozenset[Any]:
+        """What the coordinator can know that the client uses: a classic one cannot name a topic that is deleted."""
+        if not client.is_classic:
+            return client.uses
+        return frozenset(each for each in client.uses if self.play.topics.name_of(each.topic_id) is not None)
 
     @invariant()
     def the_group_is_sound(self) -> None:

@@ -339,6 +339,31 @@ def test_a_group_of_another_coordinator_or_not_loaded_yet_is_not_touched(play: P
     play(body, loaded=False)
 
 
+def test_topics_that_the_broker_has_not_heard_of_yet_are_not_taken_for_deleted(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        classic, new = Classic(scene), Member(scene)
+        await classic.lead()
+        await new.beat()
+        await classic.follow()
+        await new.beat()
+        before = group_of(scene)
+        known, scene.topics.described, scene.topics.version = scene.topics.described, {}, 0
+        classic.scene = new.scene = again = await scene.restarted()
+        assert (await new.beat()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await classic.join()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await classic.sync()).error is ErrorCode.REBALANCE_IN_PROGRESS
+        left = await again.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])
+        assert left.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.sleep(SESSION_S + 1)
+        assert group_of(again) == before, "nobody could be heard"
+        scene.topics.described, scene.topics.version = known, 9
+        assert (await new.beat()).error is ErrorCode.NONE
+        assert len(new.uses) == 3
+        assert new.uses <= group_of(again).members[new.member_id].assigned  # type: ignore[union-attr]
+
+    play(body)
+
+
 # Members of both protocols.
 
 

@@ -92,6 +92,12 @@ class ConsumerGroups:
         error = self._board.status(request.group_id)
         if error is not ErrorCode.NONE:
             raise ApiError(error)
+        self._check_topics()
+
+    def _check_topics(self) -> None:
+        """A broker leads partitions before it hears of all topics; until then it must not think them deleted."""
+        if self._topics.version == 0:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the broker has not heard of the topics yet")
 
     def _quiet(self, request: ConsumerHeartbeat) -> ConsumerAnswer | None:
         """The answer that most heartbeats get: go on."""
@@ -216,7 +222,11 @@ class ConsumerGroups:
         """Put out of the group whoever missed its time; look again when the next may have. In the group's turn."""
         missed = [each for each in hosted.timers.missed(self._board.now_ms()) if each in group.members]
         next_ms = hosted.timers.next_ms()
-        if missed:
+        if missed and self._topics.version == 0:
+            next_ms = self._board.now_ms() + _RETRY_MS
+            for member_id in missed:
+                self._touch(hosted, group.members[member_id])  # it could not make itself heard
+        elif missed:
             _LOG.info("group %s loses %s, whose time is up", group.group_id, ", ".join(missed))
             try:
                 await self._replace(hosted, self.machine.remove(group, missed, self._topics))
@@ -230,6 +240,7 @@ class ConsumerGroups:
 
     async def join(self, hosted: Hosted, group: ConsumerGroup, request: JoinRequest) -> JoinAnswer:
         try:
+            self._check_topics()
             joined = classic.join(self.machine, group, request, self._member_id(request), self._topics)
             await self._replace(hosted, joined.group)
         except ApiError as error:
@@ -246,6 +257,8 @@ class ConsumerGroups:
         return f"{request.instance_id or request.client_id}-{self._new_id()}"
 
     def sync(self, hosted: Hosted, group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
+        if self._topics.version == 0:
+            return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)  # old clients know no other that makes them ask again
         try:
             answer = classic.sync(group, request, self._topics)
         except ApiError as error:
@@ -272,8 +285,9 @@ class ConsumerGroups:
         self._wake(hosted, hosted.timers.joins.setdefault(member.member_id, deadline_ms))
 
     async def leave(self, hosted: Hosted, group: ConsumerGroup, leaving: list[MemberIdentity]) -> LeaveAnswer:
-        left = classic.leave(self.machine, group, leaving, self._topics)
         try:
+            self._check_topics()
+            left = classic.leave(self.machine, group, leaving, self._topics)
             if left.member_ids:
                 await self._replace(hosted, left.group)
         except ApiError as error:

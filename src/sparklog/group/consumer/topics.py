@@ -18,7 +18,10 @@ class TopicDescription(NamedTuple):
 
 
 class Topics(Protocol):
-    """The cluster's topics as this broker sees them. ``version`` changes whenever any of it may have."""
+    """The cluster's topics as this broker sees them.
+
+    ``version`` is 0 until it has heard of any, and changes whenever something may have.
+    """
 
     @property
     def version(self) -> int: ...
