@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot.fetch import LeaderHint, encode_endpoints, encode_leader
 from sparklog.protocol.messages import is_flexible
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.structs import Chunk, TopicPartition
 
 MIN_VERSION, MAX_VERSION = 0, 11
+_LEADER_HINT_VERSION = 10
+_CURRENT_LEADER_TAG = _NODE_ENDPOINTS_TAG = 0
 _ACKS = Struct(">hi")
 _RESULT = Struct(">ihq")
 
@@ -36,6 +39,8 @@ class ProduceResult(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     message: str | None = None
+    leader: LeaderHint | None = None
+    """Told from version 10 on."""
 
 
 def decode_request(body: memoryview, version: int) -> ProduceRequest:
@@ -89,7 +94,11 @@ def encode_response(results: dict[TopicPartition, ProduceResult], version: int, 
         writer.tags()
     if version >= 1:
         writer.int32(throttle_ms)
-    writer.tags()
+    hints = [each.leader for each in results.values() if each.leader] if version >= _LEADER_HINT_VERSION else None
+    if hints:
+        writer.tagged({_NODE_ENDPOINTS_TAG: encode_endpoints(hints)})
+    else:
+        writer.tags()
     return writer.chunks()
 
 
@@ -102,7 +111,10 @@ def _write_result(writer: WireWriter, partition: int, result: ProduceResult, ver
     if version >= 8:
         writer.array_length(0)
         writer.string(result.message)
-    writer.tags()
+    if result.leader is not None and version >= _LEADER_HINT_VERSION:
+        writer.tagged({_CURRENT_LEADER_TAG: encode_leader(result.leader)})
+    else:
+        writer.tags()
 
 
 def _by_topic(partitions: list[TopicPartition]) -> dict[str, list[TopicPartition]]:
