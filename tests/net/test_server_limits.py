@@ -124,6 +124,15 @@ def test_connections_that_come_too_fast_are_let_in_one_by_one(server):
             assert read_frame(client) == b"hello"
 
 
+def test_who_comes_too_fast_is_not_looked_at_until_it_is_time(server):
+    server.limit(max_rate=1)
+    with contextlib.ExitStack() as stack:
+        for _ in range(10):
+            stack.enter_context(server.connect())
+        eventually(lambda: not server.server._accepting)
+        assert server.server.connections < 10
+
+
 def test_the_idle_are_sent_away_and_who_waits_for_an_answer_is_not(server, waiting):
     with server.connect() as busy, server.connect() as idle:
         busy.sendall(framed(b"wait"))
