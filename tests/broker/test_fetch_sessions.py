@@ -120,6 +120,15 @@ def test_an_error_is_told_every_time(sessions):
         assert numbers(failed) == [0]
 
 
+def test_when_an_error_is_over_it_is_told_though_nothing_has_moved(sessions):
+    session = sessions.grant()
+    failed = told(asked(), error=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    failed.high_watermark, failed.log_start_offset = 5, 0
+    sessions.answer(request(session=session, epoch=1), tell=lambda _: failed)
+    assert numbers(sessions.answer(request(session=session, epoch=2))) == [0]
+    assert numbers(sessions.answer(request(session=session, epoch=3))) == []
+
+
 def test_partitions_are_added_changed_and_forgotten(sessions):
     session = sessions.answer(request(asked(0), asked(1))).session_id
     fetch = sessions.begin(

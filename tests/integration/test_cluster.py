@@ -9,6 +9,11 @@ from confluent_kafka import TopicPartition as Position
 from integration import wire
 
 from sparklog.errors import ConnectionFailed, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch as fetch_wire
+from sparklog.protocol.hot import produce as produce_wire
+from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest
+from sparklog.protocol.messages import decode_response
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
@@ -138,6 +143,26 @@ def test_a_broker_that_does_not_lead_says_so(trio, topic):
                     assert code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                     assert code.retriable
                     assert wire.fetch(connection, tp, 0).error.retriable
+
+
+def test_a_broker_that_does_not_lead_says_who_does(trio, topic):
+    make_topic(trio, topic, partitions=1)
+    ((tp, leader),) = leaders_of(trio, topic).items()
+    other = next(each for each in trio.brokers if each.spec.broker_id != leader)
+    address = wire.endpoint_of(trio.broker(leader).address)
+    with wire.connect(other.address) as connection:
+        eventually(lambda: wire.metadata(connection, topic).topics[0].error_code == 0)
+        produce = produce_wire.encode_request(-1, 20_000, {tp: [wire.batch_of(b"x")]}, 11)
+        topic_id = wire.metadata(connection, topic).topics[0].topic_id
+        asked = FetchPartition("", topic_id, tp.partition, 0, wire.MANY)
+        fetch = fetch_wire.encode_request(FetchRequest(20_000, 1, wire.MANY, [asked]), 17)
+        for api, version, body in ((ApiKey.PRODUCE, 11, produce), (ApiKey.FETCH, 17, fetch)):
+            connection.send(api, version, body)
+            answer = decode_response(api, version, connection.receive()[2])
+            (told,) = getattr(answer.responses[0], "partitions" if api is ApiKey.FETCH else "partition_responses")
+            assert ErrorCode(told.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert told.current_leader.leader_id == leader
+            assert [(each.node_id, each.host, each.port) for each in answer.node_endpoints] == [(leader, *address)]
 
 
 def test_only_the_controller_makes_and_deletes_topics(trio, topic):

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 
 _WINDOW_S = 10.0
-_A_WINDOW = 100
+_A_WINDOW = 1000
 
 
 class Complaints:
-    """Of each kind a hundred in ten seconds go to the log; the first of the next ten says how many did not."""
+    """Of each kind a thousand in ten seconds go to the log; the first of the next ten says how many did not."""
 
     def __init__(self, logger: logging.Logger, now: Callable[[], float]) -> None:
         self._logger = logger

@@ -14,6 +14,7 @@ from sparklog.log.manager import DirectoryUse, LogManager
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition
+from sparklog.protocol.wire import ZERO_UUID
 from sparklog.replica.partition import Partition
 from sparklog.replica.purgatory import Purgatory
 from sparklog.structs import IsolationLevel, TopicPartition
@@ -166,7 +167,8 @@ class ReplicaManager:
         fetched = FetchedPartition(topic, asked.topic_id, asked.partition)
         try:
             partition = self.partition(tp)
-            partition.check_topic(asked.topic_id)
+            if asked.topic_id is not ZERO_UUID:  # comparing ids costs as much as finding the partition
+                partition.check_topic(asked.topic_id)
             partition.check_leader(asked.current_leader_epoch)
             bound = partition.bound(isolation)
             fetched.high_watermark = partition.high_watermark.offset

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from sparklog.errors import ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
+from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.protocol.hot.produce import ProduceResult
 from sparklog.protocol.messages import ProduceRequest, ProduceResponse, decode_response, encode
-from sparklog.structs import TopicPartition
+from sparklog.structs import Endpoint, TopicPartition
 
 relaxed = settings(deadline=None, max_examples=30)
 VERSIONS = pytest.mark.parametrize("version", range(produce.MIN_VERSION, produce.MAX_VERSION + 1))
@@ -73,7 +74,7 @@ def test_null_records_are_known_from_empty_ones(version):
 
 
 RESULTS = st.dictionaries(
-    PARTITIONS, st.builds(ProduceResult, ERRORS, INT64, INT64, INT64, st.none() | TEXT), max_size=6
+    PARTITIONS, st.builds(ProduceResult, ERRORS, INT64, INT64, INT64, st.none() | TEXT, st.none()), max_size=6
 )
 
 
@@ -115,3 +116,16 @@ def test_a_request_cut_short_anywhere_is_refused(version):
     for size in range(len(data)):
         with pytest.raises(RemoteProtocolError):
             produce.decode_request(memoryview(data)[:size], version)
+
+
+@VERSIONS
+def test_a_new_leader_is_told_where_the_version_has_room_for_it(version):
+    hint = LeaderHint(3, 9, Endpoint("there", 9093))
+    moved = ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=hint)
+    data = b"".join(produce.encode_response({TopicPartition("t", 0): moved}, version))
+    assert (b"there" in data) is (version >= 10)
+    if version >= 10:
+        read = decode_response(ApiKey.PRODUCE, version, memoryview(data))
+        (told,) = read.responses[0].partition_responses
+        assert (told.current_leader.leader_id, told.current_leader.leader_epoch) == (3, 9)
+        assert [(each.node_id, each.host, each.port) for each in read.node_endpoints] == [(3, "there", 9093)]

@@ -41,12 +41,12 @@ def _response(code: ErrorCode, text: str | None, topics: list[Message]) -> Messa
 def _judge(context: ControllerContext, tp: TopicPartition, replicas: list[int] | None) -> tuple[ErrorCode, str | None]:
     """What becomes of one partition; ``replicas`` None ends a reassignment."""
     if tp not in context.states or tp.topic in context.deleting:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
     if replicas is None:
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{tp} is not being reassigned"
     present = context.replicas(tp)
     if tuple(replicas) == present:
         return ErrorCode.NONE, None
     if not replicas or len(set(replicas)) != len(replicas) or not set(replicas) <= context.brokers.keys():
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{replicas} are not live brokers, each once"
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the replicas are not live brokers, each once"
     return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{tp} stays on {list(present)}: this version does not move replicas"

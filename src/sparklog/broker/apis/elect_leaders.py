@@ -39,7 +39,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
 def _judge(context: ControllerContext, tp: TopicPartition, kind: int) -> Verdict:
     state = context.states.get(tp)
     if state is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
     if tp.topic in context.deleting:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {tp.topic} is being deleted"
     if state.leader in context.brokers and (kind == _UNCLEAN or state.leader == context.replicas(tp)[0]):

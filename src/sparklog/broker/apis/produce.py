@@ -127,7 +127,7 @@ def _append(
     try:
         appended = broker.replicas.append(tp, records, message.acks, verification=verification)
     except ApiError as error:
-        return ProduceResult(error.code, message=error.reason)
+        return _refused(broker, tp, error)
     log_start = broker.replicas.partition(tp).log.log_start_offset
     return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, log_start)
 
@@ -164,6 +164,15 @@ def _told(code: ErrorCode, version: int) -> ErrorCode:
     return _TO_PRODUCE.get(code, code)
 
 
+def _refused(broker: BrokerContext, tp: TopicPartition, error: ApiError) -> ProduceResult:
+    """A client that asks the wrong broker is told so, and where to go."""
+    code = error.code
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.knows(tp):
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader = broker.metadata.leader_hint(tp) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
+    return ProduceResult(code, message=error.reason, leader=leader)
+
+
 def _hang_up_on_errors(results: Results) -> None:
     for tp, result in results.items():
         if result.error is not ErrorCode.NONE:
@@ -188,7 +197,8 @@ async def _await_replicas(
     await broker.replicas.produce_purgatory.wait(ends, settled, timeout_ms)
     for tp, end in ends.items():
         if not broker.replicas.leads(tp):
-            results[tp] = ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="leadership moved before the commit")
+            moved = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership moved before the commit")
+            results[tp] = _refused(broker, tp, moved)
         elif broker.replicas.partition(tp).high_watermark.offset < end:
             results[tp] = ProduceResult(ErrorCode.REQUEST_TIMED_OUT, message="not every in-sync replica has it yet")
     return results

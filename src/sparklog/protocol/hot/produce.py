@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot.fetch import LeaderHint, encode_endpoints, encode_leader
 from sparklog.protocol.messages import is_flexible
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.structs import Chunk, TopicPartition
 
 MIN_VERSION, MAX_VERSION = 0, 12
+_LEADER_HINT_VERSION = 10
+_CURRENT_LEADER_TAG = _NODE_ENDPOINTS_TAG = 0
 _ACKS = Struct(">hi")
 _RESULT = Struct(">ihq")
 
@@ -36,6 +39,8 @@ class ProduceResult(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     message: str | None = None
+    leader: LeaderHint | None = None
+    """Told from version 10 on."""
 
 
 def decode_request(body: memoryview, version: int) -> ProduceRequest:
@@ -55,11 +60,17 @@ def decode_request(body: memoryview, version: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, records)
 
 
-def encode_request(acks: int, timeout_ms: int, records: dict[TopicPartition, list[Chunk]], version: int) -> list[Chunk]:
-    """A request body without a transaction; the chunks of a partition are its batches, handed on uncopied."""
+def encode_request(
+    acks: int,
+    timeout_ms: int,
+    records: dict[TopicPartition, list[Chunk]],
+    version: int,
+    transactional_id: str | None = None,
+) -> list[Chunk]:
+    """A request body; the chunks of a partition are its batches, handed on uncopied."""
     writer = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
     if version >= 3:
-        writer.string(None)
+        writer.string(transactional_id)
     writer.int16(acks)
     writer.int32(timeout_ms)
     topics = _by_topic(list(records))
@@ -89,7 +100,11 @@ def encode_response(results: dict[TopicPartition, ProduceResult], version: int, 
         writer.tags()
     if version >= 1:
         writer.int32(throttle_ms)
-    writer.tags()
+    hints = [each.leader for each in results.values() if each.leader] if version >= _LEADER_HINT_VERSION else None
+    if hints:
+        writer.tagged({_NODE_ENDPOINTS_TAG: encode_endpoints(hints)})
+    else:
+        writer.tags()
     return writer.chunks()
 
 
@@ -102,7 +117,43 @@ def _write_result(writer: WireWriter, partition: int, result: ProduceResult, ver
     if version >= 8:
         writer.array_length(0)
         writer.string(result.message)
-    writer.tags()
+    if result.leader is not None and version >= _LEADER_HINT_VERSION:
+        writer.tagged({_CURRENT_LEADER_TAG: encode_leader(result.leader)})
+    else:
+        writer.tags()
+
+
+def decode_response(body: memoryview, version: int) -> dict[TopicPartition, ProduceResult]:
+    """What became of each partition's records. Raises RemoteProtocolError if the body is malformed."""
+    reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
+    results: dict[TopicPartition, ProduceResult] = {}
+    for _ in range(reader.array_length()):
+        topic = reader.string()
+        for _ in range(reader.array_length()):
+            partition, code, offset = reader.numbers(_RESULT)
+            append_time = reader.int64() if version >= 2 else -1
+            log_start = reader.int64() if version >= 5 else -1
+            message = _read_message(reader) if version >= 8 else None
+            reader.skip_tags()
+            tp = TopicPartition(topic, partition)
+            results[tp] = ProduceResult(ErrorCode(code), offset, append_time, log_start, message)
+        reader.skip_tags()
+    if version >= 1:
+        reader.int32()  # how long the broker throttled us
+    reader.skip_tags()
+    return results
+
+
+def _read_message(reader: WireReader) -> str | None:
+    """The partition's error message, or the first that its records have."""
+    first = None
+    for _ in range(reader.array_length()):
+        index = reader.int32()
+        complaint = reader.string_or_none()
+        first = first or (f"record {index}: {complaint}" if complaint else None)
+        reader.skip_tags()
+    text = reader.string_or_none()
+    return first if text is None else text
 
 
 def _by_topic(partitions: list[TopicPartition]) -> dict[str, list[TopicPartition]]:
