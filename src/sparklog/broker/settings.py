@@ -112,6 +112,7 @@ class Settings:
         topics = self._replicas.topics()
         if entity in (self._own_entity, CLUSTER_ENTITY):
             await self._read_own()
+            self._replicas.remember_producers(self.layers.producer_expiration_ms)
         else:
             topics = {topic for topic in topics if topic_entity(topic) == entity}
         for topic in topics:

@@ -58,10 +58,12 @@ class Synonym(NamedTuple):
 
 
 TOPIC_DEFINITIONS: dict[str, Definition] = {name: each for name, (_, each) in definitions(TopicConfig).items()}
+OWN_DYNAMIC = ("producer.id.expiration.ms",)
+"""The settings of a broker itself that may change while it runs."""
 DYNAMIC_DEFINITIONS: dict[str, Definition] = {
     own_name: TOPIC_DEFINITIONS[name] for own_name, name in topic_synonyms().items()
-}
-"""The broker settings that may change while it runs: those that are topics' defaults. The rest is read at the start."""
+} | {name: definitions(BrokerConfig)[name][1] for name in OWN_DYNAMIC}
+"""All that may change: these, and those that are topics' defaults. The rest is read at the start."""
 
 
 def apply_changes(
@@ -127,11 +129,19 @@ class Layers:
         config = self.static.topic_defaults
         for layer in (self.cluster, self.broker):
             for name, text in layer.items():
+                if name in OWN_DYNAMIC:
+                    continue
                 try:
                     config = parse(TopicConfig, {names[name]: text}, config)
                 except (ConfigError, KeyError) as error:
                     _logger.warning("the stored broker setting %s=%s is left out: %s", name, text, error)
         return config
+
+    @cached_property
+    def producer_expiration_ms(self) -> int:
+        """``producer.id.expiration.ms`` in force."""
+        name = OWN_DYNAMIC[0]
+        return int(self.of_broker(name)[0].text)
 
     def of_topic(self, name: str, own: Mapping[str, str]) -> list[Synonym]:
         """The values of a topic's setting, the one in force first; ``own`` are the topic's properties."""
@@ -143,7 +153,7 @@ class Layers:
 
     def of_broker(self, name: str) -> list[Synonym]:
         """The values of a broker's setting, the one in force first."""
-        if name in DYNAMIC_DEFINITIONS:
+        if name in DYNAMIC_DEFINITIONS and name not in OWN_DYNAMIC:
             attribute, definition = definitions(TopicConfig)[topic_synonyms()[name]]
             return self._of_broker(name, definition, self.static.topic_defaults, attribute)
         attribute, definition = definitions(BrokerConfig)[name]
