@@ -57,6 +57,9 @@ class FakeReplicas:
     def configure(self, topic, config):
         self.configs[topic] = config
 
+    def remember_producers(self, expiration_ms):
+        self.remembered_ms = expiration_ms
+
 
 @pytest.fixture
 def following():
@@ -106,6 +109,8 @@ def test_what_is_told_is_taken_over_by_those_it_concerns(following):
         await until(lambda: replicas.configs["u"].retention_ms == 8)
         assert settings.topic_defaults.retention_ms == 8
         assert settings.topic_defaults.segment_ms == 60
+        zk.tell("brokers/1", producer_id_expiration_ms="9")
+        await until(lambda: replicas.remembered_ms == 9)
 
     following(test)
 

@@ -170,7 +170,7 @@ def test_consumer_groups_lists_and_describes(tool, made):
 def test_broker_api_versions_names_the_broker(tool):
     said = tool("kafka.admin.BrokerApiVersionsCommand")
     assert "(id: 0 rack: null)" in said
-    assert "Produce(0): 0 to 11 [usable: 11]" in said
+    assert "Produce(0): 0 to 12 [usable: 11]" in said
 
 
 def test_cluster_id_is_printed(bootstrap):

@@ -94,6 +94,17 @@ def test_the_nearest_value_counts_and_one_that_does_not_fit_is_passed_over():
     assert LAYERS.topic_defaults is defaults
 
 
+def test_a_brokers_own_setting_changes_too_and_is_no_topics(caplog):
+    name = "producer.id.expiration.ms"
+    check_dynamic([name])
+    layers = Layers(parse_broker_config({name: "4"}), broker={name: "2"}, cluster={name: "3"})
+    assert [each.text for each in layers.of_broker(name)] == ["2", "3", "4", "86400000"]
+    assert layers.in_force.producer_id_expiration_ms == 2
+    assert Layers(layers.static, broker={name: "soon"}).in_force.producer_id_expiration_ms == 4
+    assert layers.topic_defaults == layers.static.topic_defaults
+    assert "soon" in caplog.text
+
+
 def test_the_synonyms_name_every_value_in_order():
     assert [(each.name, each.text, each.source) for each in LAYERS.of_topic("retention.ms", {"retention.ms": "1"})] == [
         ("retention.ms", "1", Source.TOPIC),

@@ -5,7 +5,12 @@ from integration import wire
 
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from sparklog.protocol.messages import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    DescribeProducersRequest,
+    IncrementalAlterConfigsRequest,
+)
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
@@ -156,6 +161,14 @@ def alone(tmp_path, chroot):
         yield harness
 
 
+@pytest.fixture
+def alone_and_looking(tmp_path, chroot):
+    """One that looks for producers to forget all the time."""
+    settings = {"producer.id.expiration.check.interval.ms": "50"}
+    with BrokerHarness(tmp_path, chroot, settings=settings) as harness:
+        yield harness
+
+
 def test_a_brokers_settings_lie_over_each_other_and_survive_a_restart(alone):
     with wire.connect(alone.address) as connection:
         assert wire.create_topic(connection, "t", configs={"retention.ms": "1000"})[0] is ErrorCode.NONE
@@ -173,6 +186,24 @@ def test_a_brokers_settings_lie_over_each_other_and_survive_a_restart(alone):
         assert value(connection, BROKER, "0", "log.segment.bytes") == ("40000", STATIC)
         assert describe(connection, BROKER, "") == {}
         assert wire.produce(connection, TopicPartition("t", 0), wire.batch_of(b"x" * 500))[0] is ErrorCode.NONE
+
+
+def test_how_long_producers_are_remembered_changes_at_once(alone_and_looking):
+    tp = TopicPartition("t", 0)
+    request = DescribeProducersRequest(topics=[DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0])])
+    with wire.connect(alone_and_looking.address) as connection:
+        assert wire.create_topic(connection, "t")[0] is ErrorCode.NONE
+
+        def remembered():
+            (topic,) = wire.ask(connection, ApiKey.DESCRIBE_PRODUCERS, 0, request).topics
+            return [each.producer_id for each in topic.partitions[0].active_producers]
+
+        batch = wire.batch_of(b"v", producer_id=5, producer_epoch=0, base_sequence=0)
+        assert wire.produce(connection, tp, batch)[0] is ErrorCode.NONE
+        assert remembered() == [5]
+        assert alter(connection, BROKER, "", ("producer.id.expiration.ms", SET, "1"))[0] is ErrorCode.NONE
+        eventually(lambda: remembered() == [], 30)
+        assert value(connection, BROKER, "0", "producer.id.expiration.ms") == ("1", OF_CLUSTER)
 
 
 def expect_layers(connection):

@@ -201,7 +201,11 @@ def test_a_producer_with_an_open_transaction_is_never_forgotten(tmp_path):
     log.expire_producers()
     assert log.producer_count == 1
     write(log, marker_of(1, ABORT))
+    log.remember_producers(10_000)
     clock.advance(5)
+    log.expire_producers()
+    assert log.producer_count == 1
+    log.remember_producers(1000)
     log.expire_producers()
     assert log.producer_count == 0
 

@@ -124,6 +124,10 @@ class TransactionalLife(RuleBasedStateMachine):
             )
         return record
 
+    def somebody(self) -> st.SearchStrategy[Producer]:
+        """Whoever was told last, more often than one of those before."""
+        return st.sampled_from([self.told[-1], self.told[-1], self.told[-1], *self.told[-3:]])
+
     @property
     def client(self) -> Producer | None:
         return self.log[-1].client if self.log else None
@@ -159,7 +163,7 @@ class TransactionalLife(RuleBasedStateMachine):
         """A batch begins or goes on: it is added in the second version, verified in the first."""
         if not self.told:
             return
-        producer = data.draw(st.sampled_from(self.told))
+        producer = data.draw(self.somebody())
         leader = self.leaders[tp]
         if not leader.state.has_open_transaction(*producer):
             decision = MACHINE.add_partitions(self.held, producer, [tp], self.now, version)
@@ -176,7 +180,7 @@ class TransactionalLife(RuleBasedStateMachine):
     def end(self, data: st.DataObject, works: bool, commit: bool, heard: bool, version: V) -> None:
         if not self.told or self.held is None:
             return
-        producer = data.draw(st.sampled_from(self.told))
+        producer = data.draw(self.somebody())
         before = self.held.current
         decision = MACHINE.end(self.held, EndRequest(producer, commit, version), next(self.ids), now_ms=self.now)
         if decision.record is not None:

@@ -106,7 +106,7 @@ class Broker:
             self._clock,
             self._disk_thread,
             recovery_threads=config.num_recovery_threads_per_data_dir,
-            defaults=Knowledge(producer_expiration_ms=config.producer_id_expiration_ms),
+            defaults=Knowledge(producer_expiration_ms=self._settings.layers.in_force.producer_id_expiration_ms),
         )
         self._logs.own(cluster_id, config.broker_id)
         await self._load_logs()

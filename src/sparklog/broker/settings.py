@@ -116,6 +116,7 @@ class Settings:
         if entity in (self._own_entity, CLUSTER_ENTITY):
             await self._read_own()
             self._on_own_change(self.layers.in_force)
+            self._replicas.remember_producers(self.layers.in_force.producer_id_expiration_ms)
         else:
             topics = {topic for topic in topics if topic_entity(topic) == entity}
         for topic in topics:

@@ -23,7 +23,7 @@ COMMANDS = {
     "topic": "Create, list, describe and delete topics.",
     "produce": "Write the lines of a file, or of standard input, to a topic.",
     "consume": "Print the records of a topic.",
-    "txn": "See which transactions are open, and end what nobody comes back for.",
+    "txn": "See and end open transactions.",
     "log": "Look into the files of a log directory, and check them.",
     "demo": "The guided tour: a year of flights through a log and Spark.",
     "broker": "Run one broker until SIGTERM or Ctrl-C.",

@@ -67,13 +67,14 @@ _OWN_DEFINITIONS: dict[str, Definition] = {
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
         "max.connection.creation.rate",
+        "producer.id.expiration.ms",
     )
 }
 DYNAMIC_DEFINITIONS: dict[str, Definition] = _OWN_DEFINITIONS | {
     own_name: TOPIC_DEFINITIONS[name] for own_name, name in topic_synonyms().items()
 }
-"""The broker settings that may change while it runs: topics' defaults, and limits on connections. The rest is read at
-the start.
+"""The broker settings that may change while it runs: topics' defaults, limits on connections, how long producers are
+remembered. The rest is read at the start.
 """
 
 

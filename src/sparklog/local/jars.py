@@ -74,7 +74,7 @@ JAR_SETS = {
         JarSet(
             "kafka-4",
             (
-                "org.apache.kafka:kafka-clients:4.1.1",
+                "org.apache.kafka:kafka_2.13:4.1.1",
                 "org.apache.kafka:kafka-tools:4.1.1",
                 "org.slf4j:slf4j-reload4j:1.7.36",
             ),

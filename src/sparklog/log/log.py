@@ -351,6 +351,10 @@ class Log:
         """What a read_committed reader of ``piece``, which was read from ``start`` up to ``bound``, must leave out."""
         return self._segments.aborted_in(piece, start, bound)
 
+    def remember_producers(self, expiration_ms: int) -> None:
+        """Forget a producer, from now on, when it has been silent for so long."""
+        self._producers.expiration_ms = expiration_ms
+
     def expire_producers(self) -> None:
         """Forget the producers that have been silent longer than ``producer.id.expiration.ms``."""
         self._producers.expire(self._clock.now_ms())

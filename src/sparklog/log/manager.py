@@ -293,6 +293,12 @@ class LogManager:
             if log.flush_is_due(now):
                 self._in_background(log.flush, log.directory)
 
+    def remember_producers(self, expiration_ms: int) -> None:
+        """Forget a producer, from now on and in logs that are yet to come, when it has been silent for so long."""
+        self._defaults = replace(self._defaults, producer_expiration_ms=expiration_ms)
+        for log in self.logs.values():
+            log.remember_producers(expiration_ms)
+
     def expire_producers(self) -> None:
         """Forget the producers that have been silent too long."""
         for log in self.logs.values():

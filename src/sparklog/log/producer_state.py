@@ -44,7 +44,7 @@ class ProducerStateManager:
 
     def __init__(self, directory: Path, expiration_ms: int = EXPIRATION_MS) -> None:
         self._directory = directory
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of the offsets
         self._unreplicated: dict[int, int] = {}  # first offset → offset of the marker
@@ -196,7 +196,7 @@ class ProducerStateManager:
         self._producers = {
             id_: entry
             for id_, entry in self._producers.items()
-            if entry.in_transaction or now_ms - entry.last_timestamp < self._expiration_ms
+            if entry.in_transaction or now_ms - entry.last_timestamp < self.expiration_ms
         }
 
     def restart_at(self, offset: int) -> None:

@@ -134,6 +134,10 @@ class ReplicaManager:
             if tp.topic == topic:
                 partition.log.config = config
 
+    def remember_producers(self, expiration_ms: int) -> None:
+        """Forget a producer, from now on, when it has been silent for so long."""
+        self._logs.remember_producers(expiration_ms)
+
     def delete_records(self, tp: TopicPartition, before: int) -> int:
         """Let the partition begin at offset ``before`` (-1: at its high watermark), also after a crash.
 
