@@ -13,6 +13,7 @@ The tree::
     │   ├── RemoteProtocolError     the peer sent what the protocol does not allow
     │   └── LocalProtocolError      we were asked to send what the protocol does not allow
     ├── ConnectionFailed            a peer cannot be reached, or hung up
+    ├── ClientClosed                a client was used after close, in a forked child, or by its own callback
     ├── CoordinationError           ZooKeeper: lost session, duplicate broker id, stale epoch
     │   └── MalformedZnode          a znode does not hold what it must
     ├── DataSourceError             an option or a state that the Spark source cannot serve
@@ -192,6 +193,10 @@ class LocalProtocolError(ProtocolError):
 
 class ConnectionFailed(SparklogError, ConnectionError):
     """A peer cannot be reached, or hung up in the middle of an exchange."""
+
+
+class ClientClosed(SparklogError):
+    """A client was used where it cannot work: after ``close``, in a forked child, or waiting in its own callback."""
 
 
 class CoordinationError(SparklogError):

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from sparklog.client.metadata import ClusterInfo, ClusterMetadata, TopicInfo
+from sparklog.client.cluster_info import ClusterInfo, TopicInfo
+from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.retry import retrying
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
