@@ -131,6 +131,8 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = (100, True)
     INCONSISTENT_TOPIC_ID = (103, True)
     TRANSACTIONAL_ID_NOT_FOUND = (105, False)
+    TRANSACTION_ABORTABLE = (120, False)
+    INVALID_REGULAR_EXPRESSION = (128, False)
 
 
 class SparklogError(Exception):

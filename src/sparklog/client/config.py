@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Mapping
+from typing import Self
 
 from sparklog.config.definition import (
     Check,
@@ -116,7 +117,7 @@ class ClientConfig:
     )
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> ClientConfig:
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """From text properties by Kafka's names. ConfigError for an impossible value; others' names are ignored."""
         known = definitions(cls)
         unknown = frozenset(properties) - frozenset(known)

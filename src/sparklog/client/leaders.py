@@ -42,6 +42,10 @@ class Leaders:
         """What is known of a topic; None if nothing is, or if it was invalidated."""
         return None if name in self._stale else self._topics.get(name)
 
+    def last_known(self, name: str) -> TopicInfo | None:
+        """``topic``, even if it was invalidated: for what hardly changes, such as how many partitions there are."""
+        return self._topics.get(name)
+
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
         """What is known of a partition; None as for ``topic``, and if the topic has no such partition."""
         topic = self.topic(tp.topic)

@@ -58,7 +58,7 @@ class LoopThread:
     def submit(self, work: Coroutine[Any, Any, T], *, waits: bool = False) -> concurrent.futures.Future[T]:
         """Start ``work``; ``waits`` says that the caller is going to block on it."""
         try:
-            self._check(waits)
+            self.check(waits)
             return asyncio.run_coroutine_threadsafe(work, self._loop)
         except BaseException:
             work.close()
@@ -66,7 +66,7 @@ class LoopThread:
 
     def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
         """Call ``function`` on the loop, soon; without waiting."""
-        self._check(waits=False)
+        self.check(waits=False)
         self._loop.call_soon_threadsafe(function, *arguments)
 
     @property
@@ -74,7 +74,13 @@ class LoopThread:
         """Whether the caller is on the loop's thread."""
         return threading.get_ident() == self._thread.ident
 
-    def _check(self, waits: bool) -> None:
+    @property
+    def is_usable(self) -> bool:
+        """Whether it was not closed, and this is the process that made it."""
+        return os.getpid() == self._process and not self._loop.is_closed()
+
+    def check(self, waits: bool = False) -> None:
+        """Raises ClientClosed where it cannot be used; ``waits``: nor be waited for."""
         if os.getpid() != self._process:
             raise ClientClosed(
                 "this client was made before the process forked and works only in the parent; make one in the child"

@@ -95,15 +95,21 @@ class Session:
         return endpoint
 
     async def request(
-        self, broker_id: BrokerId, api: ApiKey, build: Build, *, timeout: float | None = None, lane: str = DATA
+        self,
+        broker_id: BrokerId,
+        api: ApiKey,
+        build: Build,
+        *,
+        timeout: float | None = None,
+        lane: str = DATA,
+        ceiling: int | None = None,
     ) -> Message:
-        """Ask once; ``timeout`` in seconds is ``request.timeout.ms`` if not said."""
-        return await self._ask(self.endpoint(broker_id), api, build, timeout, lane)
+        """Ask once; ``timeout`` in seconds is ``request.timeout.ms`` if not said, ``ceiling`` the highest version."""
+        connection = await self.connection(broker_id, lane)
+        return await connection.request(api, build, timeout=self._seconds(timeout), ceiling=ceiling)
 
-    async def _ask(self, endpoint: Endpoint, api: ApiKey, build: Build, timeout: float | None, lane: str) -> Message:
-        connection = await self._connect(endpoint, lane)
-        seconds = self.config.request_timeout_ms / 1000 if timeout is None else timeout
-        return await connection.request(api, build, timeout=seconds)
+    def _seconds(self, timeout: float | None) -> float:
+        return self.config.request_timeout_ms / 1000 if timeout is None else timeout
 
     async def _connect(self, endpoint: Endpoint, lane: str) -> AsyncConnection:
         if self._is_closed:
@@ -181,6 +187,7 @@ class Session:
         check: Check = raise_error_code,
         timeout: float | None = None,
         patience_ms: int | None = None,
+        ceiling: int | None = None,
     ) -> Message:
         """Ask the coordinator of a group or transactional id, wherever it moves.
 
@@ -190,7 +197,7 @@ class Session:
         async def ask() -> Message:
             broker = await self._coordinator_once(kind, key)
             try:
-                answer = await self.request(broker, api, build, timeout=timeout, lane=COORDINATOR)
+                answer = await self.request(broker, api, build, timeout=timeout, lane=COORDINATOR, ceiling=ceiling)
                 check(answer)
             except SparklogError as error:
                 if isinstance(error, ConnectionFailed) or (isinstance(error, ApiError) and error.code in _ELSEWHERE):
@@ -294,7 +301,8 @@ class Session:
         failures = []
         for endpoint in dict.fromkeys([*self._connected(), *self.leaders.brokers.values(), *self.config.bootstrap]):
             try:
-                return await self._ask(endpoint, api, build, timeout, CONTROL)
+                connection = await self._connect(endpoint, CONTROL)
+                return await connection.request(api, build, timeout=self._seconds(timeout))
             except ConnectionFailed as error:
                 failures.append(f"{endpoint} ({error.__cause__ or error})")
         raise ConnectionFailed(f"no broker can be reached; tried {', '.join(failures)}")

@@ -63,9 +63,11 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {str(error) or 'timed out'}") from error
         return connection
 
-    async def request(self, api: ApiKey, build: Callable[[int], Message], *, timeout: float = 30.0) -> Message:
-        """Ask and wait: ``build`` is handed the version agreed on and returns the request."""
-        version = (await self._agree(api, timeout)).best(api)
+    async def request(
+        self, api: ApiKey, build: Callable[[int], Message], *, timeout: float = 30.0, ceiling: int | None = None
+    ) -> Message:
+        """Ask and wait: ``build`` is handed the version agreed on, at most ``ceiling``, and returns the request."""
+        version = (await self._agree(api, timeout)).best(api, ceiling)
         body = await self.submit(api, version, [encode(build(version), version)], timeout=timeout)
         try:
             return decode_response(api, version, body)

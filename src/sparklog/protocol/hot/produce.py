@@ -55,11 +55,17 @@ def decode_request(body: memoryview, version: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, records)
 
 
-def encode_request(acks: int, timeout_ms: int, records: dict[TopicPartition, list[Chunk]], version: int) -> list[Chunk]:
-    """A request body without a transaction; the chunks of a partition are its batches, handed on uncopied."""
+def encode_request(
+    acks: int,
+    timeout_ms: int,
+    records: dict[TopicPartition, list[Chunk]],
+    version: int,
+    transactional_id: str | None = None,
+) -> list[Chunk]:
+    """A request body; the chunks of a partition are its batches, handed on uncopied."""
     writer = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
     if version >= 3:
-        writer.string(None)
+        writer.string(transactional_id)
     writer.int16(acks)
     writer.int32(timeout_ms)
     topics = _by_topic(list(records))
@@ -103,6 +109,35 @@ def _write_result(writer: WireWriter, partition: int, result: ProduceResult, ver
         writer.array_length(0)
         writer.string(result.message)
     writer.tags()
+
+
+def decode_response(body: memoryview, version: int) -> dict[TopicPartition, ProduceResult]:
+    """What became of each partition's records. Raises RemoteProtocolError if the body is malformed."""
+    reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
+    results: dict[TopicPartition, ProduceResult] = {}
+    for _ in range(reader.array_length()):
+        topic = reader.string()
+        for _ in range(reader.array_length()):
+            partition, code, offset = reader.numbers(_RESULT)
+            append_time = reader.int64() if version >= 2 else -1
+            log_start = reader.int64() if version >= 5 else -1
+            message = _read_message(reader) if version >= 8 else None
+            reader.skip_tags()
+            tp = TopicPartition(topic, partition)
+            results[tp] = ProduceResult(ErrorCode(code), offset, append_time, log_start, message)
+        reader.skip_tags()
+    return results
+
+
+def _read_message(reader: WireReader) -> str | None:
+    """The partition's error message, or the first that its records have."""
+    first = None
+    for _ in range(reader.array_length()):
+        index = reader.int32()
+        complaint = reader.string_or_none()
+        first = first or (f"record {index}: {complaint}" if complaint else None)
+        reader.skip_tags()
+    return reader.string_or_none() or first
 
 
 def _by_topic(partitions: list[TopicPartition]) -> dict[str, list[TopicPartition]]:
