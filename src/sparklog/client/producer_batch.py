@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.client.delivery import Delivery, RecordFuture
 from sparklog.record import _impl, layout
-from sparklog.record.batch import RecordBatch, patch_producer
+from sparklog.record.batch import RecordBatch, increment_sequence, patch_producer
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType, compress
 from sparklog.record.records import iter_records
@@ -135,7 +135,7 @@ class ProducerBatch:
         return layout.HEADER_SIZE + len(self.records) if self._data is None else len(self._data)
 
     def halves(self) -> tuple[ProducerBatch, ProducerBatch] | None:
-        """Two batches with the same records, which settle this one's futures; None for a single record.
+        """Two batches with the same records and numbers, which settle this one's futures; None for a single record.
 
         Only for a batch that its leader refused as too large: it is known not to be written.
         """
@@ -149,5 +149,8 @@ class ProducerBatch:
             half.append(record.timestamp, record.key, record.value, record.headers)
         first.charged = self.charged // 2
         second.charged = self.charged - first.charged
+        if self.stamp is not None:
+            first.stamp = self.stamp
+            second.stamp = self.stamp._replace(sequence=increment_sequence(self.stamp.sequence, middle))
         self.delivery.split(middle, first.delivery, second.delivery)
         return first, second

@@ -22,7 +22,7 @@ from sparklog.client.producer_batch import ProducerBatch
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.sequences import ProducerId, Verdict
 from sparklog.client.session import Session
-from sparklog.client.transaction import Step, Transaction
+from sparklog.client.transaction import Transaction
 from sparklog.errors import ApiError, ClientClosed, ErrorCode, SparklogError
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.net.versions import PeerVersions
@@ -119,20 +119,6 @@ class Sender:
             with self._lock:
                 self._accumulator.flushing(-1)
 
-    def fail_waiting(self, error: SparklogError) -> None:
-        """Give up every batch that is not on the wire."""
-        with self._lock:
-            dropped = self._accumulator.drop_waiting()
-        self._settle_failed(dropped, lambda _: error)
-
-    async def on_wire_settled(self) -> None:
-        """Return when no batch is on the wire."""
-        while self._accumulator.on_wire:
-            with self._lock:
-                batches = self._accumulator.incomplete()
-            for batch in batches:
-                await batch.delivery.settled()
-
     # Turns.
 
     async def _run(self) -> None:
@@ -164,13 +150,13 @@ class Sender:
         return delay
 
     def _is_stopped(self) -> bool:
-        """Where nothing can be sent any more, give up what waits."""
-        error = self.fatal
-        if self._transaction is not None and self._transaction.step in (Step.ABORTABLE, Step.FATAL):
-            error = self._transaction.error
+        """Where what waits will not be sent any more, give it up."""
+        error = self.fatal if self._transaction is None else self._transaction.obstacle
         if error is None:
             return False
-        self.fail_waiting(error)
+        with self._lock:
+            dropped = self._accumulator.drop_waiting()
+        self._settle_failed(dropped, lambda _: error)
         return True
 
     def _has_identity(self) -> bool:

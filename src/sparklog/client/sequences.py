@@ -11,6 +11,7 @@ rules, which keep the records of a partition in order, each once:
 - A batch that is refused for good at once, or whose sequence is refused although everything before it is settled, is
   not written, and neither is any behind it. Once those before it are settled and nothing is under way any more, the
   partition goes on under the next epoch, from sequence 0, and what waits gets new stamps.
+- The halves of a batch that is refused as too large share its numbers, so that those behind it keep theirs.
 - A batch that is given up while its fate is unknown leaves a doubt, also one that is refused only when it is sent
   again: the first attempt may have been written. No new batch goes out then until those that were sent before are
   settled. If the last of them was acknowledged, nothing is missing; else the epoch is raised too.
@@ -138,8 +139,10 @@ class PartitionSequences:
         if batch.is_doubtful:
             self.give_up(batch)
             return Verdict.FAIL
-        self._mark_gap(batch)
-        return judge_unnumbered(code, batch)
+        verdict = judge_unnumbered(code, batch)
+        if verdict is Verdict.FAIL:
+            self._mark_gap(batch)
+        return verdict
 
     def _mark_gap(self, batch: ProducerBatch) -> None:
         """Neither ``batch`` nor any behind it is written, or will be under this epoch."""

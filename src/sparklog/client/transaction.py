@@ -194,6 +194,13 @@ class Transaction:
         """Whether the coordinator knows that ``tp`` is in the transaction, and it is not spoiled."""
         return tp in self.added and self.step not in (Step.ABORTABLE, Step.FATAL)
 
+    @property
+    def obstacle(self) -> SparklogError | None:
+        """Why nothing that waits will be sent any more."""
+        if self.step is Step.ENDING and not self.commits:
+            return ApiError(_E.OPERATION_NOT_ATTEMPTED, "the transaction was aborted")
+        return self.error if self.step in (Step.ABORTABLE, Step.FATAL) else None
+
     def ended(self, producer: ProducerId | None) -> None:
         """It is committed or aborted; ``producer`` is the next epoch's where the answer told one."""
         self.step, self.error, self.prepared = Step.READY, None, NO_TRANSACTION
@@ -214,7 +221,7 @@ class Transaction:
         """A batch will not be written: the transaction can only be aborted, unless the producer was fenced."""
         if is_fenced(error):
             self.failed(error)
-        elif self.step in (Step.OPEN, Step.ENDING):
+        elif self.step is Step.OPEN or (self.step is Step.ENDING and self.commits):
             self.step, self.error = Step.ABORTABLE, error
 
 

@@ -188,15 +188,9 @@ class TransactionDriver:
         transaction = self._transaction
         spoiled = transaction.step is Step.ABORTABLE
         transaction.end(commit)
-        if commit:
-            await self._sender.flush()
-            transaction.check()
-        else:
-            self._sender.fail_waiting(ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted"))
-            await self._sender.on_wire_settled()
-            if transaction.step is Step.FATAL:
-                transaction.check()
-            transaction.step = Step.ENDING
+        self._sender.wake()
+        await self._sender.flush()
+        transaction.check()
         told = await self._end(commit) if transaction.has_begun else None
         if told is None and (spoiled or self._accumulator.is_broken):
             told, _ = await self._init_producer_id(self._producer, keep_prepared=False)

@@ -126,6 +126,9 @@ def decode_response(body: memoryview, version: int) -> dict[TopicPartition, Prod
             tp = TopicPartition(topic, partition)
             results[tp] = ProduceResult(ErrorCode(code), offset, append_time, log_start, message)
         reader.skip_tags()
+    if version >= 1:
+        reader.int32()  # how long the broker throttled us
+    reader.skip_tags()
     return results
 
 
@@ -137,7 +140,8 @@ def _read_message(reader: WireReader) -> str | None:
         complaint = reader.string_or_none()
         first = first or (f"record {index}: {complaint}" if complaint else None)
         reader.skip_tags()
-    return reader.string_or_none() or first
+    text = reader.string_or_none()
+    return first if text is None else text
 
 
 def _by_topic(partitions: list[TopicPartition]) -> dict[str, list[TopicPartition]]:
