@@ -1,4 +1,4 @@
-"""A broker that is killed while a producer sends: nothing acknowledged is lost, nothing is there twice, all in order."""
+"""A broker killed while a producer sends: nothing acknowledged is lost, nothing is there twice, all is in order."""
 
 import threading
 

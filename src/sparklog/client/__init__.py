@@ -11,15 +11,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparklog.client.admin import Admin as Admin
+    from sparklog.client.admin import AsyncAdmin as AsyncAdmin
     from sparklog.client.producer import AsyncProducer as AsyncProducer
     from sparklog.client.producer import Producer as Producer
 
 _HOMES = {
+    "Admin": "admin",
+    "AsyncAdmin": "admin",
     "AsyncProducer": "producer",
     "Producer": "producer",
 }
 
-__all__ = ["AsyncProducer", "Producer"]
+__all__ = ["Admin", "AsyncAdmin", "AsyncProducer", "Producer"]
 
 
 def __getattr__(name: str) -> Any:

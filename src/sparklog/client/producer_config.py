@@ -55,8 +55,7 @@ class ProducerConfig(ClientConfig):
     @classmethod
     def of(cls, settings: Mapping[str, Any] | None = None, **more: Any) -> ProducerConfig:
         """From Kafka's names, with dots or (as keywords) with underscores; values as text or as they are."""
-        named = dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()}
-        given = {name: _text(value) for name, value in named.items() if value is not None}
+        given = as_properties(settings, more)
         config = cls.from_properties(given)
         return config._settled(frozenset(given))
 
@@ -104,6 +103,12 @@ class ProducerConfig(ClientConfig):
         if self.max_in_flight > MOST_IN_FLIGHT:
             return f"max.in.flight.requests.per.connection of at most {MOST_IN_FLIGHT}, not {self.max_in_flight}"
         return None
+
+
+def as_properties(settings: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> dict[str, str]:
+    """Kafka's names and texts, from a mapping and from keywords, whose underscores stand for dots; None is left out."""
+    named = dict(settings or {}) | {name.replace("_", "."): value for name, value in keywords.items()}
+    return {name: _text(value) for name, value in named.items() if value is not None}
 
 
 def _text(value: Any) -> str:
