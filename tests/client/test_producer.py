@@ -168,6 +168,15 @@ def test_a_partition_that_is_not_there(producer, make_topic):
         producer.send(topic, b"x", partition=5)
 
 
+def test_what_is_no_bytes_needs_a_serializer(producer, make_topic):
+    topic = make_topic()
+    with pytest.raises(TypeError, match="pass a value_serializer"):
+        producer.send(topic, 5)
+    with pytest.raises(TypeError, match="pass a key_serializer"):
+        producer.send(topic, b"x", key=1.5)
+    assert producer.send(topic, bytearray(b"y"), memoryview(b"k")).result(30).offset == 0
+
+
 def test_a_record_that_can_never_be_sent(producer, make_topic):
     with pytest.raises(ApiError, match=r"max\.request\.size"):
         producer.send(make_topic(), bytes(producer.config.max_request_size))
@@ -199,6 +208,7 @@ def test_after_close(servers, make_topic):
 def test_in_a_forked_child(producer, make_topic):
     topic = make_topic()
     producer.send(topic, b"x").result(30)
+    producer.send(topic, b"w")  # a batch is open when the fork comes
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -212,7 +222,7 @@ def test_in_a_forked_child(producer, make_topic):
     with os.fdopen(reader, "rb") as pipe:
         assert b"make one in the child" in pipe.read()
     os.waitpid(child, 0)
-    assert producer.send(topic, b"z").result(30).offset == 1
+    assert producer.send(topic, b"z").result(30).offset == 2
 
 
 def test_on_the_callers_loop(servers, make_topic):

@@ -143,7 +143,7 @@ class Scene:
                 offset = future.result().offset
                 assert value in log
                 assert offset == -1 or log[offset] == value
-            elif future._delivery in self.refused:
+            elif future.delivery in self.refused:
                 assert value not in log
         assert self.accumulator.used == 0
 

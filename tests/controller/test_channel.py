@@ -50,8 +50,10 @@ class Peer(asyncio.Transport):
             self.connection.get_buffer(-1)[: len(chunk)] = chunk
             self.connection.buffer_updated(len(chunk))
 
-    def abort(self):
+    def close(self):
         self._closed = True
+
+    abort = close
 
     def is_closing(self):
         return self._closed

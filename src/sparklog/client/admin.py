@@ -68,7 +68,7 @@ class AsyncAdmin(TopicAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin):
 def _blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Admin, P], R]:
-    def call(self: Admin, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._thread.run(method(self._admin, *args, **kwargs))
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__

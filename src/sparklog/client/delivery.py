@@ -29,6 +29,9 @@ class RecordMetadata(NamedTuple):
     timestamp: int
 
 
+OnDelivery = Callable[["RecordMetadata | None", "SparklogError | None"], object]
+
+
 class BatchMetadata(NamedTuple):
     """Where the records of a batch are: so many ``records`` from ``offset`` on (-1 as for a record)."""
 
@@ -87,6 +90,10 @@ class Delivery:
         first, second = self._parts
         return first.part(index) if index < self._middle else second.part(index - self._middle)
 
+    def will_tell(self, listener: Callable[[], object]) -> None:
+        """``on_settled`` for one who holds the accumulator's lock, so that the batch cannot settle meanwhile."""
+        self._listeners.append(listener)
+
     def on_settled(self, listener: Callable[[], object]) -> None:
         """Call ``listener`` when it is settled, on whichever thread that happens; at once if it is."""
         with _guard:
@@ -122,21 +129,21 @@ def _call(listener: Callable[[], object]) -> None:
 class _Future:
     """What both kinds of future share."""
 
-    __slots__ = ("_delivery",)
-    _delivery: Delivery
+    __slots__ = ("delivery",)
+    delivery: Delivery
 
     def done(self) -> bool:
         """Whether it is settled."""
-        return self._delivery.is_settled
+        return self.delivery.is_settled
 
     def exception(self, timeout: float | None = None) -> SparklogError | None:
         """Why it failed, None if it did not; waits up to ``timeout`` seconds."""
-        self._delivery.wait(timeout)
-        return self._delivery.error
+        self.delivery.wait(timeout)
+        return self.delivery.error
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
         """Call ``callback`` with this future when it is settled, on the client's thread; at once if it is."""
-        self._delivery.on_settled(lambda: callback(self))
+        self.delivery.on_settled(lambda: callback(self))
 
 
 class RecordFuture(_Future):
@@ -145,21 +152,30 @@ class RecordFuture(_Future):
     __slots__ = ("_index", "_timestamp")
 
     def __init__(self, delivery: Delivery, index: int, timestamp: int) -> None:
-        self._delivery = delivery
+        self.delivery = delivery
         self._index = index
         self._timestamp = timestamp
 
+    def tell(self, on_delivery: OnDelivery) -> None:
+        """Call ``on_delivery`` with the outcome; only once it is settled."""
+        try:
+            metadata = self._outcome()
+        except SparklogError as error:
+            on_delivery(None, error)
+        else:
+            on_delivery(metadata, None)
+
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record is; raises why it is nowhere. Waits up to ``timeout`` seconds."""
-        self._delivery.wait(timeout)
+        self.delivery.wait(timeout)
         return self._outcome()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        yield from self._delivery.settled().__await__()
+        yield from self.delivery.settled().__await__()
         return self._outcome()
 
     def _outcome(self) -> RecordMetadata:
-        delivery, index = self._delivery.part(self._index)
+        delivery, index = self.delivery.part(self._index)
         if delivery.error is not None:
             raise delivery.error.with_traceback(None)
         offset = delivery.base_offset + index if delivery.base_offset >= 0 else -1
@@ -173,19 +189,19 @@ class BatchFuture(_Future):
     __slots__ = ("_count",)
 
     def __init__(self, delivery: Delivery, count: int) -> None:
-        self._delivery = delivery
+        self.delivery = delivery
         self._count = count
 
     def result(self, timeout: float | None = None) -> BatchMetadata:
         """Where the records are; raises why they are nowhere. Waits up to ``timeout`` seconds."""
-        self._delivery.wait(timeout)
+        self.delivery.wait(timeout)
         return self._outcome()
 
     def __await__(self) -> Generator[Any, None, BatchMetadata]:
-        yield from self._delivery.settled().__await__()
+        yield from self.delivery.settled().__await__()
         return self._outcome()
 
     def _outcome(self) -> BatchMetadata:
-        if self._delivery.error is not None:
-            raise self._delivery.error.with_traceback(None)
-        return BatchMetadata(*self._delivery.tp, self._delivery.base_offset, self._count)
+        if self.delivery.error is not None:
+            raise self.delivery.error.with_traceback(None)
+        return BatchMetadata(*self.delivery.tp, self.delivery.base_offset, self._count)

@@ -13,14 +13,16 @@ such as PRODUCER_FENCED, for good.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparklog.client.accumulator import Accumulator
 from sparklog.client.cluster_info import PartitionInfo
-from sparklog.client.delivery import BatchFuture, RecordFuture, RecordMetadata
+from sparklog.client.delivery import BatchFuture, OnDelivery, RecordFuture, RecordMetadata
 from sparklog.client.loop_thread import LoopThread
 from sparklog.client.producer_batch import ProducerBatch
 from sparklog.client.producer_config import ProducerConfig
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["AsyncProducer", "GroupMetadata", "Producer", "RecordMetadata"]
 
 Serializer = Callable[[Any], "bytes | None"]
-OnDelivery = Callable[[RecordMetadata | None, SparklogError | None], object]
-Headers = "Mapping[str, bytes | None] | list[tuple[str, bytes | None]] | tuple[tuple[str, bytes | None], ...] | None"
 
 
 class AsyncProducer:
@@ -143,10 +143,10 @@ class AsyncProducer:
             if tp is None:
                 await self.learn(topic, partition, deadline)
                 continue
-            future = self.try_append(tp, record)
+            future = self.try_append(tp, record, on_delivery)
             if future is not None:
                 self.wake_if_news()
-                return _told(future, on_delivery)
+                return future
             room = asyncio.Event()
             self.await_room(room.set)
             await self.within(deadline, room.wait())
@@ -157,19 +157,24 @@ class AsyncProducer:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
-        if key.__class__ is str:
-            key = key.encode()
-        if value.__class__ is str:
-            value = value.encode()
+        if key.__class__ is not bytes:
+            key = _as_bytes(key, "key")
+        if value.__class__ is not bytes:
+            value = _as_bytes(value, "value")
         if headers:
             headers = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
         return (self._now_ms() if timestamp is None else timestamp, key, value, headers or ())
 
-    def try_append(self, tp: TopicPartition, record: tuple[Any, ...]) -> RecordFuture | None:
+    def try_append(
+        self, tp: TopicPartition, record: tuple[Any, ...], on_delivery: OnDelivery | None
+    ) -> RecordFuture | None:
         """Add a record now, from any thread; None if there is no room."""
         with self._lock:
             self._check_sending(tp)
-            return self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
+            future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
+            if future is not None and on_delivery is not None:
+                future.delivery.will_tell(partial(future.tell, on_delivery))
+            return future
 
     def _check_sending(self, tp: TopicPartition) -> None:
         if self._is_closed or self._loop is None:
@@ -322,30 +327,27 @@ UNKNOWN_TOPIC_PATIENCE = 15.0
 """Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
 
 
-def _told(future: RecordFuture, on_delivery: OnDelivery | None) -> RecordFuture:
-    if on_delivery is not None:
-        future.add_done_callback(lambda done: _tell(done, on_delivery))
-    return future
-
-
-def _tell(future: RecordFuture, on_delivery: OnDelivery) -> None:
-    try:
-        metadata = future.result()
-    except SparklogError as error:
-        on_delivery(None, error)
-    else:
-        on_delivery(metadata, None)
+def _as_bytes(given: Any, what: str) -> bytes | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"a {what} must be bytes, str or None, not {type(given).__name__}: pass a {what}_serializer")
 
 
 class Producer:
     """``AsyncProducer`` for code that blocks, from any number of threads; its loop runs in a thread of its own.
 
-    The arguments are AsyncProducer's. ``with`` closes it. Callbacks run on its thread and must not wait for it.
+    The arguments are AsyncProducer's. Callbacks run on its thread and must not wait for it. ``with`` closes it; what is
+    neither flushed nor closed when the program ends is lost. After a fork it works in the parent only.
     """
 
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._producer = AsyncProducer(settings, **more)
         self.config = self._producer.config
+        self._process = os.getpid()
         self._thread = LoopThread("sparklog producer")
         self._thread.run(self._producer.start())
 
@@ -375,6 +377,8 @@ class Producer:
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
         """As ``AsyncProducer.send``; returns at once if there is room and the topic is known."""
+        if os.getpid() != self._process:
+            self._thread.check()
         producer = self._producer
         record = producer.record(value, key, headers, timestamp)
         while True:
@@ -382,14 +386,13 @@ class Producer:
             if tp is None:
                 self._learn(topic, partition)
                 continue
-            future = producer.try_append(tp, record)
+            future = producer.try_append(tp, record, on_delivery)
             if future is not None:
                 break
             self._await_room()
         if producer._accumulator.has_news:
-            self._thread.check()
             producer.wake_if_news()
-        return future if on_delivery is None else _told(future, on_delivery)
+        return future
 
     def _learn(self, topic: str, partition: int | None) -> None:
         producer = self._producer
@@ -405,6 +408,7 @@ class Producer:
 
     def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> list[BatchFuture]:
         """As ``AsyncProducer.send_arrow``; encodes in the caller's thread."""
+        self._thread.check()
         producer = self._producer
         while producer._session.leaders.last_known(topic) is None:
             self._learn(topic, None)

@@ -15,7 +15,6 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any
 
 from sparklog.client.accumulator import Accumulator, PartitionQueue
 from sparklog.client.producer_batch import ProducerBatch
@@ -30,7 +29,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
 from sparklog.protocol.hot.produce import ProduceResult
 from sparklog.protocol.messages import InitProducerIdRequest
-from sparklog.structs import BrokerId, TopicPartition
+from sparklog.structs import BrokerId, Chunk, TopicPartition
 
 _log = logging.getLogger(__name__)
 _LAST_OF_FIRST_VERSION = 11
@@ -223,13 +222,14 @@ class Sender:
     # Requests and answers.
 
     def _send(self, node: _Node, connection: AsyncConnection, version: int, batches: list[ProducerBatch]) -> None:
+        try:
+            body = self._encode(version, batches)
+        except Exception as error:
+            _log.exception("a batch could not be encoded")
+            result = ProduceResult(ErrorCode.UNKNOWN_SERVER_ERROR, message=f"it could not be encoded: {error}")
+            self._judge([(batch, result) for batch in batches])
+            return
         config = self._config
-        records: dict[TopicPartition, list[Any]] = {
-            batch.tp: [batch.encode(config.compression_type, config.is_transactional)] for batch in batches
-        }
-        body = produce.encode_request(
-            config.required_acks, config.request_timeout_ms, records, version, config.transactional_id or None
-        )
         answer = connection.submit(
             ApiKey.PRODUCE,
             version,
@@ -239,6 +239,15 @@ class Sender:
         )
         node.in_flight += 1
         answer.add_done_callback(partial(self._answered, node, connection, version, batches))
+
+    def _encode(self, version: int, batches: list[ProducerBatch]) -> list[Chunk]:
+        config = self._config
+        records: dict[TopicPartition, list[Chunk]] = {
+            batch.tp: [batch.encode(config.compression_type, config.is_transactional)] for batch in batches
+        }
+        return produce.encode_request(
+            config.required_acks, config.request_timeout_ms, records, version, config.transactional_id or None
+        )
 
     def _answered(
         self,

@@ -212,7 +212,7 @@ class Transaction:
         """A request of the transaction, or a batch in it, was refused for good."""
         if self.step is Step.FATAL:
             return
-        if severity(error) is Severity.FATAL and not _concerns_a_batch(error):
+        if severity(error) is Severity.FATAL:
             self.step, self.error = Step.FATAL, error
         elif self.step in (Step.OPEN, Step.ENDING):
             self.step, self.error = Step.ABORTABLE, error
@@ -223,10 +223,6 @@ class Transaction:
             self.failed(error)
         elif self.step is Step.OPEN or (self.step is Step.ENDING and self.commits):
             self.step, self.error = Step.ABORTABLE, error
-
-
-def _concerns_a_batch(error: SparklogError) -> bool:
-    return isinstance(error, ApiError) and error.code is _E.REQUEST_TIMED_OUT
 
 
 def prepared_text(producer: ProducerId) -> str:

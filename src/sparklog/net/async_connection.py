@@ -137,7 +137,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return len(self._waiting)
 
     def close(self) -> None:
-        """Requests in flight fail with ConnectionFailed."""
+        """Requests in flight fail with ConnectionFailed; what is written already still goes out."""
+        if self._transport is not None:
+            self._transport.close()
         self._fail(ConnectionFailed("it was closed"))
 
     @property
@@ -148,7 +150,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Hang up, and tell everybody who waits; the first failure is the one they are told."""
         if self._failure is None:
             self._failure = error
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.abort()
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
