@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sparklog.client.producer import AsyncProducer
+from sparklog.client.async_producer import AsyncProducer
 from sparklog.client.transaction import Step
 from sparklog.errors import ApiError, ClientClosed, ErrorCode
 from sparklog.protocol.api_key import ApiKey

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sparklog.client.admin import Admin as Admin
     from sparklog.client.admin import AsyncAdmin as AsyncAdmin
-    from sparklog.client.producer import AsyncProducer as AsyncProducer
+    from sparklog.client.async_producer import AsyncProducer as AsyncProducer
     from sparklog.client.producer import Producer as Producer
 
 _HOMES = {
     "Admin": "admin",
     "AsyncAdmin": "admin",
-    "AsyncProducer": "producer",
+    "AsyncProducer": "async_producer",
     "Producer": "producer",
 }
 

@@ -32,6 +32,8 @@ from sparklog.protocol.messages import InitProducerIdRequest
 from sparklog.structs import BrokerId, Chunk, TopicPartition
 
 _log = logging.getLogger(__name__)
+ADDING_PARTITIONS = "transaction"
+"""The name of that errand."""
 _LAST_OF_FIRST_VERSION = 11
 """The newest Produce in whose transactions partitions must have been added before."""
 _NO_ANSWER = ProduceResult(ErrorCode.NETWORK_EXCEPTION, message="the broker did not say what became of it")
@@ -185,7 +187,7 @@ class Sender:
         if self._transaction is None or self._transaction.may_send(tp):
             return True
         if self._transaction.pending and self.add_partitions is not None:
-            self._errand("transaction", self.add_partitions)
+            self._errand(ADDING_PARTITIONS, self.add_partitions)
         return False
 
     def _serve(self, leader: BrokerId, queues: list[PartitionQueue]) -> None:
@@ -322,6 +324,11 @@ class Sender:
     def _errand(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         if name not in self._errands:
             self._errands[name] = asyncio.create_task(self._do(name, work), name=f"sparklog {name}")
+
+    async def finish_errand(self, name: str) -> None:
+        """Return when the errand that runs under this name, if one does, is done."""
+        if name in self._errands:
+            await asyncio.wait([self._errands[name]])
 
     async def _do(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         try:

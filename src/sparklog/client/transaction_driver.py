@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sparklog.client.accumulator import Accumulator
 from sparklog.client.producer_config import ProducerConfig
-from sparklog.client.sender import Sender
+from sparklog.client.sender import ADDING_PARTITIONS, Sender
 from sparklog.client.sequences import ProducerId
 from sparklog.client.session import COORDINATOR, Check, CoordinatorKind, Session, raise_error_code
 from sparklog.client.transaction import NO_TRANSACTION, Severity, Step, Transaction, severity
@@ -190,6 +190,7 @@ class TransactionDriver:
         transaction.end(commit)
         self._sender.wake()
         await self._sender.flush()
+        await self._sender.finish_errand(ADDING_PARTITIONS)  # or it would begin the next transaction
         transaction.check()
         told = await self._end(commit) if transaction.has_begun else None
         if told is None and (spoiled or self._accumulator.is_broken):
