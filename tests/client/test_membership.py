@@ -1,12 +1,10 @@
 """Members against a coordinator of a few lines, in any order of events; and each error where it can come."""
 
 import contextlib
+from random import Random
 from types import SimpleNamespace as Answer
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sparklog.client.assignors import assignors_named
 from sparklog.client.membership import (
@@ -19,6 +17,7 @@ from sparklog.client.membership import (
     assignment_of,
 )
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.consumer_protocol import decode_assignment, decode_subscription
 from sparklog.structs import TopicPartition
 
 COUNTS = {"a": 4, "b": 3}
@@ -197,6 +196,15 @@ def test_an_assignment_of_topics_that_are_not_wanted_any_more_is_not_taken():
     assert member.owned == ()
 
 
+def test_what_is_claimed_counts_for_the_generation_that_gave_it():
+    member = stable(("cooperative-sticky",))
+    member.join(["a"], 1.0)
+    joined(member, generation=2, protocol="cooperative-sticky")
+    member.synced(member.generation, Answer(error_code=int(ErrorCode.REBALANCE_IN_PROGRESS)), 1.0)
+    claim = decode_subscription(member.join(["a"], 2.0)(9).protocols[0].metadata)
+    assert (claim.owned, claim.generation) == (member.owned, 1)
+
+
 def test_one_eager_strategy_makes_the_member_eager():
     assert not Membership(group_settings(("range", "cooperative-sticky")), 0.0).cooperative
     assert Membership(group_settings(("cooperative-sticky",)), 0.0).cooperative
@@ -263,14 +271,12 @@ class Node:
         self.member.gave_up(surrendered.partitions)
 
 
-class Group(RuleBasedStateMachine):
+class Group:
     """A coordinator in a few lines: JoinGroup waits for all members it knows, SyncGroup for the leader."""
 
-    strategies = ("cooperative-sticky",)
-
-    @initialize()
-    def begin(self):
-        self.nodes = [Node(number, self.strategies) for number in range(3)]
+    def __init__(self, strategies):
+        self.strategies = strategies
+        self.nodes = [Node(number, strategies) for number in range(3)]
         self.known = {}  # member id → node
         self.generation, self.rebalancing, self.shares, self.named = 0, False, None, 0
 
@@ -297,14 +303,12 @@ class Group(RuleBasedStateMachine):
         node.asked = request
         self._rebalance()
 
-    @rule(which=st.integers(0, 2))
     def poll(self, which):
         """The consumer polls: it joins if it must."""
         node = self.nodes[which]
         if node.asked is None and node.member.state is not MemberState.SYNCING and node.member.needs_join:
             self._join(node)
 
-    @rule(which=st.integers(0, 2))
     def beat(self, which):
         node = self.nodes[which]
         if node.asked is None and node.member.state is MemberState.STABLE:
@@ -317,7 +321,6 @@ class Group(RuleBasedStateMachine):
                 code = ErrorCode.REBALANCE_IN_PROGRESS
             node.member.heartbeat_answered(node.member.generation, code, 0.0)
 
-    @rule()
     def complete(self):
         """All have joined: the generation begins, and the leader assigns."""
         if not self.rebalancing or not self.known or any(each.asked is None for each in self.known.values()):
@@ -335,7 +338,16 @@ class Group(RuleBasedStateMachine):
                 answer = Answer(protocol_name=self.strategies[0], members=members)
                 self.coming = node.member.assignments(answer, COUNTS)
 
-    @rule(which=st.integers(0, 2))
+    def gather(self, who):
+        """Those who are members already, and these, join; the generation begins."""
+        for which in who:
+            self.poll(which)
+        for which, node in enumerate(self.nodes):
+            if self._id_of(node) in self.known:
+                self.beat(which)
+                self.poll(which)
+        self.complete()
+
     def sync(self, which):
         node = self.nodes[which]
         if node.member.state is not MemberState.SYNCING:
@@ -355,7 +367,6 @@ class Group(RuleBasedStateMachine):
                 node.told -= set(change.revoked)
                 node.told |= set(change.added)
 
-    @rule(which=st.integers(0, 2))
     def expire(self, which):
         """The coordinator gives a member up, which does not know it yet."""
         node = self.nodes[which]
@@ -365,7 +376,6 @@ class Group(RuleBasedStateMachine):
                 joined(node.member, ErrorCode.UNKNOWN_MEMBER_ID)
             self._rebalance()
 
-    @rule(which=st.integers(0, 2))
     def leave(self, which):
         node = self.nodes[which]
         if node.asked is None:
@@ -375,24 +385,21 @@ class Group(RuleBasedStateMachine):
             if request is not None and self.known.pop(request(5).members[0].member_id, None):
                 self._rebalance()
 
-    @rule(which=st.integers(0, 2), topics=st.sampled_from(["a", "b", "ab"]))
     def subscribe(self, which, topics):
         node = self.nodes[which]
         node.topics = frozenset(topics)
         node.member.request_rejoin("the subscription has changed")
 
-    @invariant()
     def an_owner_is_alone(self):
         owners = [node for node in self.nodes if self._id_of(node) in self.known]
         told = [tp for node in owners for tp in node.told]
         assert len(told) == len(set(told)), [(node.number, node.told) for node in self.nodes]
 
-    @invariant()
     def members_own_what_their_users_were_told(self):
         for node in self.nodes:
             assert set(node.member.owned) == node.told
 
-    def teardown(self):
+    def comes_to_rest(self):
         """Left alone, the group comes to rest with every partition that somebody wants assigned."""
         for _ in range(40):
             for which in range(3):
@@ -401,17 +408,35 @@ class Group(RuleBasedStateMachine):
             self.complete()
             for which in range(3):
                 self.sync(which)
+        for node in self.nodes:
+            assert node.told == set(decode_assignment(self.coming[self._id_of(node)]).partitions)
         wanted = frozenset().union(*(node.topics for node in self.nodes))
         told = sorted(tp for node in self.nodes for tp in node.told)
         assert told == sorted(TopicPartition(topic, number) for topic in wanted for number in range(COUNTS[topic]))
 
 
-class EagerGroup(Group):
-    strategies = ("sticky", "range")
+_STEPS = {"gather": 6, "sync": 12, "poll": 2, "beat": 2, "complete": 2, "expire": 1, "leave": 1, "subscribe": 1}
 
 
-_EFFORT = settings(max_examples=60, stateful_step_count=40)
-TestCooperativeGroup = Group.TestCase
-TestCooperativeGroup.settings = _EFFORT
-TestEagerGroup = EagerGroup.TestCase
-TestEagerGroup.settings = _EFFORT
+def _step(group, random):
+    (name,) = random.choices(list(_STEPS), list(_STEPS.values()))
+    which = random.randrange(3)
+    arguments = {
+        "gather": [random.sample(range(3), random.randint(1, 3))],
+        "complete": [],
+        "subscribe": [which, random.choice(["a", "b", "ab"])],
+    }.get(name, [which])
+    getattr(group, name)(*arguments)
+
+
+@pytest.mark.parametrize("strategies", [("cooperative-sticky",), ("sticky", "range"), ("range", "cooperative-sticky")])
+@pytest.mark.parametrize("seed", range(5))
+def test_random_lives_of_a_group(strategies, seed):
+    random = Random(seed)
+    for _ in range(30):
+        group = Group(strategies)
+        for _ in range(60):
+            _step(group, random)
+            group.an_owner_is_alone()
+            group.members_own_what_their_users_were_told()
+        group.comes_to_rest()
