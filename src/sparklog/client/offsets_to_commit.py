@@ -43,6 +43,10 @@ class AutoCommit:
         self._due_at = now + self._interval
         return True
 
+    def seconds_left(self, now: float) -> float:
+        """How long until it is due."""
+        return max(0.0, self._due_at - now) if self.enabled else float("inf")
+
     def postpone(self, now: float, seconds: float | None = None) -> None:
         """Count the interval (or these seconds, after a failure that passes) from now."""
         if self._interval is not None:

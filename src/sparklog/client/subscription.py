@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from sparklog.client.offset_reset import OffsetReset
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
-from sparklog.structs import NO_EPOCH, TopicPartition
+from sparklog.structs import NO_EPOCH, LeaderEpoch, TopicPartition
 
 
 class Mode(Enum):
@@ -41,7 +41,7 @@ class Position(NamedTuple):
     """Where to read next, and the leader epoch of the record before it (NO_EPOCH: not known)."""
 
     offset: int
-    epoch: int = NO_EPOCH
+    epoch: LeaderEpoch = NO_EPOCH
 
 
 @dataclass(slots=True)

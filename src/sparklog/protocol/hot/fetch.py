@@ -19,6 +19,7 @@ from sparklog.structs import Chunk, IsolationLevel
 MIN_VERSION, MAX_VERSION = 4, 16
 _LIMITS = Struct(">iiib")
 _FETCHED = Struct(">ihqq")
+_SESSION_ID = Struct(">i")
 TOPIC_ID_VERSION = 13
 """From this version on topics are named by id alone."""
 
@@ -36,9 +37,17 @@ class FetchPartition(NamedTuple):
     log_start_offset: int = -1
 
 
+class ForgottenPartition(NamedTuple):
+    """What a fetch session is to leave out from now on; the topic by name or by id, as the version has it."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+
+
 @dataclass(slots=True)
 class FetchRequest:
-    """One fetch; ``max_wait_ms`` and ``min_bytes`` make it a long poll."""
+    """One fetch; ``max_wait_ms`` and ``min_bytes`` make it a long poll, ``session_epoch`` a part of a session."""
 
     max_wait_ms: int
     min_bytes: int
@@ -49,6 +58,7 @@ class FetchRequest:
     session_id: int = 0
     session_epoch: int = -1
     rack_id: str = ""
+    forgotten: list[ForgottenPartition] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -81,7 +91,7 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
     )
     if version >= 7:
         for _ in range(reader.array_length()):
-            _skip_forgotten(reader, version)
+            _read_forgotten(reader, version, request.forgotten)
     if version >= 11:
         request.rack_id = reader.string_or_none() or ""
     if version >= 15:
@@ -106,13 +116,11 @@ def _read_topic(reader: WireReader, version: int, into: list[FetchPartition]) ->
     reader.skip_tags()
 
 
-def _skip_forgotten(reader: WireReader, version: int) -> None:
-    if version >= TOPIC_ID_VERSION:
-        reader.uuid()
-    else:
-        reader.string()
+def _read_forgotten(reader: WireReader, version: int, into: list[ForgottenPartition]) -> None:
+    by_id = version >= TOPIC_ID_VERSION
+    topic, topic_id = ("", reader.uuid()) if by_id else (reader.string(), ZERO_UUID)
     for _ in range(reader.array_length()):
-        reader.int32()
+        into.append(ForgottenPartition(topic, topic_id, reader.int32()))
     reader.skip_tags()
 
 
@@ -150,11 +158,22 @@ def encode_request(request: FetchRequest, version: int) -> list[Chunk]:
             _write_asked(writer, asked, version)
         writer.tags()
     if version >= 7:
-        writer.array_length(0)
+        _write_forgotten(writer, request.forgotten, version)
     if version >= 11:
         writer.string(request.rack_id)
     writer.tags()
     return writer.chunks()
+
+
+def _write_forgotten(writer: WireWriter, forgotten: list[ForgottenPartition], version: int) -> None:
+    topics = _group(forgotten, version)
+    writer.array_length(len(topics))
+    for name, partitions in topics.items():
+        _write_topic_name(writer, name)
+        writer.array_length(len(partitions))
+        for each in partitions:
+            writer.int32(each.partition)
+        writer.tags()
 
 
 def _write_asked(writer: WireWriter, asked: FetchPartition, version: int) -> None:
@@ -214,7 +233,7 @@ def _write_fetched(writer: WireWriter, partition: FetchedPartition, version: int
     writer.tags()
 
 
-_T = TypeVar("_T", FetchPartition, FetchedPartition)
+_T = TypeVar("_T", FetchPartition, FetchedPartition, ForgottenPartition)
 
 
 def _group(partitions: list[_T], version: int) -> dict[str | UUID, list[_T]]:
@@ -242,6 +261,11 @@ def decode_response(body: memoryview, version: int) -> tuple[ErrorCode, list[Fet
         reader.skip_tags()
     reader.skip_tags()
     return error, partitions
+
+
+def session_id_of(body: memoryview, version: int) -> int:
+    """The fetch session that a response belongs to; 0 for none."""
+    return _SESSION_ID.unpack_from(body, 6)[0] if version >= 7 and len(body) >= 10 else 0
 
 
 def _read_fetched(reader: WireReader, topic: str, topic_id: UUID, version: int) -> FetchedPartition:
