@@ -6,64 +6,16 @@ import threading
 
 import confluent_kafka
 import pytest
+from client.reading import read, values
 
 from sparklog.client.async_consumer import AsyncConsumer
-from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.consumer import Consumer
 from sparklog.client.offsets_to_commit import OffsetAndMetadata
 from sparklog.errors import ApiError, ClientClosed, ConfigError, DeserializationError, LocalProtocolError, WokenUp
-from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def put(metadata):
-    """Writes values to a partition, as one batch."""
-
-    def write(tp, *values, first_timestamp=1_700_000_000_000):
-        builder = RecordBatchBuilder()
-        for number, value in enumerate(values):
-            builder.append(first_timestamp + number, b"k", value, [("h", b"1")])
-        with BatchProducer(metadata) as producer:
-            producer.send(tp, builder.build())
-
-    return write
-
-
-@pytest.fixture
-def consumer(servers, topic):
-    """Makes consumers of this test's group, from the beginning on; all are closed in the end."""
-    with contextlib.ExitStack() as stack:
-
-        def make(**settings):
-            given = {"group_id": topic, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 500, **settings}
-            return stack.enter_context(Consumer({"bootstrap.servers": servers}, **given))
-
-        yield make
-
-
-def read(consumer, count, timeout=30.0):
-    """That many records, or what came within the timeout."""
-    found, deadline = [], consumer._consumer._clock.monotonic() + timeout
-    while len(found) < count and consumer._consumer._clock.monotonic() < deadline:
-        found += consumer.poll(0.5)
-    return found
-
-
-def values(records):
-    return [record.value for record in records]
-
-
-@pytest.fixture
-def partitions(make_topic):
-    def make(count=1, **configs):
-        topic = make_topic(partitions=count, **configs)
-        return [TopicPartition(topic, number) for number in range(count)]
-
-    return make
 
 
 def test_a_subscriber_reads_everything_in_order(consumer, partitions, put):
@@ -336,19 +288,6 @@ def test_read_committed_sees_only_what_was_committed(consumer, partitions, serve
     rows = consumer(isolation_level="read_committed")
     rows.assign([tp])
     assert rows.poll_arrow(20.0).column("value").to_pylist()[:3] == [b"commit0", b"commit1", b"commit2"]
-
-
-def test_partitions_take_turns(consumer, partitions, put):
-    tps = partitions(3)
-    for tp in tps:
-        put(tp, *(b"%d" % n for n in range(20)))
-    reader = consumer()
-    reader.assign(tps)
-    first = reader.poll(20.0, max_records=1)
-    eventually(lambda: reader.poll_arrow(0.0, max_rows=1) is None or None not in reader.lag().values())
-    turns = [record.partition for record in first + reader.poll(20.0, max_records=6)]
-    assert set(turns) == {0, 1, 2}
-    assert max(map(turns.count, turns)) <= 3
 
 
 def test_one_thread_at_a_time(consumer, partitions):

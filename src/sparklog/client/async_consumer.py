@@ -380,7 +380,6 @@ class AsyncConsumer:
         if self._is_closed:
             return
         with self._alone():
-            self._is_closed = True
             self._end_loan()
             try:
                 async with asyncio.timeout(timeout):
@@ -388,6 +387,7 @@ class AsyncConsumer:
             except TimeoutError:
                 pass
             finally:
+                self._is_closed = True
                 await self._positions.close()
                 await self._fetching.close()
                 await self._session.close()
