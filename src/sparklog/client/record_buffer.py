@@ -162,7 +162,7 @@ class RecordBuffer:
         while (ready := self.ready()) and len(taken) < max_records:
             for number, tp in enumerate(ready):
                 share = -(-(max_records - len(taken)) // (len(ready) - number))
-                if share and not self._take_from(tp, len(taken) + share, taken):
+                if not share or not self._take_from(tp, len(taken) + share, taken):
                     return taken
                 self._served(tp)
         return taken
