@@ -120,8 +120,8 @@ def test_commits_of_chosen_offsets_and_without_waiting(consumer, partitions):
     (tp,) = partitions()
     reader = consumer()
     reader.assign([tp])
-    reader.commit({tp: OffsetAndMetadata(7, "why")})
-    assert reader.committed(tp)[tp][:2] == (7, "why")
+    reader.commit({tp: OffsetAndMetadata(7, metadata="why")})
+    assert reader.committed(tp)[tp] == (7, -1, "why")
     told = []
     reader.commit_async(lambda offsets, error: told.append((threading.get_ident(), offsets[tp].offset, error)), {tp: 8})
     eventually(lambda: reader.poll(0.05) or told)
@@ -183,7 +183,7 @@ def test_what_there_is(consumer, partitions, put):
     assert reader.end_offsets([full, empty]) == {full: 3, empty: 0}
     found = reader.offsets_for_times({full: 1_700_000_000_001, empty: 0})
     assert (found[full].offset, found[empty]) == (1, None)
-    assert len(reader.partitions_for(full.topic).partitions) == 2
+    assert len(reader.partitions_for(full.topic)) == 2
 
 
 def test_a_paused_partition_gives_nothing_and_loses_nothing(consumer, partitions, put):

@@ -257,7 +257,10 @@ def test_a_topic_that_grows_is_shared_out_anew(consumer, partitions, put, metada
     eventually(lambda: one.poll(0.05) or len(one.assignment) == 3, 60)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "strategy",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in ("range", "roundrobin")), "cooperative-sticky"],
+)
 def test_a_group_with_members_of_three_clients(servers, consumer, partitions, put, topic, strategy):
     tps = partitions(6)
     ours = consumer(partition_assignment_strategy=strategy)

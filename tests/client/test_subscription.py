@@ -217,4 +217,4 @@ def test_auto_commit_is_due_once_an_interval():
 
 
 def test_positions_are_committed_with_their_epochs():
-    assert to_commit({A0: Position(7, 2)}) == {A0: OffsetAndMetadata(7, "", 2)}
+    assert to_commit({A0: Position(7, 2)}) == {A0: OffsetAndMetadata(7, 2)}

@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sparklog.client.admin import Admin as Admin
     from sparklog.client.admin import AsyncAdmin as AsyncAdmin
+    from sparklog.client.async_consumer import AsyncConsumer as AsyncConsumer
     from sparklog.client.async_producer import AsyncProducer as AsyncProducer
+    from sparklog.client.consumer import Consumer as Consumer
     from sparklog.client.producer import Producer as Producer
 
 _HOMES = {
     "Admin": "admin",
     "AsyncAdmin": "admin",
     "AsyncProducer": "async_producer",
+    "AsyncConsumer": "async_consumer",
+    "Consumer": "consumer",
     "Producer": "producer",
 }
 
-__all__ = ["Admin", "AsyncAdmin", "AsyncProducer", "Producer"]
+__all__ = ["Admin", "AsyncAdmin", "AsyncConsumer", "AsyncProducer", "Consumer", "Producer"]
 
 
 def __getattr__(name: str) -> Any:

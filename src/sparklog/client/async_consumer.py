@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from sparklog.client.cluster_info import TopicInfo
+from sparklog.client.cluster_info import PartitionInfo
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.consumer_record import ConsumerRecord
 from sparklog.client.fetching import Fetching
+from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.loan import Loan
-from sparklog.client.member import Callback, Callbacks, ConsumerGroupMetadata, Member
+from sparklog.client.member import Callback, Callbacks, Member
 from sparklog.client.offset_reset import EARLIEST_RESET, LATEST_RESET, OffsetReset
 from sparklog.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from sparklog.client.offsets_to_commit import AutoCommit, OffsetAndMetadata, Offsets, to_commit
@@ -255,6 +256,10 @@ class AsyncConsumer:
             await self._wait(left)
         return at.offset
 
+    def positions(self) -> Offsets:
+        """Where each assigned partition goes on, as ``commit`` stores it; left out while that is not known."""
+        return to_commit(self._subscription.positions())
+
     def pause(self, *partitions: TopicPartition) -> None:
         """Give nothing of these until ``resume``; what was fetched is kept."""
         self._subscription.pause(partitions)
@@ -334,7 +339,7 @@ class AsyncConsumer:
         wanted = partitions or self._subscription.assignment
         return dict(await self._group_member().offsets.committed(list(wanted)))
 
-    def consumer_group_metadata(self) -> ConsumerGroupMetadata:
+    def consumer_group_metadata(self) -> GroupMetadata:
         """Who commits, for a producer that commits this consumer's offsets in its transaction."""
         return self._group_member().metadata
 
@@ -365,10 +370,10 @@ class AsyncConsumer:
         await retrying_async(self._session.backoff(), ask_what_is_left)
         return found
 
-    async def partitions_for(self, topic: str) -> TopicInfo:
-        """What the cluster says of a topic."""
+    async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic, with their leaders."""
         self._check_open()
-        return await self._session.topic(topic)
+        return (await self._session.topic(topic)).partitions
 
     # -- the end
 

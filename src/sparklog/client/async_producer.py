@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 from sparklog.client.accumulator import Accumulator
 from sparklog.client.cluster_info import PartitionInfo
 from sparklog.client.delivery import BatchFuture, OnDelivery, RecordFuture
+from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.producer_batch import ProducerBatch
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.routing import Partitioning, Router
 from sparklog.client.sender import Sender
 from sparklog.client.session import Session
 from sparklog.client.transaction import Step, Transaction
-from sparklog.client.transaction_driver import GroupMetadata, Positions, TransactionDriver
+from sparklog.client.transaction_driver import Positions, TransactionDriver
 from sparklog.clock import Clock
 from sparklog.errors import ApiError, ClientClosed, ConfigError, ErrorCode, SparklogError
 from sparklog.structs import TopicPartition

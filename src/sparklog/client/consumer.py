@@ -21,13 +21,14 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from sparklog.client.async_consumer import ARROW_BYTES, AsyncConsumer, CommitCallback
-from sparklog.client.cluster_info import TopicInfo
+from sparklog.client.cluster_info import PartitionInfo
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.consumer_record import ConsumerRecord
+from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.loop_thread import LoopThread
-from sparklog.client.member import Callback, ConsumerGroupMetadata
+from sparklog.client.member import Callback
 from sparklog.client.offsets import OffsetAndTimestamp
-from sparklog.client.offsets_to_commit import OffsetAndMetadata
+from sparklog.client.offsets_to_commit import OffsetAndMetadata, Offsets
 from sparklog.client.record_buffer import Deserializer
 from sparklog.clock import Clock
 from sparklog.errors import LocalProtocolError
@@ -170,6 +171,10 @@ class Consumer:
         """The offset of the next record of ``tp`` that ``poll`` gives; looked up if need be."""
         return self._call(self._consumer.position(tp))
 
+    def positions(self) -> Offsets:
+        """Where each assigned partition goes on, as ``commit`` stores it; left out while that is not known."""
+        return self._do(self._consumer.positions)
+
     def pause(self, *partitions: TopicPartition) -> None:
         """Give nothing of these until ``resume``; what was fetched is kept."""
         self._do(self._consumer.pause, *partitions)
@@ -206,7 +211,7 @@ class Consumer:
         """What the group has committed for these, or for all that are assigned; None for nothing."""
         return self._call(self._consumer.committed(*partitions))
 
-    def consumer_group_metadata(self) -> ConsumerGroupMetadata:
+    def consumer_group_metadata(self) -> GroupMetadata:
         """Who commits, for a producer that commits this consumer's offsets in its transaction."""
         return self._do(self._consumer.consumer_group_metadata)
 
@@ -226,8 +231,8 @@ class Consumer:
         """The first record at or after each timestamp (ms); None where there is none."""
         return self._call(self._consumer.offsets_for_times(timestamps))
 
-    def partitions_for(self, topic: str) -> TopicInfo:
-        """What the cluster says of a topic."""
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic, with their leaders."""
         return self._call(self._consumer.partitions_for(topic))
 
     # -- the end

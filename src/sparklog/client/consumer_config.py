@@ -10,6 +10,7 @@ from sparklog.client.assignors import assignors_named
 from sparklog.client.config import ClientConfig
 from sparklog.client.membership import GroupSettings
 from sparklog.client.offset_reset import OffsetReset, parse_reset
+from sparklog.client.producer_config import as_properties
 from sparklog.config.definition import ConfigType, at_least, between, setting
 from sparklog.errors import ConfigError
 
@@ -61,8 +62,7 @@ class ConsumerConfig(ClientConfig):
     @classmethod
     def of(cls, settings: Mapping[str, Any] | None = None, **more: Any) -> ConsumerConfig:
         """From Kafka's names, with dots or (as keywords) with underscores; values as text or as they are."""
-        named = dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()}
-        given = {name: _text(value) for name, value in named.items() if value is not None}
+        given = as_properties(settings, more)
         return cls.from_properties(given)._checked("enable.auto.commit" in given)
 
     @property
@@ -102,11 +102,3 @@ class ConsumerConfig(ClientConfig):
         if not self.group_id and self.enable_auto_commit and auto_commit_asked_for:
             raise ConfigError("enable.auto.commit=true needs group.id: offsets are committed for a group")
         return self
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value)

@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 from sparklog.client.consumer_config import ConsumerConfig
+from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.group_offsets import GroupOffsets
 from sparklog.client.membership import (
-    NO_MEMBER,
     Membership,
     MemberState,
     Verdict,
@@ -52,15 +52,6 @@ class Callbacks(NamedTuple):
     on_lost: Callback | None = None
 
 
-class ConsumerGroupMetadata(NamedTuple):
-    """Who commits: what a transactional producer sends along with a consumer's offsets."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = NO_MEMBER
-    group_instance_id: str | None = None
-
-
 class Member:
     """One consumer's part in its group, or its group's offsets alone where it assigns partitions by hand."""
 
@@ -83,9 +74,9 @@ class Member:
         self.callbacks = Callbacks()
 
     @property
-    def metadata(self) -> ConsumerGroupMetadata:
+    def metadata(self) -> GroupMetadata:
         generation = self._membership.generation
-        return ConsumerGroupMetadata(
+        return GroupMetadata(
             self._settings.group_id, generation.number, generation.member_id, self._settings.instance_id
         )
 

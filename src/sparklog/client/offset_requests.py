@@ -111,7 +111,7 @@ def fetched_offsets(answer: Message, ids: Ids) -> dict[TopicPartition, OffsetAnd
         found[tp] = None
         if each.committed_offset >= 0:
             epoch = LeaderEpoch(each.committed_leader_epoch)
-            found[tp] = OffsetAndMetadata(each.committed_offset, each.metadata or "", epoch)
+            found[tp] = OffsetAndMetadata(each.committed_offset, epoch, each.metadata or "")
     return found
 
 

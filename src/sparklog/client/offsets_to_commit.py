@@ -13,8 +13,8 @@ class OffsetAndMetadata(NamedTuple):
     """A committed offset: the next to read; ``leader_epoch`` is that of the record before it, NO_EPOCH if not known."""
 
     offset: int
-    metadata: str = ""
     leader_epoch: int = NO_EPOCH
+    metadata: str = ""
 
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
@@ -22,7 +22,7 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 def to_commit(positions: Mapping[TopicPartition, Position]) -> Offsets:
     """The positions as offsets to be committed."""
-    return {tp: OffsetAndMetadata(at.offset, "", at.epoch) for tp, at in positions.items()}
+    return {tp: OffsetAndMetadata(at.offset, at.epoch) for tp, at in positions.items()}
 
 
 class AutoCommit:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sparklog.client.async_producer import AsyncProducer
 from sparklog.client.cluster_info import PartitionInfo
 from sparklog.client.delivery import BatchFuture, OnDelivery, RecordFuture
+from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.loop_thread import LoopThread
-from sparklog.client.transaction_driver import GroupMetadata, Positions
+from sparklog.client.transaction_driver import Positions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sparklog.client.accumulator import Accumulator
+from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.sender import ADDING_PARTITIONS, Sender
 from sparklog.client.sequences import ProducerId
@@ -33,15 +34,6 @@ _CEILINGS = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.END_TXN: 4, ApiKey.TXN_OFFS
 """The newest versions of a client that speaks the first protocol."""
 _AddedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 _OffsetTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-
-
-class GroupMetadata(NamedTuple):
-    """Which member of a group commits: what a consumer's ``group_metadata()`` gives, or just the group."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class Position(NamedTuple):

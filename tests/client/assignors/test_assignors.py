@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.client.assignors import ASSIGNORS, GroupMember, assignors_named
@@ -8,6 +8,7 @@ from sparklog.protocol.consumer_protocol import Subscription
 from sparklog.structs import TopicPartition
 
 TOPICS = ("a", "b", "c", "d")
+_FEW = settings(max_examples=40)
 
 
 def tps(text):
@@ -44,6 +45,7 @@ def same_wishes(members):
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
+@_FEW
 @given(groups())
 def test_each_partition_has_exactly_one_reader_who_wants_it(name, group):
     counts, members = group
@@ -59,6 +61,7 @@ def test_each_partition_has_exactly_one_reader_who_wants_it(name, group):
 
 
 @pytest.mark.parametrize("name", list(ASSIGNORS))
+@_FEW
 @given(groups(), st.randoms(use_true_random=False))
 def test_the_order_of_the_members_does_not_matter(name, group, random):
     counts, members = group
@@ -66,6 +69,7 @@ def test_the_order_of_the_members_does_not_matter(name, group, random):
     assert ASSIGNORS[name].assign(counts, shuffled) == ASSIGNORS[name].assign(counts, members)
 
 
+@_FEW
 @given(groups())
 def test_sticky_is_as_even_as_one_move_can_make_it(group):
     counts, members = group
@@ -76,6 +80,7 @@ def test_sticky_is_as_even_as_one_move_can_make_it(group):
                 assert len(assigned[giver.member_id]) - len(assigned[taker.member_id]) <= 1
 
 
+@_FEW
 @given(groups())
 def test_a_balanced_group_stays_as_it_is(group):
     counts, members = group
@@ -91,6 +96,7 @@ def test_a_balanced_group_stays_as_it_is(group):
     assert ASSIGNORS["sticky"].assign(counts, again) == first
 
 
+@_FEW
 @given(groups())
 def test_who_leaves_moves_only_what_was_its_own(group):
     counts, members = group
@@ -107,6 +113,7 @@ def test_who_leaves_moves_only_what_was_its_own(group):
             assert set(first[each.member_id]) <= set(second[each.member_id])
 
 
+@_FEW
 @given(groups())
 def test_cooperative_gives_nothing_that_another_member_claims(group):
     counts, members = group
@@ -120,6 +127,7 @@ def test_cooperative_gives_nothing_that_another_member_claims(group):
                 assert all(each.subscription.generation > other.subscription.generation for _ in handed_over)
 
 
+@_FEW
 @given(groups())
 def test_cooperative_rebalances_come_to_rest_with_everything_assigned(group):
     counts, members = group
