@@ -194,10 +194,11 @@ def test_a_loan_moves_positions_with_what_was_given(one, other, given_out):
     records = buffer.take(100)
     after = state.positions()
     loan = Loan(state, records)
-    for record in records[:given_out]:
-        assert position(state, record.tp).offset <= record.offset
-        assert loan.hand_over(record)
+    for expected, record in zip(records[:given_out], loan, strict=False):
+        assert record == expected
         assert position(state, record.tp).offset > record.offset
+        for later in records[records.index(record) + 1 :]:
+            assert position(state, later.tp).offset <= later.offset
     loan.give_back()
     for tp in (A, B):
         mine = offsets(records, tp)
@@ -213,10 +214,21 @@ def test_a_loan_moves_positions_with_what_was_given(one, other, given_out):
 def test_a_loan_ends_with_a_seek():
     state, buffer = reading(A)
     fill(buffer, A, batch(0, 5))
-    records = buffer.take(5)
-    loan = Loan(state, records)
-    assert loan.hand_over(records[0])
+    loan = Loan(state, buffer.take(5))
+    given = iter(loan)
+    assert next(given).offset == 0
     state.seek(A, Position(4))
-    assert not loan.hand_over(records[1])
+    assert list(given) == []
     loan.give_back()
     assert position(state, A).offset == 4
+
+
+def test_a_loan_ends_when_its_partition_is_taken_away():
+    state, buffer = reading(A)
+    fill(buffer, A, batch(0, 5))
+    loan = Loan(state, buffer.take(5))
+    given = iter(loan)
+    next(given)
+    state.unsubscribe()
+    assert list(given) == []
+    loan.give_back()

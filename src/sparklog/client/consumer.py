@@ -142,10 +142,7 @@ class Consumer:
         while True:
             loan = self._do(self._consumer.lend, self._call(self._consumer.poll(1.0)))
             try:
-                for record in loan.records:
-                    if not loan.hand_over(record):
-                        break
-                    yield record
+                yield from loan
             finally:
                 self._do(loan.give_back)
 

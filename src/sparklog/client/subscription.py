@@ -103,19 +103,19 @@ class SubscriptionState:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these, without the group assigning anything."""
         self._enter(Mode.ASSIGNED)
-        self._set(partitions)
+        self._set(tuple(partitions))
 
     def unsubscribe(self) -> None:
         self.mode = Mode.NONE
         self.topics = frozenset()
         self._pattern = None
-        self._partitions.clear()
+        self._set(())
 
     def assigned_by_group(self, partitions: Iterable[TopicPartition]) -> None:
         """The group's assignment, whole; raises LocalProtocolError if partitions were named by hand."""
         if not self.is_group_managed:
             raise LocalProtocolError(f"the group assigned partitions to a consumer that reads {self.mode.value}")
-        self._set(partitions)
+        self._set(tuple(partitions))
 
     @property
     def is_group_managed(self) -> bool:
@@ -129,8 +129,14 @@ class SubscriptionState:
         self.mode = mode
         self._pattern = None
 
-    def _set(self, partitions: Iterable[TopicPartition]) -> None:
+    def _orphan(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let who holds the state of what is no longer assigned see that."""
+        for tp in partitions:
+            self._partitions[tp].incarnation = next(self._incarnations)
+
+    def _set(self, partitions: Collection[TopicPartition]) -> None:
         old = self._partitions
+        self._orphan(old.keys() - set(partitions))
         self._partitions = {tp: old.get(tp) or PartitionState(next(self._incarnations)) for tp in partitions}
         for state in self._partitions.values():
             state.giving_up = False
