@@ -29,6 +29,9 @@ from sparklog.structs import LeaderEpoch, TopicPartition
 
 Deserializer = Callable[[bytes], Any]
 
+_new = tuple.__new__
+"""Makes a named tuple in half the time of its constructor, which only sorts out arguments."""
+
 ARROW_SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -191,7 +194,7 @@ class RecordBuffer:
         kind, epoch = batch.timestamp_type, LeaderEpoch(batch.partition_leader_epoch)
         if self._key is None and self._value is None:
             taken += [
-                ConsumerRecord(topic, partition, offset, timestamp, kind, key, value, headers, epoch)
+                _new(ConsumerRecord, (topic, partition, offset, timestamp, kind, key, value, headers, epoch))
                 for offset, timestamp, key, value, headers in records
             ]
             self._move(tp, Position(records[-1].offset + 1, epoch))
