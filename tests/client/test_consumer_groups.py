@@ -3,8 +3,11 @@
 import contextlib
 import itertools
 import logging
+import subprocess
+import sys
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka
 import kafka
@@ -24,6 +27,7 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
+from sparklog.testing.kafka import run_kafka_tool
 
 pytestmark = pytest.mark.integration
 EAGER, COOPERATIVE = ("range",), ("cooperative-sticky",)
@@ -312,6 +316,47 @@ _KAFKA_PYTHON = {
     "roundrobin": RoundRobinPartitionAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
 }
+
+
+_DIES = """
+import os, sys
+from sparklog.client import Consumer
+with Consumer({"bootstrap.servers": sys.argv[1]}, group_id=sys.argv[2], session_timeout_ms=6000) as consumer:
+    consumer.subscribe([sys.argv[2]])
+    while not consumer.assignment:
+        consumer.poll(0.1)
+    os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_dead_member_had_goes_to_the_living(servers, consumer, partitions, topic):
+    tps = partitions(3)
+    subprocess.run([sys.executable, "-c", _DIES, servers, topic], check=True, timeout=120)
+    living = consumer()
+    living.subscribe([topic])
+    assert eventually(lambda: living.poll(0.1) or living.assignment, 90) == set(tps)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("strategy", ["RangeAssignor", "CooperativeStickyAssignor"])
+def test_a_group_with_a_member_in_java(servers, consumer, partitions, put, topic, strategy):
+    tps = partitions(4)
+    ours = consumer(partition_assignment_strategy=f"org.apache.kafka.clients.consumer.{strategy}")
+    ours.subscribe([topic])
+    arguments = ["--bootstrap-server", servers, "--topic", topic, "--group", topic, "--max-messages", "2"]
+    properties = [f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{strategy}"]
+    words = [word for each in properties for word in ("--consumer-property", each)]
+    java = ThreadPoolExecutor(1).submit(
+        run_kafka_tool, "org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, *words
+    )
+    eventually(lambda: ours.poll(0.1) or java.done() or len(ours.assignment) == 2, 90)
+    for tp in tps:
+        put(tp, b"%d" % tp.partition)
+    found = values(read(ours, 2))
+    eventually(lambda: ours.poll(0.1) or java.done(), 90)
+    assert sorted(found + [line.encode() for line in java.result().split()]) == [b"0", b"1", b"2", b"3"]
+    assert eventually(lambda: ours.poll(0.1) or len(ours.assignment) == 4, 60)
 
 
 def test_a_killed_broker_comes_back_and_nothing_is_lost(tmp_path, topic):
