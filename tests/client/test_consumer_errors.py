@@ -137,6 +137,27 @@ def test_damage_is_raised_and_not_passed_over():
     run(test)
 
 
+def test_what_was_asked_before_a_seek_is_not_given_after_it():
+    async def test():
+        log, arrived, answer = Log(*TWO, end=3), asyncio.Event(), asyncio.Event()
+
+        async def held(asked):
+            body = await log(asked)
+            arrived.set()
+            await answer.wait()
+            return body
+
+        async with consuming(held) as (consumer, _):
+            consumer.seek(T0, 2)
+            await consumer.poll(0.0)
+            await arrived.wait()
+            consumer.seek(T0, 0)
+            answer.set()
+            assert await read(consumer, 3) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+    run(test)
+
+
 def test_a_leader_that_moves_is_followed():
     async def test():
         log = Log(*TWO, end=3)
