@@ -14,7 +14,6 @@ from sparklog.client.membership import (
     MemberState,
     Surrender,
     Verdict,
-    assignment_of,
 )
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.consumer_protocol import decode_assignment, decode_subscription
@@ -69,7 +68,7 @@ def test_the_way_into_a_generation():
     assert (sync.generation_id, sync.protocol_name, sync.protocol_type) == (1, "range", "consumer")
     answer = Answer(error_code=0, assignment=sync.assignments[0].assignment)
     assert member.synced(member.generation, answer, 0.0) is Verdict.GO_ON
-    change = member.take(assignment_of(answer), lambda topic: topic == "a")
+    change = member.take(decode_assignment(answer.assignment).partitions, lambda topic: topic == "a")
     assert change.added == tuple(TopicPartition("a", number) for number in range(4))
     assert not member.needs_join
 
@@ -362,7 +361,7 @@ class Group:
         else:
             answer.assignment = self.coming[self._id_of(node)]
         if node.member.synced(node.member.generation, answer, 0.0) is Verdict.GO_ON:
-            change = node.member.take(assignment_of(answer), node.wants)
+            change = node.member.take(decode_assignment(answer.assignment).partitions, node.wants)
             if change is not None:
                 node.told -= set(change.revoked)
                 node.told |= set(change.added)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
@@ -18,6 +16,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from sparklog.client.cluster_info import PartitionInfo
+from sparklog.client.commits import CommitCallback
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.consumer_record import ConsumerRecord
 from sparklog.client.fetching import Fetching
@@ -26,18 +25,17 @@ from sparklog.client.loan import Loan
 from sparklog.client.member import Callback, Callbacks, Member
 from sparklog.client.offset_reset import EARLIEST_RESET, LATEST_RESET, OffsetReset
 from sparklog.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
-from sparklog.client.offsets_to_commit import AutoCommit, OffsetAndMetadata, Offsets, to_commit
+from sparklog.client.offsets_to_commit import OffsetAndMetadata, Offsets, to_commit
 from sparklog.client.positions import FoundOffsets, Positions
 from sparklog.client.record_buffer import Deserializer, RecordBuffer
 from sparklog.client.retry import retrying_async
 from sparklog.client.session import Session
 from sparklog.client.subscription import Position, SubscriptionState
 from sparklog.clock import Clock
-from sparklog.errors import ApiError, ClientClosed, ErrorCode, LocalProtocolError, SparklogError, WokenUp
+from sparklog.errors import ApiError, ClientClosed, ErrorCode, LocalProtocolError, WokenUp
 from sparklog.structs import IsolationLevel, LeaderEpoch, TopicPartition
 
 T = TypeVar("T")
-CommitCallback = Callable[[Offsets, SparklogError | None], Any]
 ARROW_BYTES = 8 << 20
 _STEP_INTERVAL = 0.05
 """Seconds for which iteration gives what is there before it looks after the group again."""
@@ -71,10 +69,6 @@ class AsyncConsumer:
         committed = self._member.offsets.committed if self._member else None
         self._positions = Positions(*parts, committed, self._news)
         self._fetching = Fetching(*parts, self._buffer, self._news, self._positions.out_of_range)
-        self._auto_commit = AutoCommit(self.config.auto_commit_interval, self._clock.monotonic())
-        self._commits: set[asyncio.Task[None]] = set()
-        self._committed: deque[tuple[CommitCallback, Offsets, SparklogError | None]] = deque()
-        self._auto_committing: asyncio.Task[bool] | None = None
         self._loan: Loan | None = None
         self._step_again_at = 0.0
         self._is_started = self._is_closed = self._is_busy = self._is_woken = False
@@ -171,7 +165,7 @@ class AsyncConsumer:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     return None
-                await self._wait(min(left, self._auto_commit.seconds_left(self._clock.monotonic())))
+                await self._wait(min(left, self._member.commits.seconds_left) if self._member else left)
 
     async def _step(self) -> None:
         """What is due besides records: the group, commits, positions."""
@@ -181,9 +175,9 @@ class AsyncConsumer:
         if self._is_woken:
             self._is_woken = False
             raise WokenUp("wakeup() was called")
-        await self._tell_committed()
         if self._member is not None:
-            self._start_auto_commit()
+            await self._member.commits.tell()
+            self._member.commits.start_auto_commit()
             await self._member.step()
         self._positions.settle()
         self._positions.raise_failure()
@@ -297,42 +291,12 @@ class AsyncConsumer:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
     ) -> None:
         """Commit without waiting; ``callback(offsets, error)`` runs in a later ``poll``, or in ``close``."""
-        member, chosen = self._group_member(), self._to_commit(offsets)
-        task = asyncio.create_task(self._commit_later(member, chosen, callback), name="sparklog commit")
-        self._commits.add(task)
-        task.add_done_callback(self._commits.discard)
-
-    async def _commit_later(self, member: Member, offsets: Offsets, callback: CommitCallback | None) -> None:
-        failure = None
-        try:
-            await member.offsets.commit(offsets)
-        except SparklogError as error:
-            failure = error
-        if callback is not None:
-            self._committed.append((callback, offsets, failure))
-            self._news.set()
-
-    async def _tell_committed(self) -> None:
-        while self._committed:
-            callback, offsets, failure = self._committed.popleft()
-            result = callback(offsets, failure)
-            if inspect.isawaitable(result):
-                await result
+        self._group_member().commits.start(self._to_commit(offsets), callback)
 
     def _to_commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> Offsets:
         if offsets is None:
             return to_commit(self._subscription.positions())
         return {tp: at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at) for tp, at in offsets.items()}
-
-    def _start_auto_commit(self) -> None:
-        assert self._member is not None
-        if self._auto_committing is not None and self._auto_committing.done():
-            if not self._auto_committing.result():
-                self._auto_commit.postpone(self._clock.monotonic(), self.config.retry_backoff_ms / 1000)
-            self._auto_committing = None
-        idle = self._auto_committing is None and bool(self._subscription.positions())
-        if idle and self._auto_commit.due(self._clock.monotonic()):
-            self._auto_committing = asyncio.create_task(self._member.offsets.auto_commit(), name="sparklog commit")
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these, or for all that are assigned; None for nothing."""
@@ -398,12 +362,9 @@ class AsyncConsumer:
                 await self._session.close()
 
     async def _say_goodbye(self) -> None:
-        await asyncio.gather(*self._commits, return_exceptions=True)
-        await self._tell_committed()
         if self._member is None:
             return
-        if self._auto_committing is not None:
-            await asyncio.gather(self._auto_committing, return_exceptions=True)
+        await self._member.commits.finish()
         if self._subscription.is_group_managed:
             await self._member.leave()
         else:

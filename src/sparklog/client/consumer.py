@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from sparklog.client.async_consumer import ARROW_BYTES, AsyncConsumer, CommitCallback
+from sparklog.client.async_consumer import ARROW_BYTES, AsyncConsumer
 from sparklog.client.cluster_info import PartitionInfo
+from sparklog.client.commits import CommitCallback
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.consumer_record import ConsumerRecord
 from sparklog.client.group_metadata import GroupMetadata

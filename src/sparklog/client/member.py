@@ -17,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
+from sparklog.client.commits import Commits
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.group_offsets import GroupOffsets
@@ -24,7 +25,6 @@ from sparklog.client.membership import (
     Membership,
     MemberState,
     Verdict,
-    assignment_of,
     group_members,
 )
 from sparklog.client.retry import is_retriable
@@ -32,6 +32,7 @@ from sparklog.client.session import COORDINATOR, Build, CoordinatorKind, Session
 from sparklog.client.subscription import Mode, SubscriptionState
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.consumer_protocol import decode_assignment
 from sparklog.protocol.messages import Message
 from sparklog.structs import BrokerId, TopicPartition
 
@@ -65,6 +66,7 @@ class Member:
         self._settings = config.group
         self._membership = Membership(self._settings, session.clock.monotonic())
         self.offsets = GroupOffsets(session, config, subscription, self._membership)
+        self.commits = Commits(self.offsets, config, session.clock, news)
         self._tasks: list[asyncio.Task[None]] = []
         self._joining: asyncio.Task[tuple[TopicPartition, ...] | None] | None = None
         self._stirred = asyncio.Event()
@@ -198,7 +200,7 @@ class Member:
         sent = membership.generation
         answer = await self._ask(broker, ApiKey.SYNC_GROUP, membership.sync(shares), patience)
         verdict = membership.synced(sent, answer, self._now())
-        return verdict, assignment_of(answer) if verdict is Verdict.GO_ON else ()
+        return verdict, decode_assignment(answer.assignment).partitions if verdict is Verdict.GO_ON else ()
 
     async def _ask(self, broker: BrokerId, api: ApiKey, request: Build, timeout: float) -> Message:
         return await self._session.request(broker, api, request, timeout=timeout, lane=_JOIN_LANE)

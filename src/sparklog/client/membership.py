@@ -33,7 +33,6 @@ from sparklog.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,
     Subscription,
-    decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
@@ -279,7 +278,7 @@ class Membership:
         return build
 
     def synced(self, sent: Generation, answer: Message, now: float) -> Verdict:
-        """SyncGroup's answer. On GO_ON ``take`` what ``assignment_of`` it says."""
+        """SyncGroup's answer. On GO_ON ``take`` what it assigns."""
         if sent != self.generation or self.state is not MemberState.SYNCING:
             return Verdict.AGAIN
         code = ErrorCode(answer.error_code)
@@ -396,8 +395,3 @@ def group_members(answer: Message) -> list[GroupMember]:
         GroupMember(each.member_id, each.group_instance_id, decode_subscription(each.metadata))
         for each in answer.members
     ]
-
-
-def assignment_of(answer: Message) -> tuple[TopicPartition, ...]:
-    """The member's own share in SyncGroup's answer."""
-    return decode_assignment(answer.assignment).partitions
