@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sparklog.client.async_consumer import AsyncConsumer
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition
@@ -118,6 +118,16 @@ def test_what_does_not_pass_is_raised_and_nothing_is_skipped(code):
                 await consumer.poll(20.0)
             assert raised.value.code is code
             assert await read(consumer, 2) == [(1, b"b"), (2, b"c")]
+
+    run(test)
+
+
+def test_an_answer_that_cannot_be_read_is_raised():
+    async def test():
+        async with consuming(lambda _asked: [b"garbage"]) as (consumer, _):
+            consumer.seek(T0, 0)
+            with pytest.raises(RemoteProtocolError):
+                await consumer.poll(20.0)
 
     run(test)
 

@@ -76,7 +76,7 @@ class Fetching:
         self._in_flight: dict[BrokerId, asyncio.Task[None]] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._nothing_at: dict[TopicPartition, int] = {}
-        self._failures: dict[TopicPartition, tuple[int, SparklogError]] = {}
+        self._failures: dict[TopicPartition, tuple[int, Exception]] = {}
         self._is_closed = False
         self._on_out_of_range = on_out_of_range
 
@@ -151,9 +151,9 @@ class Fetching:
         session = self._sessions.setdefault(broker, FetchSession())
         try:
             await self._ask(broker, session, asked)
-        except SparklogError as error:
+        except Exception as error:  # whatever it is, poll must raise it
             session.reset()
-            if not is_retriable(error):
+            if not (isinstance(error, SparklogError) and is_retriable(error)):
                 self._fail(asked, error)
             for tp in asked.partitions:
                 self._session.leaders.invalidate(tp.topic)
@@ -238,7 +238,7 @@ class Fetching:
         error = ApiError(code, f"partition {tp} at offset {request.offset}: {code.name}")
         self._failures[tp] = (incarnation, error)
 
-    def _fail(self, asked: _Asked, error: SparklogError) -> None:
+    def _fail(self, asked: _Asked, error: Exception) -> None:
         for tp, incarnation in asked.incarnations.items():
             self._failures.setdefault(tp, (incarnation, error))
 

@@ -30,7 +30,7 @@ from sparklog.client.membership import (
 from sparklog.client.retry import is_retriable
 from sparklog.client.session import COORDINATOR, Build, CoordinatorKind, Session
 from sparklog.client.subscription import Mode, SubscriptionState
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.consumer_protocol import decode_assignment
 from sparklog.protocol.messages import Message
@@ -70,7 +70,7 @@ class Member:
         self._tasks: list[asyncio.Task[None]] = []
         self._joining: asyncio.Task[tuple[TopicPartition, ...] | None] | None = None
         self._stirred = asyncio.Event()
-        self._failure: SparklogError | None = None
+        self._failure: Exception | None = None
         self._watched: dict[str, int] | None = None
         self._group_topics: frozenset[str] = frozenset()
         self.callbacks = Callbacks()
@@ -268,9 +268,10 @@ class Member:
         while True:
             try:
                 await self._beat_once()
-            except ApiError as error:
+            except Exception as error:  # whatever it is, poll must raise it
                 self._failure = error
                 self._news.set()
+                await asyncio.sleep(self._config.retry_backoff_ms / 1000)
 
     async def _beat_once(self) -> None:
         membership = self._membership

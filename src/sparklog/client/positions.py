@@ -44,7 +44,7 @@ class Positions:
         self._committed = committed
         self._news = news
         self._settling: asyncio.Task[None] | None = None
-        self._failure: SparklogError | None = None
+        self._failure: Exception | None = None
         self._leaders_seen = -1
 
     # -- for the consumer's own sake
@@ -103,7 +103,7 @@ class Positions:
                     for tp in self._subscription.assignment:
                         self._session.leaders.invalidate(tp.topic)
                     await asyncio.sleep(_pause(backoff, error))
-        except SparklogError as error:
+        except Exception as error:  # whatever it is, poll must raise it
             self._failure = error
         finally:
             self._settling = None
