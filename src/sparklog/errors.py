@@ -13,6 +13,9 @@ The tree::
     │   ├── RemoteProtocolError     the peer sent what the protocol does not allow
     │   └── LocalProtocolError      we were asked to send what the protocol does not allow
     ├── ConnectionFailed            a peer cannot be reached, or hung up
+    ├── DeserializationError        a consumer's deserializer raised
+    ├── WokenUp                     wakeup() interrupted a consumer that waited
+    ├── ClientClosed                a client was used after close, in a forked child, or by its own callback
     ├── CoordinationError           ZooKeeper: lost session, duplicate broker id, stale epoch
     │   └── MalformedZnode          a znode does not hold what it must
     ├── DataSourceError             an option or a state that the Spark source cannot serve
@@ -25,6 +28,8 @@ whether a client may retry. A number that is not in the table becomes ``UNKNOWN_
 from __future__ import annotations
 
 from enum import IntEnum
+
+from sparklog.structs import TopicPartition
 
 
 class ErrorCode(IntEnum):
@@ -205,6 +210,26 @@ class LocalProtocolError(ProtocolError):
 
 class ConnectionFailed(SparklogError, ConnectionError):
     """A peer cannot be reached, or hung up in the middle of an exchange."""
+
+
+class DeserializationError(SparklogError):
+    """A deserializer raised. The consumer stays before the record; ``seek(tp, offset + 1)`` passes over it."""
+
+    def __init__(self, tp: TopicPartition, offset: int, error: Exception) -> None:
+        super().__init__(
+            f"the record at offset {offset} of partition {tp} cannot be deserialized: {error!r};"
+            f" seek to {offset + 1} to pass over it"
+        )
+        self.tp = tp
+        self.offset = offset
+
+
+class WokenUp(SparklogError):
+    """``wakeup`` was called while a consumer waited, or before."""
+
+
+class ClientClosed(SparklogError):
+    """A client was used where it cannot work: after ``close``, in a forked child, or waiting in its own callback."""
 
 
 class CoordinationError(SparklogError):

@@ -1,95 +1,64 @@
-"""Two brokers: every question goes to the leader of its partition, and follows when the leader is another one."""
+"""What is known of leaders: the newest epoch wins, whoever tells it."""
 
-import pytest
+from uuid import UUID
 
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.batch_consumer import BatchConsumer
-from sparklog.client.batch_producer import BatchProducer
-from sparklog.client.config import ClientConfig
-from sparklog.client.fetcher import fetch_range
-from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import EARLIEST, latest_offsets
-from sparklog.record.builder import RecordBatchBuilder
-from sparklog.structs import TopicPartition
-from sparklog.testing.cluster import ClusterHarness
+from sparklog.client.cluster_info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.client.leaders import Leaders
+from sparklog.errors import ErrorCode
+from sparklog.structs import Endpoint, TopicPartition
 
-pytestmark = pytest.mark.integration
-_TOPIC = "spread"
-_PARTITIONS = [TopicPartition(_TOPIC, number) for number in range(4)]
+_TP = TopicPartition("t", 0)
+_BROKERS = {1: Endpoint("one", 1), 2: Endpoint("two", 2)}
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
-    with ClusterHarness(tmp_path_factory.mktemp("two"), brokers=2) as harness:
-        with ClusterMetadata(ClientConfig(bootstrap_servers=harness.bootstrap_servers)) as cluster:
-            AdminClient(cluster).create_topics([NewTopic(_TOPIC, len(_PARTITIONS), 1)])
-        yield harness.bootstrap_servers
+def _answer(leader, epoch, topic_id=1, **changes):
+    topic = TopicInfo("t", UUID(int=topic_id), False, (PartitionInfo(0, leader, epoch, (1, 2), (1, 2)),))
+    return ClusterInfo("c", 1, _BROKERS, {"t": topic}, {})._replace(**changes)
 
 
-@pytest.fixture
-def cluster(servers):
-    with ClusterMetadata(ClientConfig(bootstrap_servers=servers)) as metadata:
-        metadata.describe([_TOPIC])
-        yield metadata
+def _knowing(*answers):
+    leaders = Leaders()
+    for answer in answers:
+        leaders.apply(answer)
+    return leaders
 
 
-def _mislead(cluster):
-    """As if every partition had moved to the other broker since the metadata was fetched."""
-    known = cluster._topics[_TOPIC]
-    other = dict(zip(sorted(cluster._brokers), sorted(cluster._brokers, reverse=True), strict=True))
-    wrong = tuple(each._replace(leader=other[each.leader]) for each in known.partitions)
-    cluster._topics[_TOPIC] = known._replace(partitions=wrong)
+def test_nothing_is_known_at_first():
+    assert _knowing().leader(_TP) is None
+    assert _knowing().topic("t") is None
 
 
-def _put(cluster):
-    builder = RecordBatchBuilder()
-    builder.append(1, None, b"x")
-    with BatchProducer(cluster) as producer:
-        for tp in _PARTITIONS:
-            producer.send(tp, builder.build())
+def test_the_newer_epoch_wins_whatever_comes_last():
+    assert _knowing(_answer(1, 5), _answer(2, 6)).leader(_TP) == 2
+    assert _knowing(_answer(2, 6), _answer(1, 5)).leader(_TP) == 2
 
 
-def test_partitions_are_on_both_brokers(cluster):
-    groups = cluster.by_leader(_PARTITIONS)
-    assert len(groups) == 2
-    assert sorted(tp for group in groups.values() for tp in group) == _PARTITIONS
+def test_what_was_invalidated_is_asked_for_again_but_not_believed_to_be_older():
+    leaders = _knowing(_answer(2, 6))
+    leaders.invalidate("t")
+    assert leaders.leader(_TP) is None
+    assert leaders.is_stale
+    leaders.apply(_answer(1, 5))
+    assert leaders.leader(_TP) == 2
+    assert not leaders.is_stale
 
 
-def test_producing_to_both_and_after_a_move(cluster):
-    before = latest_offsets(cluster, _PARTITIONS)
-    _put(cluster)
-    _mislead(cluster)
-    _put(cluster)
-    assert latest_offsets(cluster, _PARTITIONS) == {tp: end + 2 for tp, end in before.items()}
+def test_a_topic_that_was_made_anew_starts_over():
+    assert _knowing(_answer(2, 6), _answer(1, 0, topic_id=2)).leader(_TP) == 1
+    assert _knowing(_answer(2, 6, topic_id=0), _answer(1, 0, topic_id=0)).leader(_TP) == 1
 
 
-def test_asking_for_offsets_after_a_move(cluster):
-    _put(cluster)
-    before = latest_offsets(cluster, _PARTITIONS)
-    _mislead(cluster)
-    assert latest_offsets(cluster, _PARTITIONS) == before
+def test_a_topic_that_cannot_be_described_is_known_no_more():
+    gone = _answer(1, 5, topics={}, errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+    assert _knowing(_answer(1, 5), gone).topic("t") is None
 
 
-def test_fetching_after_a_move(cluster):
-    _put(cluster)
-    tp = _PARTITIONS[0]
-    end = latest_offsets(cluster, [tp])[tp]
-    _mislead(cluster)
-    assert sum(batch.record_count for batch in fetch_range(cluster, tp, 0, end)) == end
+def test_a_leader_must_be_a_broker_of_the_cluster():
+    assert _knowing(_answer(3, 1)).leader(_TP) is None
+    assert _knowing(_answer(-1, 1)).leader(_TP) is None
+    assert _knowing(_answer(1, 1)).leader(TopicPartition("t", 1)) is None
 
 
-def test_consuming_from_both_and_after_a_move(cluster):
-    _put(cluster)
-    ends = latest_offsets(cluster, _PARTITIONS)
-    consumer = BatchConsumer(cluster, dict.fromkeys(_PARTITIONS, EARLIEST))
-    _mislead(cluster)
-    found = list(consumer.records(until=ends))
-    assert len(found) == sum(ends.values())
-    assert {record.tp for record in found} == set(_PARTITIONS)
-
-
-def test_settings_are_asked_of_each_broker(cluster):
-    admin = AdminClient(cluster)
-    for broker in admin.describe_cluster().brokers:
-        settings = {each.name: each.value for each in admin.broker_configs(broker)}
-        assert settings["broker.id"] == str(broker)
+def test_the_controller_must_be_one_too():
+    assert _knowing(_answer(1, 1)).controller == 1
+    assert _knowing(_answer(1, 1, controller=-1)).controller is None

@@ -15,23 +15,28 @@ from sparklog.structs import Endpoint
 from sparklog.zk.znodes import BrokerInfo
 
 
-class Peer:
+class Peer(asyncio.Transport):
     """What an AsyncConnection writes to: answers ApiVersions at once, and the rest on ``answer``."""
 
-    def __init__(self):
-        self.reader = asyncio.StreamReader()
+    def __init__(self, endpoint, client_id):
+        super().__init__()
         self.asked = asyncio.Event()
         self._data = bytearray()
         self._closed = False
+        self.connection = AsyncConnection(endpoint, client_id)
+        self.connection.connection_made(self)
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
 
     def write(self, data):
         self._data += data
-
-    async def drain(self):
+        if len(self._data) < 4 + int.from_bytes(self._data[:4], "big"):
+            return
         frame, self._data = self._data, bytearray()
         self._request = parse_request(memoryview(frame)[4:])
         if self._request.api == ApiKey.API_VERSIONS:
-            self._feed(_versions())
+            asyncio.get_running_loop().call_soon(self._feed, _versions())
         else:
             self.asked.set()
 
@@ -42,10 +47,13 @@ class Peer:
         asked = self._request
         body = encode(message, asked.version)
         for chunk in frame_response(ApiKey(asked.api), asked.version, asked.correlation_id, [body]):
-            self.reader.feed_data(bytes(chunk))
+            self.connection.get_buffer(-1)[: len(chunk)] = chunk
+            self.connection.buffer_updated(len(chunk))
 
     def close(self):
         self._closed = True
+
+    abort = close
 
     def is_closing(self):
         return self._closed
@@ -66,13 +74,14 @@ def _versions():
 @pytest.mark.parametrize("turns", range(8))
 def test_closing_ends_it_in_whatever_turn_of_the_loop_the_answer_comes(turns, monkeypatch):
     async def test():
-        peer = Peer()
+        endpoint = Endpoint("broker", 9092)
+        peer = Peer(endpoint, "controller")
 
         async def opened(endpoint, *, client_id):
-            return AsyncConnection(endpoint, peer.reader, peer, client_id)
+            return peer.connection
 
         monkeypatch.setattr(AsyncConnection, "open", opened)
-        channel = BrokerChannel(BrokerInfo(1, Endpoint("broker", 9092)), "controller")
+        channel = BrokerChannel(BrokerInfo(1, endpoint), "controller")
         message = requests.update_metadata(ControllerContext(1, 0), 1, channel.broker.epoch, [])
         answers = [channel.send(ApiKey.UPDATE_METADATA, message) for _ in range(3)]
         async with asyncio.timeout(5):

@@ -64,3 +64,85 @@ def test_a_failure_closes_the_connection(peer, data, error, complaint):
 def test_nobody_there():
     with pytest.raises(ConnectionFailed, match=r"cannot reach a broker at 127\.0\.0\.1:1"):
         asyncio.run(AsyncConnection.open(Endpoint("127.0.0.1", 1)))
+
+
+def test_requests_do_not_wait_for_one_another(peer):
+    """The peer answers the first only when it has read the third."""
+    waiting = []
+
+    def reply(request):
+        waiting.append(request)
+        if len(waiting) < 3:
+            return b""
+        message = HeartbeatResponse(throttle_time_ms=0, error_code=7)
+        return b"".join(peer.framed(each, encode(message, each.version)) for each in waiting)
+
+    peer.reply = reply
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        try:
+            asked = await asyncio.gather(*(connection.request(ApiKey.HEARTBEAT, heartbeat) for _ in range(3)))
+            assert connection.in_flight == 0
+            return asked
+        finally:
+            connection.close()
+
+    assert [each.error_code for each in asyncio.run(ask())] == [7, 7, 7]
+
+
+def test_who_stops_waiting_does_not_disturb_the_others(peer):
+    waiting = []
+
+    def reply(request):
+        waiting.append(request)
+        if len(waiting) < 2:
+            return b""
+        codes = (1, 2)
+        bodies = [encode(HeartbeatResponse(throttle_time_ms=0, error_code=code), waiting[0].version) for code in codes]
+        return b"".join(map(peer.framed, waiting, bodies))
+
+    peer.reply = reply
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        await connection.versions()
+        first = asyncio.create_task(connection.request(ApiKey.HEARTBEAT, heartbeat))
+        while not connection.in_flight:
+            await asyncio.sleep(0)
+        first.cancel()
+        answer = await connection.request(ApiKey.HEARTBEAT, heartbeat)
+        connection.close()
+        return answer.error_code
+
+    assert asyncio.run(ask()) == 2
+
+
+def test_one_that_waits_too_long_ends_all(peer):
+    peer.reply = lambda request: b""
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        await connection.versions()
+        short, long = (connection.request(ApiKey.HEARTBEAT, heartbeat, timeout=seconds) for seconds in (0.05, 30))
+        failures = await asyncio.gather(long, short, return_exceptions=True)
+        assert connection.closed
+        with pytest.raises(ConnectionFailed):
+            await connection.request(ApiKey.HEARTBEAT, heartbeat)
+        return [str(each) for each in failures]
+
+    assert all(text.endswith("did not answer HEARTBEAT: timed out") for text in asyncio.run(ask()))
+
+
+def test_a_request_without_an_answer_is_done_when_it_is_written(peer):
+    peer.reply = lambda request: b""
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        body = bytes(32 << 20)  # more than the socket takes at once
+        done = await connection.submit(ApiKey.PRODUCE, 3, [body], expect_response=False)
+        assert connection._transport.get_write_buffer_size() == 0
+        connection.close()
+        return done
+
+    assert asyncio.run(ask()) == b""

@@ -11,7 +11,8 @@ from sparklog.cli.connection import bootstrap_option, connected
 from sparklog.cli.display import show_table
 
 if TYPE_CHECKING:
-    from sparklog.client.metadata import ClusterMetadata, TopicInfo
+    from sparklog.client.cluster_info import TopicInfo
+    from sparklog.client.metadata import ClusterMetadata
 
 _SET_ON_TOPIC = 1
 """Where a setting comes from, as DescribeConfigs numbers it: the topic itself."""

@@ -40,10 +40,10 @@ def txn() -> None:
 @bootstrap_option
 def list_transactions(states: tuple[str, ...], open_for: int | None, match: str | None, bootstrap: str) -> None:
     """List the transactional ids of the cluster."""
-    from sparklog.client.transaction_admin import TransactionAdmin
+    from sparklog.client.transaction_tools import TransactionTools
 
     with connected(bootstrap) as cluster:
-        found = TransactionAdmin(cluster).list_transactions(
+        found = TransactionTools(cluster).list_transactions(
             states=states, open_longer_ms=-1 if open_for is None else open_for * 1000, pattern=match
         )
     show_table(["transactional id", "coordinator", "producer", "state"], found, right=("coordinator", "producer"))
@@ -54,11 +54,11 @@ def list_transactions(states: tuple[str, ...], open_for: int | None, match: str 
 @bootstrap_option
 def describe(transactional_id: str, bootstrap: str) -> None:
     """Show the transaction of TRANSACTIONAL_ID: whose it is, since when, and the partitions that it reaches."""
-    from sparklog.client.transaction_admin import TransactionAdmin
+    from sparklog.client.transaction_tools import TransactionTools
     from sparklog.clock import SystemClock
 
     with connected(bootstrap) as cluster:
-        found = TransactionAdmin(cluster).describe(transactional_id)
+        found = TransactionTools(cluster).describe(transactional_id)
     timeout = "none (two-phase commit)" if found.timeout_ms == (1 << 31) - 1 else f"{found.timeout_ms / 1000:g} s"
     click.echo(
         f"{found.transactional_id}: {found.state}, producer {found.producer_id} epoch {found.producer_epoch}, "
@@ -118,11 +118,11 @@ def abort(
 @bootstrap_option
 def find_hanging(topics: tuple[str, ...], silent_for: int, bootstrap: str) -> None:
     """Find transactions, in these topics or in all, that are open in a partition and that no coordinator will end."""
-    from sparklog.client.transaction_admin import TransactionAdmin
+    from sparklog.client.transaction_tools import TransactionTools
     from sparklog.clock import SystemClock
 
     with connected(bootstrap) as cluster:
-        found = TransactionAdmin(cluster).hanging(
+        found = TransactionTools(cluster).hanging(
             _partitions_of(cluster, topics), SystemClock().now_ms() - silent_for * 1000
         )
     columns = ["topic", "partition", "start offset", "producer", "epoch"]
@@ -133,25 +133,25 @@ def find_hanging(topics: tuple[str, ...], silent_for: int, bootstrap: str) -> No
 
 
 def _end(transactional_id: str, to_commit: bool, yes: bool, bootstrap: str) -> None:
-    from sparklog.client.transaction_admin import TransactionAdmin
+    from sparklog.client.transaction_tools import TransactionTools
 
     verb = "commit" if to_commit else "abort"
     _confirm(f"{verb.title()} the open transaction of {transactional_id}?", yes)
     with connected(bootstrap) as cluster:
-        ended = TransactionAdmin(cluster).end(transactional_id, commit=to_commit)
+        ended = TransactionTools(cluster).end(transactional_id, commit=to_commit)
     reached = ", ".join(map(str, ended.partitions)) or "no partition"
     past = "committed" if to_commit else "aborted"
     click.echo(f"{past} the transaction of {transactional_id} (producer {ended.producer_id}) in {reached}")
 
 
 def _abort_in(topic: str, partition: int, start_offset: int, yes: bool, bootstrap: str) -> None:
-    from sparklog.client.transaction_admin import TransactionAdmin
+    from sparklog.client.transaction_tools import TransactionTools
     from sparklog.structs import TopicPartition
 
     tp = TopicPartition(topic, partition)
     _confirm(f"Abort the transaction at offset {start_offset} of {tp}?", yes)
     with connected(bootstrap) as cluster:
-        ended = TransactionAdmin(cluster).abort_in(tp, start_offset)
+        ended = TransactionTools(cluster).abort_in(tp, start_offset)
     click.echo(f"aborted the transaction of producer {ended.producer_id} at offset {start_offset} of {tp}")
 
 

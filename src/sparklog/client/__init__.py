@@ -1,1 +1,37 @@
-"""What talks to brokers, ours or Kafka's: metadata, fetching, producing, administration. Blocking; whole batches."""
+"""What talks to brokers, ours or Kafka's.
+
+``Producer``, ``Consumer``, ``Admin``, and the same with ``Async`` before the name, are for programs; they are imported
+when they are first named, so that whoever needs only a part of this package pays only for that. Beneath them, blocking
+and in whole batches: ``batch_producer``, ``batch_consumer``, ``fetcher``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparklog.client.admin import Admin as Admin
+    from sparklog.client.admin import AsyncAdmin as AsyncAdmin
+    from sparklog.client.async_consumer import AsyncConsumer as AsyncConsumer
+    from sparklog.client.async_producer import AsyncProducer as AsyncProducer
+    from sparklog.client.consumer import Consumer as Consumer
+    from sparklog.client.producer import Producer as Producer
+
+_HOMES = {
+    "Admin": "admin",
+    "AsyncAdmin": "admin",
+    "AsyncProducer": "async_producer",
+    "AsyncConsumer": "async_consumer",
+    "Consumer": "consumer",
+    "Producer": "producer",
+}
+
+__all__ = ["Admin", "AsyncAdmin", "AsyncConsumer", "AsyncProducer", "Consumer", "Producer"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

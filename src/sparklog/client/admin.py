@@ -1,53 +1,130 @@
-"""Topics and settings of a cluster: create, delete, list, describe."""
+"""Admin and AsyncAdmin: topics, settings, groups, offsets, transactions of a cluster.
+
+``Admin`` blocks; ``AsyncAdmin`` is the same on the caller's loop. Both raise ApiError naming what was refused, and
+retry what passes by itself for ``default.api.timeout.ms``. ``AdminClient`` is for code that has a ``ClusterMetadata``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sparklog.client.metadata import ClusterInfo, ClusterMetadata, TopicInfo
-from sparklog.client.retry import retrying
-from sparklog.errors import ApiError, ErrorCode
-from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeConfigsRequest,
-    Message,
+from sparklog.client.cluster_info import ClusterInfo, TopicInfo
+from sparklog.client.config import ClientConfig
+from sparklog.client.config_admin import ConfigAdmin, ConfigEntry, LogDir
+from sparklog.client.group_admin import GroupAdmin, GroupDescription, GroupListing, GroupMember, StoredOffset
+from sparklog.client.loop_thread import LoopThread
+from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.producer_config import as_properties
+from sparklog.client.session import Session
+from sparklog.client.topic_admin import NewTopic, TopicAdmin
+from sparklog.client.transaction_admin import (
+    ActiveProducer,
+    TransactionAdmin,
+    TransactionDescription,
+    TransactionListing,
 )
 from sparklog.structs import BrokerId
 
-T = TypeVar("T")
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
-_CreatableTopic = CreateTopicsRequest.CreatableTopic
-_DeletableTopic = DeleteTopicsRequest.DeleteTopicState
-_Resource = DescribeConfigsRequest.DescribeConfigsResource
+__all__ = [
+    "ActiveProducer",
+    "Admin",
+    "AdminClient",
+    "AsyncAdmin",
+    "ConfigEntry",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "LogDir",
+    "NewTopic",
+    "StoredOffset",
+    "TransactionDescription",
+    "TransactionListing",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create; -1 leaves partitions or replicas to the broker's default."""
+class AsyncAdmin(TopicAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin):
+    """On the caller's event loop; ``async with`` starts and closes it. Settings by Kafka's names, as for a producer."""
 
-    name: str
-    partitions: int = -1
-    replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
+        if not isinstance(settings, ClientConfig):
+            settings = ClientConfig.from_properties(as_properties(settings, more))
+        super().__init__(Session(settings))
+
+    async def __aenter__(self) -> AsyncAdmin:
+        await self._session.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
 
 
-class ConfigEntry(NamedTuple):
-    """One setting as a broker describes it; ``source`` is Kafka's number (1 topic, 4 static broker, 5 default)."""
+def _blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Admin, P], R]:
+    def call(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._thread.run(method(self._admin, *args, **kwargs))
 
-    name: str
-    value: str | None
-    source: int
-    read_only: bool
-    sensitive: bool
+    call.__doc__, call.__name__ = method.__doc__, method.__name__
+    return call
+
+
+class Admin:
+    """``AsyncAdmin`` for code that blocks; its loop runs in a thread of its own. ``with`` closes it."""
+
+    def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
+        self._admin = AsyncAdmin(settings, **more)
+        self._thread = LoopThread("sparklog admin")
+        self._thread.run(self._admin.__aenter__())
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._thread.is_usable:
+            self._thread.run(self._admin.__aexit__(None, None, None))
+            self._thread.close()
+
+    describe_cluster = _blocking(TopicAdmin.describe_cluster)
+    list_topics = _blocking(TopicAdmin.list_topics)
+    describe_topics = _blocking(TopicAdmin.describe_topics)
+    create_topics = _blocking(TopicAdmin.create_topics)
+    delete_topics = _blocking(TopicAdmin.delete_topics)
+    create_partitions = _blocking(TopicAdmin.create_partitions)
+    elect_leaders = _blocking(TopicAdmin.elect_leaders)
+    list_offsets = _blocking(TopicAdmin.list_offsets)
+    delete_records = _blocking(TopicAdmin.delete_records)
+    topic_configs = _blocking(ConfigAdmin.topic_configs)
+    broker_configs = _blocking(ConfigAdmin.broker_configs)
+    alter_topic_configs = _blocking(ConfigAdmin.alter_topic_configs)
+    alter_broker_configs = _blocking(ConfigAdmin.alter_broker_configs)
+    log_dirs = _blocking(ConfigAdmin.log_dirs)
+    features = _blocking(ConfigAdmin.features)
+    list_groups = _blocking(GroupAdmin.list_groups)
+    describe_groups = _blocking(GroupAdmin.describe_groups)
+    delete_groups = _blocking(GroupAdmin.delete_groups)
+    group_offsets = _blocking(GroupAdmin.group_offsets)
+    alter_group_offsets = _blocking(GroupAdmin.alter_group_offsets)
+    delete_group_offsets = _blocking(GroupAdmin.delete_group_offsets)
+    list_transactions = _blocking(TransactionAdmin.list_transactions)
+    describe_transactions = _blocking(TransactionAdmin.describe_transactions)
+    describe_producers = _blocking(TransactionAdmin.describe_producers)
+    abort_transaction = _blocking(TransactionAdmin.abort_transaction)
 
 
 class AdminClient:
-    """Asks the broker that can answer: the controller for changes, any for the rest. Raises ApiError."""
+    """What the lower storey needs of administration, beside a ``ClusterMetadata``; open only during a call."""
 
     def __init__(self, cluster: ClusterMetadata) -> None:
         self._cluster = cluster
@@ -58,127 +135,38 @@ class AdminClient:
 
     def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
         """Every topic by name, the cluster's own only when asked for."""
-        topics = self._cluster.fetch(None).topics
-        return [topic for _, topic in sorted(topics.items()) if internal or not topic.internal]
+        with self._admin() as admin:
+            return admin.list_topics(internal=internal)
 
     def describe_topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
         """These topics; the first unknown one raises."""
         return self._cluster.describe(names)
 
     def create_topics(self, topics: Collection[NewTopic], *, validate_only: bool = False) -> None:
-        """Create them all, or raise the first error; those before it in the cluster's answer then exist."""
-        for topic in topics:
-            self._cluster.invalidate(topic.name)
-        answer = self._ask_controller(
-            ApiKey.CREATE_TOPICS, lambda version: _create_request(version, topics, self._timeout_ms, validate_only)
-        )
-        _raise_first(answer.topics, "cannot create topic")
-        if not validate_only:
-            self._await_leaders([topic.name for topic in topics])
+        """As ``Admin.create_topics``."""
+        self._forget([topic.name for topic in topics])
+        with self._admin() as admin:
+            admin.create_topics(topics, validate_only=validate_only)
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """Delete them all, or raise the first error; returns when they are gone from the cluster's metadata."""
-        answer = self._ask_controller(
-            ApiKey.DELETE_TOPICS, lambda version: _delete_request(version, names, self._timeout_ms)
-        )
-        for name in names:
-            self._cluster.invalidate(name)
-        _raise_first(answer.responses, "cannot delete topic")
-        self._await_absence(names)
+        """As ``Admin.delete_topics``."""
+        self._forget(names)
+        with self._admin() as admin:
+            admin.delete_topics(names)
 
     def topic_configs(self, name: str) -> list[ConfigEntry]:
         """Every setting of a topic, in force."""
-        return self._configs(TOPIC_RESOURCE, name, None)
+        with self._admin() as admin:
+            return admin.topic_configs(name)
 
     def broker_configs(self, broker_id: BrokerId) -> list[ConfigEntry]:
         """Every setting of a broker, as that broker tells it."""
-        return self._configs(BROKER_RESOURCE, str(broker_id), broker_id)
+        with self._admin() as admin:
+            return admin.broker_configs(broker_id)
 
-    @property
-    def _timeout_ms(self) -> int:
-        return self._cluster.config.request_timeout_ms
+    def _admin(self) -> Admin:
+        return Admin(self._cluster.config)
 
-    def _configs(self, kind: int, name: str, broker_id: BrokerId | None) -> list[ConfigEntry]:
-        def build(version: int) -> Message:
-            resource = _Resource(resource_type=kind, resource_name=name, configuration_keys=None)
-            return DescribeConfigsRequest(
-                version=version, resources=[resource], include_synonyms=False, include_documentation=False
-            )
-
-        def ask() -> Message:
-            info = self._cluster.fetch([])
-            target = min(info.brokers) if broker_id is None else broker_id
-            (result,) = self._cluster.request(self._cluster.broker(target), ApiKey.DESCRIBE_CONFIGS, build).results
-            code = ErrorCode(result.error_code)
-            if code is not ErrorCode.NONE:
-                raise ApiError(code, result.error_message or f"cannot describe {name!r}")
-            return result
-
-        entries = [_config_entry(each) for each in retrying(self._cluster.backoff(), ask).configs]
-        return sorted(entries)
-
-    def _ask_controller(self, api: ApiKey, build: Callable[[int], Message]) -> Message:
-        def ask() -> Message:
-            info = self._cluster.fetch([])
-            answer = self._cluster.request(self._cluster.broker(info.controller), api, build)
-            results = answer.topics if api is ApiKey.CREATE_TOPICS else answer.responses
-            if any(ErrorCode(each.error_code) is ErrorCode.NOT_CONTROLLER for each in results):
-                raise ApiError(ErrorCode.NOT_CONTROLLER, f"broker {info.controller} is not the controller any more")
-            return answer
-
-        return retrying(self._cluster.backoff(), ask)
-
-    def _await_leaders(self, names: list[str]) -> None:
-        def check() -> None:
-            for topic in self._cluster.describe(names).values():
-                if any(partition.leader < 0 for partition in topic.partitions):
-                    raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic.name!r} has no leader yet")
-
-        retrying(self._cluster.backoff(), check)
-
-    def _await_absence(self, names: Collection[str]) -> None:
-        def check() -> None:
-            left = self._cluster.fetch(names).topics
-            if left:
-                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"topic {next(iter(left))!r} is still being deleted")
-
-        retrying(self._cluster.backoff(), check)
-
-
-def _raise_first(results: list[Message], what: str) -> None:
-    for each in results:
-        code = ErrorCode(each.error_code)
-        if code is not ErrorCode.NONE:
-            raise ApiError(code, f"{what} {each.name!r}: {each.error_message or code.name}")
-
-
-def _create_request(version: int, topics: Collection[NewTopic], timeout_ms: int, validate_only: bool) -> Message:
-    return CreateTopicsRequest(
-        version=version,
-        topics=[
-            _CreatableTopic(
-                name=topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                assignments=[],
-                configs=[
-                    _CreatableTopic.CreatableTopicConfig(name=name, value=value)
-                    for name, value in topic.configs.items()
-                ],
-            )
-            for topic in topics
-        ],
-        timeout_ms=timeout_ms,
-        validate_only=validate_only,
-    )
-
-
-def _delete_request(version: int, names: Collection[str], timeout_ms: int) -> Message:
-    if version < 6:
-        return DeleteTopicsRequest(version=version, topic_names=list(names), timeout_ms=timeout_ms)
-    topics = [_DeletableTopic(name=name, topic_id=None) for name in names]
-    return DeleteTopicsRequest(version=version, topics=topics, timeout_ms=timeout_ms)
-
-
-def _config_entry(each: Message) -> ConfigEntry:
-    return ConfigEntry(each.name, each.value, each.config_source, each.read_only, each.is_sensitive)
+    def _forget(self, names: Collection[str]) -> None:
+        for name in names:
+            self._cluster.invalidate(name)

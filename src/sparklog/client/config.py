@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Mapping
+from typing import Self
 
 from sparklog.config.definition import (
     Check,
@@ -81,6 +82,9 @@ class ClientConfig:
     delivery_timeout_ms: int = _ms("delivery.timeout.ms", 120_000, "How long a batch is retried before it fails.")
     retry_backoff_ms: int = _ms("retry.backoff.ms", 100, "The pause before the first retry; it doubles from there.")
     retry_backoff_max_ms: int = _ms("retry.backoff.max.ms", 1_000, "The longest pause between retries.")
+    metadata_max_age_ms: int = setting(
+        "metadata.max.age.ms", ConfigType.INT, 300_000, "How old metadata may grow.", _positive()
+    )
     isolation: str = setting(
         "isolation.level",
         ConfigType.STRING,
@@ -113,7 +117,7 @@ class ClientConfig:
     )
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> ClientConfig:
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """From text properties by Kafka's names. ConfigError for an impossible value; others' names are ignored."""
         known = definitions(cls)
         unknown = frozenset(properties) - frozenset(known)

@@ -16,7 +16,7 @@ from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchR
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.batch import RecordBatch
 from sparklog.record.records import iter_batches
-from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.structs import NO_EPOCH, IsolationLevel, LeaderEpoch, TopicPartition
 
 _FIRST_GUESS = 1024
 """Bytes an offset takes, as long as no answer has shown it."""
@@ -25,10 +25,14 @@ _LEAST_FETCH = 64 * 1024
 
 
 class Scan(NamedTuple):
-    """What an answer holds for a reader at some position, and where the reader goes on."""
+    """What an answer holds for a reader at some position, and where the reader goes on.
+
+    ``epoch`` is the leader epoch of what stands before ``next_offset``, NO_EPOCH where nothing came.
+    """
 
     batches: list[RecordBatch]
     next_offset: int
+    epoch: LeaderEpoch = NO_EPOCH
 
 
 def scan(fetched: FetchedPartition, position: int, isolation: IsolationLevel, *, check_crcs: bool = True) -> Scan:
@@ -41,6 +45,7 @@ def scan(fetched: FetchedPartition, position: int, isolation: IsolationLevel, *,
     hide_aborted = isolation is IsolationLevel.READ_COMMITTED
     dropping: set[int] = set()
     visible = []
+    epoch = NO_EPOCH
     for batch in (batch for chunk in fetched.records for batch in iter_batches(chunk)):  # type: ignore[arg-type]
         if check_crcs:
             batch.validate()
@@ -51,7 +56,8 @@ def scan(fetched: FetchedPartition, position: int, isolation: IsolationLevel, *,
         elif not (hide_aborted and batch.is_transactional and batch.producer_id in dropping):
             visible.append(batch)
         position = max(position, batch.next_offset)
-    return Scan(visible, position)
+        epoch = LeaderEpoch(batch.partition_leader_epoch)
+    return Scan(visible, position, epoch)
 
 
 def fetch_range(

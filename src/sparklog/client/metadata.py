@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
-from typing import NamedTuple
-from uuid import UUID
 
+from sparklog.client.cluster_info import ClusterInfo, TopicInfo, metadata_request, read_metadata
 from sparklog.client.config import ClientConfig
 from sparklog.client.pool import ConnectionPool
 from sparklog.client.retry import Backoff, retrying
@@ -14,38 +13,8 @@ from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, MetadataRequest
-from sparklog.protocol.wire import ZERO_UUID
-from sparklog.structs import NO_LEADER, BrokerId, Endpoint, LeaderEpoch, TopicPartition
-
-
-class PartitionInfo(NamedTuple):
-    """One partition: its leader (NO_LEADER while there is none) and where its copies are."""
-
-    partition: int
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-
-
-class TopicInfo(NamedTuple):
-    """One topic. ``partitions`` is ordered by number; ``topic_id`` is zero where the broker does not tell."""
-
-    name: str
-    topic_id: UUID
-    internal: bool
-    partitions: tuple[PartitionInfo, ...]
-
-
-class ClusterInfo(NamedTuple):
-    """One answer to a Metadata request; ``errors`` are the topics that it could not describe."""
-
-    cluster_id: str | None
-    controller: BrokerId
-    brokers: dict[BrokerId, Endpoint]
-    topics: dict[str, TopicInfo]
-    errors: dict[str, ErrorCode]
+from sparklog.protocol.messages import Message
+from sparklog.structs import NO_LEADER, BrokerId, Endpoint, TopicPartition
 
 
 class ClusterMetadata:
@@ -154,59 +123,15 @@ class ClusterMetadata:
     def _fetch_once(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
         connection = self.any_broker()
         try:
-            answer = connection.request(ApiKey.METADATA, lambda version: _metadata_request(version, topics, create))
+            answer = connection.request(ApiKey.METADATA, lambda version: metadata_request(version, topics, create))
         except BaseException:
             connection.close()
             self.pool.forget(connection.endpoint)
             raise
         self.pool.give_back(connection)
-        info = _read_metadata(answer)
+        info = read_metadata(answer)
         self._brokers = info.brokers
         self._topics.update(info.topics)
         for gone in info.errors:
             self._topics.pop(gone, None)
         return info
-
-
-def _metadata_request(version: int, topics: Collection[str] | None, create: bool) -> Message:
-    every: list[Message] | None = [] if version == 0 else None
-    return MetadataRequest(
-        version=version,
-        topics=every if topics is None else [_Topic(name=topic, topic_id=ZERO_UUID) for topic in topics],
-        allow_auto_topic_creation=create,
-    )
-
-
-_Topic = MetadataRequest.MetadataRequestTopic
-
-
-def _read_metadata(answer: Message) -> ClusterInfo:
-    topics: dict[str, TopicInfo] = {}
-    errors: dict[str, ErrorCode] = {}
-    for topic in answer.topics:
-        code = ErrorCode(topic.error_code)
-        if code is ErrorCode.NONE:
-            topics[topic.name] = _read_topic(topic)
-        else:
-            errors[topic.name] = code
-    return ClusterInfo(
-        answer.cluster_id,
-        BrokerId(answer.controller_id),
-        {BrokerId(each.node_id): Endpoint(each.host, each.port) for each in answer.brokers},
-        topics,
-        errors,
-    )
-
-
-def _read_topic(topic: Message) -> TopicInfo:
-    partitions = [
-        PartitionInfo(
-            each.partition_index,
-            BrokerId(each.leader_id),
-            LeaderEpoch(each.leader_epoch),
-            tuple(each.replica_nodes),
-            tuple(each.isr_nodes),
-        )
-        for each in topic.partitions
-    ]
-    return TopicInfo(topic.name, topic.topic_id or ZERO_UUID, topic.is_internal, tuple(sorted(partitions)))

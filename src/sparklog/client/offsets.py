@@ -79,7 +79,7 @@ def _ask(
     found: dict[TopicPartition, OffsetAndTimestamp | None],
 ) -> None:
     answer = cluster.request(
-        endpoint, ApiKey.LIST_OFFSETS, lambda version: _list_offsets_request(version, wanted, isolation)
+        endpoint, ApiKey.LIST_OFFSETS, lambda version: list_offsets_request(version, wanted, isolation)
     )
     failure = None
     for topic in answer.topics:
@@ -94,7 +94,8 @@ def _ask(
         raise failure
 
 
-def _list_offsets_request(version: int, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Message:
+def list_offsets_request(version: int, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Message:
+    """Ask a leader for the offsets at these timestamps (ms, EARLIEST or LATEST)."""
     topics: dict[str, list[Message]] = {}
     for tp, timestamp in wanted.items():
         asked = _Partition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=timestamp)

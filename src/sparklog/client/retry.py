@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from sparklog.client.config import ClientConfig
@@ -23,10 +24,13 @@ def is_retriable(error: SparklogError) -> bool:
 class Backoff:
     """Pauses that double up to a limit, until a deadline. ``reset`` after progress starts both over."""
 
-    def __init__(self, config: ClientConfig, clock: Clock, timeout_ms: int) -> None:
+    def __init__(
+        self, config: ClientConfig, clock: Clock, timeout_ms: int, patience: float = UNKNOWN_TOPIC_PATIENCE
+    ) -> None:
         self._config = config
         self._clock = clock
         self._timeout = timeout_ms / 1000
+        self._patience = patience
         self.reset()
 
     def reset(self) -> None:
@@ -41,14 +45,19 @@ class Backoff:
 
     def wait(self, error: SparklogError) -> None:
         """Let the next pause pass; raises ``error`` itself when it is not retriable or the deadline has come."""
+        self._clock.sleep(self.next_pause(error))
+
+    def next_pause(self, error: SparklogError) -> float:
+        """Seconds to wait before the next attempt; raises ``error`` where there is to be none."""
         if not is_retriable(error) or self.expired or self._is_unknown_for_good(error):
             raise error
-        self._clock.sleep(min(self._pause, max(self._deadline - self._clock.monotonic(), 0)))
+        pause = min(self._pause, max(self._deadline - self._clock.monotonic(), 0))
         self._pause = min(2 * self._pause, self._config.retry_backoff_max_ms / 1000)
+        return pause
 
     def _is_unknown_for_good(self, error: SparklogError) -> bool:
         unknown = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return unknown and self._clock.monotonic() >= self._started + UNKNOWN_TOPIC_PATIENCE
+        return unknown and self._clock.monotonic() >= self._started + self._patience
 
 
 def retrying(backoff: Backoff, attempt: Callable[[], T], *, between: Callable[[], None] | None = None) -> T:
@@ -58,5 +67,18 @@ def retrying(backoff: Backoff, attempt: Callable[[], T], *, between: Callable[[]
             return attempt()
         except SparklogError as error:
             backoff.wait(error)
+            if between is not None:
+                between()
+
+
+async def retrying_async(
+    backoff: Backoff, attempt: Callable[[], Awaitable[T]], *, between: Callable[[], None] | None = None
+) -> T:
+    """``retrying`` on an event loop."""
+    while True:
+        try:
+            return await attempt()
+        except SparklogError as error:
+            await asyncio.sleep(backoff.next_pause(error))
             if between is not None:
                 between()

@@ -1,86 +1,208 @@
-"""The asking end of a connection on an event loop: what a broker asks other brokers with."""
+"""The asking end of a connection on an event loop: what a broker asks other brokers with, and the client any broker.
+
+Requests are pipelined: each goes out as soon as it is made, and the answers come back in the same order, as Kafka
+promises for one connection. Every request has a deadline of its own; one that passes it closes the connection,
+because what comes next on it could not be told from the late answer's place in the order. A caller that is cancelled
+leaves its answer to be read and dropped.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import struct
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from sparklog import __version__
-from sparklog.errors import ConnectionFailed, ProtocolError, RemoteProtocolError
+from sparklog.errors import ConnectionFailed, ProtocolError, RemoteProtocolError, SparklogError
 from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, api_versions_request
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
+from sparklog.protocol.frame import FrameReader
 from sparklog.protocol.messages import Message, decode_response, encode
-from sparklog.structs import Endpoint, FileSlice
+from sparklog.structs import Chunk, Endpoint, FileSlice
 
 MAX_RESPONSE = 1 << 30
 
 
-class AsyncConnection:
-    """A connection to one broker, one request at a time.
+class _Waiting(NamedTuple):
+    """A request on the wire: who waits for its answer's body, and until when."""
 
-    A failure raises ConnectionFailed or ProtocolError and closes it; open another.
+    api: ApiKey
+    answer: asyncio.Future[memoryview]
+    deadline: asyncio.TimerHandle
+
+
+class AsyncConnection(asyncio.BufferedProtocol):
+    """A connection to one broker; any number of requests may be in flight.
+
+    A failure raises ConnectionFailed or ProtocolError in all of them and closes it; open another.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, client_id: str) -> None:
         self.endpoint = endpoint
-        self._reader = reader
-        self._writer = writer
         self._protocol = ClientConnection(client_id)
-        self._turn = asyncio.Lock()
+        self._frames = FrameReader(MAX_RESPONSE)
+        self._waiting: deque[_Waiting] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._failure: SparklogError | None = None
+        self._hello: asyncio.Future[memoryview] | None = None
         self._versions: PeerVersions | None = None
+        self._written: list[asyncio.Future[memoryview]] = []
+        self._is_congested = False
 
     @classmethod
     async def open(cls, endpoint: Endpoint, *, client_id: str = "sparklog", timeout: float = 10.0) -> AsyncConnection:
         """Connect. Raises ConnectionFailed if nobody answers within ``timeout`` seconds."""
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):  # wait_for may lose a cancellation in Python 3.11
-                reader, writer = await asyncio.open_connection(*endpoint)
+                _, connection = await loop.create_connection(lambda: cls(endpoint, client_id), *endpoint)
         except (OSError, TimeoutError) as error:
             raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {str(error) or 'timed out'}") from error
-        return cls(endpoint, reader, writer, client_id)
+        return connection
 
-    async def request(self, api: ApiKey, build: Callable[[int], Message], *, timeout: float = 30.0) -> Message:
-        """Ask and wait: ``build`` is handed the version agreed on and returns the request."""
-        async with self._turn:
-            try:
-                async with asyncio.timeout(timeout):
-                    return await self._exchange(api, build)
-            except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-                self.close()
-                raise ConnectionFailed(
-                    f"broker {self.endpoint} did not answer {api.name}: {str(error) or 'timed out'}"
-                ) from error
-            except ProtocolError:
-                self.close()  # what comes next on it would answer another request
-                raise
+    async def request(
+        self, api: ApiKey, build: Callable[[int], Message], *, timeout: float = 30.0, ceiling: int | None = None
+    ) -> Message:
+        """Ask and wait: ``build`` is handed the version agreed on, at most ``ceiling``, and returns the request."""
+        version = (await self._agree(api, timeout)).best(api, ceiling)
+        body = await self.submit(api, version, [encode(build(version), version)], timeout=timeout)
+        try:
+            return decode_response(api, version, body)
+        except ProtocolError:
+            self.close()
+            raise
 
-    async def _exchange(self, api: ApiKey, build: Callable[[int], Message]) -> Message:
+    async def versions(self, *, timeout: float = 30.0) -> PeerVersions:
+        """What the broker speaks, asked once a connection."""
+        return await self._agree(ApiKey.API_VERSIONS, timeout)
+
+    async def _agree(self, asked_for: ApiKey, timeout: float) -> PeerVersions:
         if self._versions is None:
-            hello = api_versions_request("sparklog", __version__)
-            self._versions = PeerVersions(
-                self.endpoint, await self._ask(ApiKey.API_VERSIONS, API_VERSIONS_ASKED, hello)
-            )
-        version = self._versions.best(api)
-        return await self._ask(api, version, build(version))
+            if self._hello is None:
+                body = encode(api_versions_request("sparklog", __version__), API_VERSIONS_ASKED)
+                self._hello = self.submit(
+                    ApiKey.API_VERSIONS, API_VERSIONS_ASKED, [body], timeout=timeout, asked_for=asked_for
+                )
+            answer = await asyncio.shield(self._hello)
+            if self._versions is None:
+                self._versions = self._read_versions(answer)
+        return self._versions
 
-    async def _ask(self, api: ApiKey, version: int, message: Message) -> Message:
-        for chunk in self._protocol.request(api, version, [encode(message, version)]):
+    def _read_versions(self, answer: memoryview) -> PeerVersions:
+        try:
+            return PeerVersions(self.endpoint, decode_response(ApiKey.API_VERSIONS, API_VERSIONS_ASKED, answer))
+        except ProtocolError:
+            self.close()
+            raise
+
+    def submit(
+        self,
+        api: ApiKey,
+        version: int,
+        body: list[Chunk],
+        *,
+        timeout: float = 30.0,
+        expect_response: bool = True,
+        asked_for: ApiKey | None = None,
+    ) -> asyncio.Future[memoryview]:
+        """Put an encoded request on the wire now; the future is its answer's body, still encoded.
+
+        Requests go out in the order of the calls. Without ``expect_response`` (a produce with ``acks=0``) the future is
+        an empty body once the request was handed to the socket. ``asked_for`` is what a failure's message names.
+        """
+        answer: asyncio.Future[memoryview] = self._loop.create_future()
+        if self._failure is not None or self._transport is None or self._transport.is_closing():
+            cause = self._failure or ConnectionFailed("it was closed")
+            answer.set_exception(_unanswered(self.endpoint, asked_for or api, cause))
+            return answer
+        chunks = self._protocol.request(api, version, body, expect_response=expect_response)
+        for chunk in chunks:
             if not isinstance(chunk, FileSlice):
-                self._writer.write(chunk)
-        await self._writer.drain()
-        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        if not 0 <= size <= MAX_RESPONSE:
-            raise RemoteProtocolError(f"{self.endpoint} announces a response of {size} bytes; is it a Kafka listener?")
-        _, version, body = self._protocol.response(memoryview(await self._reader.readexactly(size)))
-        return decode_response(api, version, body)
+                self._transport.write(chunk)
+        if expect_response:
+            deadline = self._loop.call_later(timeout, self._fail, ConnectionFailed("timed out"))
+            self._waiting.append(_Waiting(asked_for or api, answer, deadline))
+        elif self._is_congested:
+            self._written.append(answer)
+        else:
+            answer.set_result(memoryview(b""))
+        return answer
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answers are to come."""
+        return len(self._waiting)
 
     def close(self) -> None:
-        self._writer.close()
+        """Requests in flight fail with ConnectionFailed; what is written already still goes out."""
+        if self._transport is not None:
+            self._transport.close()
+        self._fail(ConnectionFailed("it was closed"))
 
     @property
     def closed(self) -> bool:
-        return self._writer.is_closing()
+        return self._transport is None or self._transport.is_closing()
+
+    def _fail(self, error: SparklogError) -> None:
+        """Hang up, and tell everybody who waits; the first failure is the one they are told."""
+        if self._failure is None:
+            self._failure = error
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.abort()
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.deadline.cancel()
+            if not each.answer.done():
+                each.answer.set_exception(_unanswered(self.endpoint, each.api, self._failure))
+                each.answer.exception()  # a caller that was cancelled does not come for it
+        written, self._written = self._written, []
+        for future in written:
+            if not future.done():
+                future.set_exception(_unanswered(self.endpoint, ApiKey.PRODUCE, self._failure))
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=0)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(ConnectionFailed(str(exc) if exc else "the peer closed the connection"))
+
+    def pause_writing(self) -> None:
+        self._is_congested = True
+
+    def resume_writing(self) -> None:
+        self._is_congested = False
+        written, self._written = self._written, []
+        for future in written:
+            if not future.done():
+                future.set_result(memoryview(b""))
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the transport passes it)
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._frames.received(nbytes):
+                self._answer(frame)
+        except RemoteProtocolError as error:
+            self._fail(RemoteProtocolError(f"{self.endpoint}: {error}; is it a Kafka listener?"))
+
+    def _answer(self, frame: memoryview) -> None:
+        _, _, body = self._protocol.response(frame)
+        waiting = self._waiting.popleft()
+        waiting.deadline.cancel()
+        if not waiting.answer.done():
+            waiting.answer.set_result(body)
+
+
+def _unanswered(endpoint: Endpoint, api: ApiKey, cause: SparklogError) -> SparklogError:
+    """One error a request: an exception that is raised twice grows a traceback of both."""
+    if isinstance(cause, ConnectionFailed):
+        return ConnectionFailed(f"broker {endpoint} did not answer {api.name}: {cause}")
+    return type(cause)(str(cause))

@@ -24,6 +24,9 @@ class PeerVersions:
     def __init__(self, peer: Endpoint, response: ApiVersionsResponse) -> None:
         self._peer = peer
         self._ranges = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        finalized = getattr(response, "finalized_features", None) or ()
+        self.features: dict[str, int] = {each.name: each.max_version_level for each in finalized}
+        """The features on which the cluster has settled, by their levels; empty where a broker does not tell."""
 
     def best(self, api: ApiKey, ceiling: int | None = None) -> int:
         """The newest version that both speak. Raises ApiError(UNSUPPORTED_VERSION) if there is none."""

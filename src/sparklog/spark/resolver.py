@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
-from sparklog.client.metadata import ClusterMetadata, TopicInfo
+from sparklog.client.cluster_info import TopicInfo
+from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import OffsetAndTimestamp, earliest_offsets, latest_offsets, list_offsets
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.spark.failures import report_data_loss

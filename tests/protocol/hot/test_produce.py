@@ -48,10 +48,11 @@ def as_library(transactional_id, acks, timeout_ms, records):
 
 @VERSIONS
 @relaxed
-@given(acks=st.integers(-1, 1), timeout_ms=INT32, records=RECORDS)
-def test_requests_are_written_as_the_library_writes_them(version, acks, timeout_ms, records):
-    ours = produce.encode_request(acks, timeout_ms, {tp: [data[:7], data[7:]] for tp, data in records.items()}, version)
-    assert b"".join(ours) == encode(as_library(None, acks, timeout_ms, records), version)
+@given(transactional_id=st.none() | TEXT, acks=st.integers(-1, 1), timeout_ms=INT32, records=RECORDS)
+def test_requests_are_written_as_the_library_writes_them(version, transactional_id, acks, timeout_ms, records):
+    chunks = {tp: [data[:7], data[7:]] for tp, data in records.items()}
+    ours = produce.encode_request(acks, timeout_ms, chunks, version, transactional_id)
+    assert b"".join(ours) == encode(as_library(transactional_id, acks, timeout_ms, records), version)
 
 
 @VERSIONS
@@ -108,6 +109,39 @@ def test_responses_are_written_as_the_library_writes_them(version, results, thro
     assert ours == encode(theirs, version)
     read = decode_response(ApiKey.PRODUCE, version, memoryview(ours))
     assert sum(len(each.partition_responses) for each in read.responses) == len(results)
+    absent = {"log_append_time_ms": version < 2, "log_start_offset": version < 5}
+    for tp, result in produce.decode_response(memoryview(ours), version).items():
+        expected = results[tp]._replace(**{name: -1 for name, is_absent in absent.items() if is_absent})
+        assert result == (expected if version >= 8 else expected._replace(message=None))
+
+
+@pytest.mark.parametrize("version", [8, 11])
+def test_the_complaint_about_a_record_is_read(version):
+    topic = ProduceResponse.TopicProduceResponse
+    partition = topic.PartitionProduceResponse
+    complaint = partition.BatchIndexAndErrorMessage(batch_index=3, batch_index_error_message="no key")
+    answer = partition(
+        index=1,
+        error_code=87,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        record_errors=[complaint],
+        error_message=None,
+    )
+    body = encode(
+        ProduceResponse(throttle_time_ms=0, responses=[topic(name="t", partition_responses=[answer])]), version
+    )
+    result = produce.decode_response(memoryview(body), version)[TopicPartition("t", 1)]
+    assert (result.error, result.message) == (ErrorCode.INVALID_RECORD, "record 3: no key")
+
+
+@VERSIONS
+def test_a_response_cut_short_anywhere_is_refused(version):
+    data = b"".join(produce.encode_response({TopicPartition("t", 1): ProduceResult(ErrorCode.NONE, 5)}, version))
+    for size in range(len(data)):
+        with pytest.raises(RemoteProtocolError):
+            produce.decode_response(memoryview(data)[:size], version)
 
 
 @VERSIONS

@@ -1,0 +1,108 @@
+"""What every part of the asynchronous admin client shares: whom to ask, and what an error in an answer means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from sparklog.client.retry import retrying_async
+from sparklog.client.session import CONTROL, Build, Check, Session, raise_error_code
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message
+from sparklog.structs import BrokerId, TopicPartition
+
+T = TypeVar("T")
+Answers = Mapping[TopicPartition, "T | ApiError"]
+
+
+class AdminBase:
+    """One session, and the ways to put a question to it. Errors that pass by themselves are retried."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def _timeout_ms(self) -> int:
+        return self._session.config.request_timeout_ms
+
+    async def _ask_broker(
+        self, broker: BrokerId, api: ApiKey, build: Build, check: Check = raise_error_code
+    ) -> Message:
+        async def ask() -> Message:
+            if broker not in self._session.leaders.brokers:
+                await self._session.refresh([])
+            answer = await self._session.request(broker, api, build, lane=CONTROL)
+            check(answer)
+            return answer
+
+        return await retrying_async(self._session.backoff(), ask)
+
+    async def _every_broker(self) -> list[BrokerId]:
+        return sorted((await self._session.refresh([])).brokers)
+
+    async def _ask_every_broker(self, api: ApiKey, build: Build) -> dict[BrokerId, Message]:
+        brokers = await self._every_broker()
+        answers = await asyncio.gather(*(self._ask_broker(broker, api, build) for broker in brokers))
+        return dict(zip(brokers, answers, strict=True))
+
+    async def _ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[BrokerId, list[TopicPartition]], Awaitable[Answers[T]]],
+    ) -> dict[TopicPartition, T]:
+        """What each partition's leader answers; leaders that moved are followed. Raises the first lasting ApiError."""
+        found: dict[TopicPartition, T] = {}
+        left = set(partitions)
+
+        async def ask_what_is_left() -> None:
+            failure: ApiError | None = None
+            for broker, mine in (await self._leaders(left)).items():
+                for tp, answer in (await ask(broker, mine)).items():
+                    if not isinstance(answer, ApiError):
+                        found[tp] = answer
+                        left.discard(tp)
+                    elif not answer.code.retriable:
+                        raise answer
+                    else:
+                        failure = answer
+            if failure is not None:
+                raise failure
+
+        def forget_leaders() -> None:
+            for tp in left:
+                self._session.leaders.invalidate(tp.topic)
+
+        await retrying_async(self._session.backoff(), ask_what_is_left, between=forget_leaders)
+        return found
+
+    async def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
+        groups: dict[BrokerId, list[TopicPartition]] = {}
+        for tp in sorted(partitions):
+            groups.setdefault((await self._session.leader(tp)).leader, []).append(tp)
+        return groups
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions' numbers under their topics."""
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return topics
+
+
+def error_of(each: Message, what: str) -> ApiError | None:
+    """The error that a part of an answer carries, named after ``what`` it concerns."""
+    code = ErrorCode(each.error_code)
+    if code is ErrorCode.NONE:
+        return None
+    return ApiError(code, f"{what}: {getattr(each, 'error_message', None) or code.name}")
+
+
+def raise_first(results: Iterable[Message], name: Callable[[Message], str]) -> None:
+    """Raises the error of the first part that has one."""
+    for each in results:
+        error = error_of(each, name(each))
+        if error is not None:
+            raise error

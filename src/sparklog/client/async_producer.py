@@ -1,0 +1,334 @@
+"""AsyncProducer: records to topics, on the caller's event loop.
+
+``send`` gives a future of where the record is. It succeeds only when the leader has acknowledged the batch (with
+``acks=0``: when it was written to the socket) and fails only when the batch will never be sent again. With
+idempotence, which is the default, the records of a partition are written in the order of ``send``, each once. Records
+wait in at most ``buffer.memory`` bytes; beyond that ``send`` waits, ``max.block.ms`` at most.
+
+A transactional producer (``transactional.id``) writes between ``begin_transaction`` and ``commit_transaction``. After
+an error that spoils the transaction every call raises until ``abort_transaction``; after one that ends the producer,
+such as PRODUCER_FENCED, for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sparklog.client.accumulator import Accumulator
+from sparklog.client.cluster_info import PartitionInfo
+from sparklog.client.delivery import BatchFuture, OnDelivery, RecordFuture
+from sparklog.client.group_metadata import GroupMetadata
+from sparklog.client.producer_batch import ProducerBatch
+from sparklog.client.producer_config import ProducerConfig
+from sparklog.client.routing import Partitioning, Router
+from sparklog.client.sender import Sender
+from sparklog.client.session import Session
+from sparklog.client.transaction import Step, Transaction
+from sparklog.client.transaction_driver import Positions, TransactionDriver
+from sparklog.clock import Clock
+from sparklog.errors import ApiError, ClientClosed, ConfigError, ErrorCode, SparklogError
+from sparklog.structs import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Serializer = Callable[[Any], "bytes | None"]
+
+
+class AsyncProducer:
+    """A producer on the caller's event loop. ``async with`` starts and closes it.
+
+    Settings by Kafka's names, in a mapping or as keywords with underscores. ``key_serializer`` and ``value_serializer``
+    make bytes of what is sent; without one, bytes, str (as UTF-8) and None are taken. ``partitioner`` is called with
+    topic, key, value and the number of partitions, and returns one; the default is Kafka's (murmur2 of the key; without
+    a key one partition for a batch, then another).
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioning | None = None,
+        clock: Clock | None = None,
+        **more: Any,
+    ) -> None:
+        self.config = ProducerConfig.of(settings, **more)
+        self._session = Session(self.config, clock)
+        self._clock = self._session.clock
+        self._monotonic, self._now_ms = self._clock.monotonic, self._clock.now_ms
+        self._lock = threading.Lock()
+        self._accumulator = Accumulator(self.config)
+        self._router = Router(self._session.leaders, self.config.batch_size, partitioner)
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._transaction: Transaction | None = None
+        if self.config.is_transactional:
+            self._transaction = Transaction(self.config.transactional_id, two_phase=self.config.two_phase_commit)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Begin to send. Asks no broker yet."""
+        self._loop = asyncio.get_running_loop()
+        self._sender = Sender(self._session, self.config, self._accumulator, self._lock, self._transaction)
+        if self._transaction is not None:
+            self._driver = TransactionDriver(
+                self._session, self.config, self._transaction, self._accumulator, self._sender
+            )
+        await self._session.start()
+        self._sender.start()
+
+    async def __aenter__(self) -> AsyncProducer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed.
+
+        An open transaction is aborted.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._loop is None:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                if self._transaction is not None and self._transaction.step in (Step.OPEN, Step.ABORTABLE):
+                    await self._driver.end(commit=False)
+                await self._sender.flush()
+        except (TimeoutError, SparklogError):
+            pass  # what is left is failed below
+        finally:
+            await self._sender.stop()
+            await self._session.close()
+
+    # Sending.
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordFuture:
+        """Queue a record; await the future that this gives for where it is. Waits for metadata and for room.
+
+        ``headers`` is a mapping or pairs, ``timestamp`` ms since 1970 (now if None). ``on_delivery`` is called with the
+        metadata and None, or None and the error. Raises ApiError if there is no room or no such partition.
+        """
+        record = self.record(value, key, headers, timestamp)
+        deadline = self._monotonic() + self.config.max_block_ms / 1000
+        while True:
+            tp = self._router.route(topic, record[1], record[2], partition)
+            if tp is None:
+                await self.learn(topic, partition, deadline)
+                continue
+            future = self.try_append(tp, record, on_delivery)
+            if future is not None:
+                self.wake_if_news()
+                return future
+            room = asyncio.Event()
+            self.await_room(room.set)
+            await self.within(deadline, room.wait())
+
+    def record(self, value: Any, key: Any, headers: Any, timestamp: int | None) -> tuple[Any, ...]:
+        """What is appended: timestamp, key, value, headers."""
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        if key.__class__ is not bytes:
+            key = _as_bytes(key, "key")
+        if value.__class__ is not bytes:
+            value = _as_bytes(value, "value")
+        if headers:
+            headers = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+        return (self._now_ms() if timestamp is None else timestamp, key, value, headers or ())
+
+    def try_append(
+        self, tp: TopicPartition, record: tuple[Any, ...], on_delivery: OnDelivery | None
+    ) -> RecordFuture | None:
+        """Add a record now, from any thread; None if there is no room."""
+        with self._lock:
+            self._check_sending(tp)
+            future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
+            if future is not None and on_delivery is not None:
+                future.delivery.will_tell(partial(future.tell, on_delivery))
+            return future
+
+    def _check_sending(self, tp: TopicPartition) -> None:
+        if self._is_closed or self._loop is None:
+            raise ClientClosed("the producer is closed" if self._is_closed else "start the producer first")
+        if self._transaction is not None:
+            self._transaction.sends_to(tp)
+        elif self._sender.fatal is not None:
+            raise self._sender.fatal
+
+    def await_room(self, told: Callable[[], object]) -> None:
+        """Call ``told`` when there may be room, and let what is queued go meanwhile."""
+        with self._lock:
+            self._accumulator.waiters.append(told)
+            self._accumulator.has_news = True
+        self.wake_if_news()
+
+    def wake_if_news(self) -> None:
+        """Tell the sender, from any thread, if there may be something for it to do."""
+        if self._accumulator.has_news:
+            self._accumulator.has_news = False
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._sender.wake)
+
+    async def learn(self, topic: str, partition: int | None, deadline: float) -> None:
+        """Find out how many partitions a topic has. Raises ApiError if it, or ``partition``, is not there in time."""
+        left = max(deadline - self._monotonic(), 0.0)
+        backoff = self._session.backoff(int(left * 1000), patience=min(left, UNKNOWN_TOPIC_PATIENCE))
+        known = self._session.leaders.last_known(topic)
+        if known is not None and partition is not None:
+            self._session.leaders.invalidate(topic)
+        info = await self.within(deadline, self._session.topic(topic, create=True, backoff=backoff))
+        if partition is not None and not 0 <= partition < len(info.partitions):
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has no partition {partition}, only 0 to {len(info.partitions) - 1}",
+            )
+
+    async def within(self, deadline: float, work: Any) -> Any:
+        """What ``work`` gives; ApiError(REQUEST_TIMED_OUT) when it takes longer than ``max.block.ms`` allows."""
+        try:
+            async with asyncio.timeout(max(deadline - self._monotonic(), 0.0)):
+                return await work
+        except TimeoutError:
+            raise self.blocked() from None
+
+    def blocked(self) -> ApiError:
+        """``send`` waited too long."""
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"no room in buffer.memory={self.config.buffer_memory}, or no metadata,"
+            f" within max.block.ms={self.config.max_block_ms}: is the broker up, and as fast as the program?",
+        )
+
+    async def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> list[BatchFuture]:
+        """Queue all rows; columns: ``key``, ``value``, ``headers``, ``partition``, ``timestamp``, as far as given.
+
+        Batches are encoded column by column; the futures are theirs, in the order of their making.
+        """
+        deadline = self._monotonic() + self.config.max_block_ms / 1000
+        while self._session.leaders.last_known(topic) is None:
+            await self.learn(topic, None, deadline)
+        futures = []
+        for tp, data in self.encode_arrow(topic, rows):
+            while (batch := self.try_add(tp, data)) is None:
+                room = asyncio.Event()
+                self.await_room(room.set)
+                await self.within(self._monotonic() + self.config.max_block_ms / 1000, room.wait())
+            self.wake_if_news()
+            futures.append(BatchFuture(batch.delivery, batch.count))
+        return futures
+
+    def encode_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> Any:
+        """The encoded batches of ``rows``, each with its partition, one after another."""
+        from sparklog.client.arrow_rows import encoded_batches
+
+        info = self._session.leaders.last_known(topic)
+        assert info is not None
+        return encoded_batches(self.config, topic, len(info.partitions), rows, self._now_ms())
+
+    def try_add(self, tp: TopicPartition, data: bytearray) -> ProducerBatch | None:
+        """Add an encoded batch now, from any thread; None if there is no room."""
+        with self._lock:
+            self._check_sending(tp)
+            return self._accumulator.add_encoded(tp, data, self._monotonic())
+
+    async def flush(self) -> None:
+        """Return when every record sent before is settled, well or badly."""
+        self._require_open()
+        await self._sender.flush()
+
+    async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The topic's partitions; ApiError if there is no such topic."""
+        self._require_open()
+        return (await self._session.topic(topic)).partitions
+
+    def _require_open(self) -> None:
+        if self._is_closed or self._loop is None:
+            raise ClientClosed("the producer is closed" if self._is_closed else "start the producer first")
+
+    # Transactions.
+
+    async def init_transactions(self, *, keep_prepared: bool = False) -> None:
+        """Take over the transactional id: fence its last owner, and end what that left open.
+
+        With ``keep_prepared`` (two-phase commit) a prepared transaction is kept for ``complete_transaction``.
+        """
+        self._transactional()
+        await self._driver.init(keep_prepared)
+
+    async def begin_transaction(self) -> None:
+        self._transactional().begin()
+
+    async def send_offsets_to_transaction(self, offsets: Positions, group: GroupMetadata | str) -> None:
+        """Commit a group's offsets with the transaction: the next offset to read of each partition."""
+        self._transactional()
+        named = GroupMetadata(group) if isinstance(group, str) else GroupMetadata(*group)
+        await self._driver.send_offsets(offsets, named)
+
+    async def commit_transaction(self) -> None:
+        """Return when all of it is decided. If it raises an error that may pass, call it again."""
+        self._transactional()
+        await self._driver.end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Give the transaction up; what was written in it is never seen under ``read_committed``."""
+        self._transactional()
+        await self._driver.end(commit=False)
+
+    async def prepare_transaction(self) -> str:
+        """Two-phase commit: write everything; returns the text by which ``complete_transaction`` will know it."""
+        transaction = self._transactional()
+        await self._sender.flush()
+        transaction.check()
+        return transaction.prepare()
+
+    async def complete_transaction(self, state: str) -> bool:
+        """Commit the prepared transaction if ``state`` names it, else abort it; returns which."""
+        commit = self._transactional().decide(state)
+        await self._driver.end(commit)
+        return commit
+
+    def _transactional(self) -> Transaction:
+        self._require_open()
+        if self._transaction is None:
+            raise ConfigError("transactions need transactional.id")
+        return self._transaction
+
+
+UNKNOWN_TOPIC_PATIENCE = 15.0
+"""Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
+
+
+def _as_bytes(given: Any, what: str) -> bytes | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"a {what} must be bytes, str or None, not {type(given).__name__}: pass a {what}_serializer")

@@ -1,0 +1,87 @@
+"""A cluster as a broker describes it: the values, and how they are asked for and read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+from uuid import UUID
+
+from sparklog.errors import ErrorCode
+from sparklog.protocol.messages import Message, MetadataRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import BrokerId, Endpoint, LeaderEpoch
+
+
+class PartitionInfo(NamedTuple):
+    """One partition: its leader (NO_LEADER while there is none) and where its copies are."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicInfo(NamedTuple):
+    """One topic. ``partitions`` is ordered by number; ``topic_id`` is zero where the broker does not tell."""
+
+    name: str
+    topic_id: UUID
+    internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+class ClusterInfo(NamedTuple):
+    """One answer to a Metadata request; ``errors`` are the topics that it could not describe."""
+
+    cluster_id: str | None
+    controller: BrokerId
+    brokers: dict[BrokerId, Endpoint]
+    topics: dict[str, TopicInfo]
+    errors: dict[str, ErrorCode]
+
+
+def metadata_request(version: int, topics: Collection[str] | None, create: bool) -> Message:
+    """Ask for these topics, or all for None; ``create`` lets a broker that is configured so make the missing ones."""
+    every: list[Message] | None = [] if version == 0 else None
+    return MetadataRequest(
+        version=version,
+        topics=every if topics is None else [_Topic(name=topic, topic_id=ZERO_UUID) for topic in topics],
+        allow_auto_topic_creation=create,
+    )
+
+
+_Topic = MetadataRequest.MetadataRequestTopic
+
+
+def read_metadata(answer: Message) -> ClusterInfo:
+    """The values of a Metadata response of any version."""
+    topics: dict[str, TopicInfo] = {}
+    errors: dict[str, ErrorCode] = {}
+    for topic in answer.topics:
+        code = ErrorCode(topic.error_code)
+        if code is ErrorCode.NONE:
+            topics[topic.name] = _read_topic(topic)
+        else:
+            errors[topic.name] = code
+    return ClusterInfo(
+        answer.cluster_id,
+        BrokerId(answer.controller_id),
+        {BrokerId(each.node_id): Endpoint(each.host, each.port) for each in answer.brokers},
+        topics,
+        errors,
+    )
+
+
+def _read_topic(topic: Message) -> TopicInfo:
+    partitions = [
+        PartitionInfo(
+            each.partition_index,
+            BrokerId(each.leader_id),
+            LeaderEpoch(each.leader_epoch),
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+        )
+        for each in topic.partitions
+    ]
+    return TopicInfo(topic.name, topic.topic_id or ZERO_UUID, topic.is_internal, tuple(sorted(partitions)))

@@ -1,0 +1,207 @@
+"""What ``send`` gives back: futures of where records ended up, kept by the batch that carries them.
+
+A batch settles once, for all its records; a future is three words that point to it, and is made for every record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.structs import TopicPartition
+
+_log = logging.getLogger(__name__)
+_guard = threading.Lock()
+"""Between settling a batch and asking to be told of it. Held for a few instructions, so one is enough for all."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is. ``offset`` is -1 where the broker does not say: with ``acks=0``, and for a batch that it had
+    long before; ``timestamp`` is in ms."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+OnDelivery = Callable[["RecordMetadata | None", "SparklogError | None"], object]
+
+
+class BatchMetadata(NamedTuple):
+    """Where the records of a batch are: so many ``records`` from ``offset`` on (-1 as for a record)."""
+
+    topic: str
+    partition: int
+    offset: int
+    records: int
+
+
+class Delivery:
+    """How a batch ends: ``succeed`` or ``fail``, whichever is called first; the other then does nothing."""
+
+    __slots__ = ("_listeners", "_middle", "_parts", "append_time", "base_offset", "error", "is_settled", "tp")
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.is_settled = False
+        self.base_offset = -1
+        self.append_time = -1
+        self.error: SparklogError | None = None
+        self._listeners: list[Callable[[], object]] = []
+        self._middle = 0
+        self._parts: tuple[Delivery, Delivery] | None = None
+
+    def succeed(self, base_offset: int, append_time: int) -> None:
+        self._settle(base_offset, append_time, None)
+
+    def fail(self, error: SparklogError) -> None:
+        self._settle(-1, -1, error)
+
+    def _settle(self, base_offset: int, append_time: int, error: SparklogError | None) -> None:
+        with _guard:
+            if self.is_settled:
+                return
+            self.base_offset, self.append_time, self.error = base_offset, append_time, error
+            self.is_settled = True
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            _call(listener)
+
+    def split(self, middle: int, first: Delivery, second: Delivery) -> None:
+        """From now on the records before ``middle`` share ``first``'s fate, the others ``second``'s."""
+        self._middle, self._parts = middle, (first, second)
+
+        def settle() -> None:
+            if first.is_settled and second.is_settled:
+                self._settle(first.base_offset, first.append_time, first.error or second.error)
+
+        first.on_settled(settle)
+        second.on_settled(settle)
+
+    def part(self, index: int) -> tuple[Delivery, int]:
+        """The delivery that carried record ``index``, and its index there."""
+        if self._parts is None:
+            return self, index
+        first, second = self._parts
+        return first.part(index) if index < self._middle else second.part(index - self._middle)
+
+    def will_tell(self, listener: Callable[[], object]) -> None:
+        """``on_settled`` for one who holds the accumulator's lock, so that the batch cannot settle meanwhile."""
+        self._listeners.append(listener)
+
+    def on_settled(self, listener: Callable[[], object]) -> None:
+        """Call ``listener`` when it is settled, on whichever thread that happens; at once if it is."""
+        with _guard:
+            if not self.is_settled:
+                self._listeners.append(listener)
+                return
+        _call(listener)
+
+    def wait(self, timeout: float | None) -> None:
+        """Block until it is settled. Raises ApiError(REQUEST_TIMED_OUT) after ``timeout`` seconds."""
+        if not self.is_settled:
+            event = threading.Event()
+            self.on_settled(event.set)
+            if not event.wait(timeout):
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"a batch for {self.tp} was not settled in {timeout:g} s")
+
+    async def settled(self) -> None:
+        """``wait`` on an event loop."""
+        if not self.is_settled:
+            loop = asyncio.get_running_loop()
+            done = asyncio.Event()
+            self.on_settled(lambda: loop.call_soon_threadsafe(done.set))
+            await done.wait()
+
+
+def _call(listener: Callable[[], object]) -> None:
+    try:
+        listener()
+    except Exception:
+        _log.exception("a delivery callback failed")
+
+
+class _Future:
+    """What both kinds of future share."""
+
+    __slots__ = ("delivery",)
+    delivery: Delivery
+
+    def done(self) -> bool:
+        """Whether it is settled."""
+        return self.delivery.is_settled
+
+    def exception(self, timeout: float | None = None) -> SparklogError | None:
+        """Why it failed, None if it did not; waits up to ``timeout`` seconds."""
+        self.delivery.wait(timeout)
+        return self.delivery.error
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Call ``callback`` with this future when it is settled, on the client's thread; at once if it is."""
+        self.delivery.on_settled(lambda: callback(self))
+
+
+class RecordFuture(_Future):
+    """One record's fate. Wait with ``result``, or ``await`` it."""
+
+    __slots__ = ("_index", "_timestamp")
+
+    def __init__(self, delivery: Delivery, index: int, timestamp: int) -> None:
+        self.delivery = delivery
+        self._index = index
+        self._timestamp = timestamp
+
+    def tell(self, on_delivery: OnDelivery) -> None:
+        """Call ``on_delivery`` with the outcome; only once it is settled."""
+        try:
+            metadata = self._outcome()
+        except SparklogError as error:
+            on_delivery(None, error)
+        else:
+            on_delivery(metadata, None)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record is; raises why it is nowhere. Waits up to ``timeout`` seconds."""
+        self.delivery.wait(timeout)
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        yield from self.delivery.settled().__await__()
+        return self._outcome()
+
+    def _outcome(self) -> RecordMetadata:
+        delivery, index = self.delivery.part(self._index)
+        if delivery.error is not None:
+            raise delivery.error.with_traceback(None)
+        offset = delivery.base_offset + index if delivery.base_offset >= 0 else -1
+        timestamp = delivery.append_time if delivery.append_time >= 0 else self._timestamp
+        return RecordMetadata(*delivery.tp, offset, timestamp)
+
+
+class BatchFuture(_Future):
+    """One batch's fate, as ``RecordFuture``."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, delivery: Delivery, count: int) -> None:
+        self.delivery = delivery
+        self._count = count
+
+    def result(self, timeout: float | None = None) -> BatchMetadata:
+        """Where the records are; raises why they are nowhere. Waits up to ``timeout`` seconds."""
+        self.delivery.wait(timeout)
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, BatchMetadata]:
+        yield from self.delivery.settled().__await__()
+        return self._outcome()
+
+    def _outcome(self) -> BatchMetadata:
+        if self.delivery.error is not None:
+            raise self.delivery.error.with_traceback(None)
+        return BatchMetadata(*self.delivery.tp, self.delivery.base_offset, self._count)

@@ -1,0 +1,72 @@
+"""Incremental fetches (KIP-227), the client's half, one a broker: what to name in a request, what the broker remembers.
+
+Pure. While the broker grants a session, a request names only what is new or has changed, and what to forget; an answer
+holds only partitions with news. Where it grants none (session id 0), or has lost it, every request names everything.
+
+Invariant: after each answer that was taken, ``remembered`` is what the broker will read for the next request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sparklog.errors import ErrorCode
+from sparklog.protocol.hot.fetch import FetchPartition, ForgottenPartition
+from sparklog.structs import TopicPartition
+
+_NO_SESSION = 0
+_FIRST_EPOCH = 0
+_LAST_EPOCH = 2**31 - 1
+LOST = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
+"""Errors after which the next request names everything."""
+
+
+class FetchPlan(NamedTuple):
+    """The part of a request that depends on the session."""
+
+    session_id: int
+    epoch: int
+    partitions: list[FetchPartition]
+    forgotten: list[ForgottenPartition]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it names everything, so that the answer does too."""
+        return self.epoch == _FIRST_EPOCH
+
+
+class FetchSession:
+    """The session with one broker. ``plan``, then ``answered`` or ``reset``, in turns."""
+
+    def __init__(self) -> None:
+        self.remembered: dict[TopicPartition, FetchPartition] = {}
+        self._id = _NO_SESSION
+        self._epoch = _FIRST_EPOCH
+
+    def plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> FetchPlan:
+        """What to send to have these partitions read, in this order."""
+        before, self.remembered = self.remembered, dict(wanted)
+        if self._epoch == _FIRST_EPOCH:
+            return FetchPlan(self._id, self._epoch, list(wanted.values()), [])
+        changed = [asked for tp, asked in wanted.items() if before.get(tp) != asked]
+        forgotten = [
+            ForgottenPartition(old.topic, old.topic_id, old.partition)
+            for tp, old in before.items()
+            if tp not in wanted or wanted[tp].topic_id != old.topic_id
+        ]
+        return FetchPlan(self._id, self._epoch, changed, forgotten)
+
+    def answered(self, error: ErrorCode, session_id: int) -> None:
+        """The broker's answer to the last plan."""
+        is_another = self._epoch != _FIRST_EPOCH and session_id != self._id
+        if error is not ErrorCode.NONE or session_id == _NO_SESSION or is_another:
+            self.reset()
+        else:
+            self._id = session_id
+            self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
+
+    def reset(self) -> None:
+        """Nothing is known of what the broker remembers: name everything in the next request."""
+        self.remembered = {}
+        self._id, self._epoch = _NO_SESSION, _FIRST_EPOCH

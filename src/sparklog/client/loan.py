@@ -1,0 +1,67 @@
+"""Records that were taken in one go and are given one by one: the consumer's positions follow what was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from sparklog.client.consumer_record import ConsumerRecord
+from sparklog.client.subscription import PartitionState, Position, SubscriptionState
+from sparklog.structs import LeaderEpoch, TopicPartition
+
+
+@dataclass(slots=True)
+class _Run:
+    """Neighbouring records of one partition; ``end`` is where a reader stands behind them."""
+
+    tp: TopicPartition
+    state: PartitionState
+    incarnation: int
+    records: list[ConsumerRecord]
+    end: Position
+    given: int = 0
+
+
+class Loan:
+    """What one ``poll`` returned, with the positions put back to before it. Iterate, and ``give_back`` in the end.
+
+    The position moves when a record is given, not when it was taken; what was not given is fetched again. When the
+    consumer has other plans for a partition (a seek, another poll, a rebalance) the iteration ends.
+    """
+
+    def __init__(self, subscription: SubscriptionState, records: list[ConsumerRecord]) -> None:
+        self._subscription = subscription
+        self._runs = [
+            self._run(tp, list(run))
+            for tp, run in groupby(records, key=lambda record: (record.topic, record.partition))
+        ]
+        for run in reversed(self._runs):
+            assert run.state.position is not None
+            run.end = run.state.position
+            run.state.position = Position(run.records[0].offset, run.end.epoch)
+
+    def _run(self, tp: tuple[str, int], records: list[ConsumerRecord]) -> _Run:
+        state = self._subscription.state(TopicPartition(*tp))
+        assert state.position is not None
+        return _Run(TopicPartition(*tp), state, state.incarnation, records, state.position)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        for run in self._runs:
+            state, incarnation, last = run.state, run.incarnation, run.records[-1]
+            for record in run.records:
+                if state.incarnation != incarnation:
+                    return
+                run.given += 1
+                end = Position(record.offset + 1, LeaderEpoch(record.leader_epoch))
+                state.position = run.end if record is last else end
+                yield record
+
+    def give_back(self) -> None:
+        """Have what was not given fetched again."""
+        for run in self._runs:
+            current = self._subscription.is_current(run.tp, run.incarnation)
+            if current and run.given < len(run.records):
+                assert run.state.position is not None
+                self._subscription.seek(run.tp, run.state.position)
+        self._runs = []

@@ -1,0 +1,169 @@
+"""The requests of a consumer about offsets, as values to messages and back: commit, fetch, leader epochs. No I/O.
+
+From version 10 on OffsetCommit and OffsetFetch name topics by id; ``ids`` then holds the id of each topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from sparklog.client.membership import Generation
+from sparklog.client.offsets_to_commit import OffsetAndMetadata, Offsets
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.messages import (
+    Message,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+)
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import LeaderEpoch, TopicPartition
+
+Build = Callable[[int], Message]
+Ids = Mapping[str, UUID]
+_BY_ID = 10
+
+
+class Asker(NamedTuple):
+    """For which group offsets are committed, and as which member of it."""
+
+    group_id: str
+    generation: Generation
+    instance_id: str | None
+
+
+def commit_request(asker: Asker, offsets: Offsets, ids: Ids) -> Build:
+    """Store these offsets."""
+    by_topic = _by_topic(offsets)
+
+    def build(version: int) -> Message:
+        topics = [
+            _CommitTopic(
+                name=topic,
+                topic_id=ids.get(topic, ZERO_UUID),
+                partitions=[_committed(tp, offsets[tp]) for tp in partitions],
+            )
+            for topic, partitions in by_topic.items()
+        ]
+        return OffsetCommitRequest(
+            version=version,
+            group_id=asker.group_id,
+            generation_id_or_member_epoch=asker.generation.number,
+            member_id=asker.generation.member_id,
+            group_instance_id=asker.instance_id,
+            retention_time_ms=-1,
+            topics=topics,
+        )
+
+    return build
+
+
+_CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+
+
+def _committed(tp: TopicPartition, at: OffsetAndMetadata) -> Message:
+    return _CommitTopic.OffsetCommitRequestPartition(
+        partition_index=tp.partition,
+        committed_offset=at.offset,
+        committed_leader_epoch=at.leader_epoch,
+        committed_metadata=at.metadata,
+    )
+
+
+def commit_errors(answer: Message, ids: Ids) -> dict[TopicPartition, ErrorCode]:
+    """The partitions whose offsets were refused."""
+    return {tp: ErrorCode(each.error_code) for tp, each in _partitions(answer.topics, ids) if each.error_code}
+
+
+def fetch_request(group_id: str, partitions: Collection[TopicPartition], ids: Ids) -> Build:
+    """What is committed for these; refused with UNSTABLE_OFFSET_COMMIT while a transaction may change it."""
+    by_topic = _by_topic(partitions)
+
+    def build(version: int) -> Message:
+        if version < 8:
+            older = [_FetchTopic(name=name, partition_indexes=_numbers(each)) for name, each in by_topic.items()]
+            return OffsetFetchRequest(version=version, group_id=group_id, topics=older, require_stable=True)
+        topics = [
+            _FetchGroup.OffsetFetchRequestTopics(
+                name=name, topic_id=ids.get(name, ZERO_UUID), partition_indexes=_numbers(each)
+            )
+            for name, each in by_topic.items()
+        ]
+        groups = [_FetchGroup(group_id=group_id, topics=topics)]
+        return OffsetFetchRequest(version=version, groups=groups, require_stable=True)
+
+    return build
+
+
+_FetchTopic = OffsetFetchRequest.OffsetFetchRequestTopic
+_FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+
+
+def fetched_offsets(answer: Message, ids: Ids) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    """What is committed, None for nothing. Raises ApiError for the first error in it."""
+    group = answer.groups[0] if answer.groups else answer
+    _raise("the group's offsets", group.error_code)
+    found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    for tp, each in _partitions(group.topics, ids):
+        _raise(f"the committed offset of partition {tp}", each.error_code)
+        found[tp] = None
+        if each.committed_offset >= 0:
+            epoch = LeaderEpoch(each.committed_leader_epoch)
+            found[tp] = OffsetAndMetadata(each.committed_offset, epoch, each.metadata or "")
+    return found
+
+
+def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Build:
+    """Where leader epochs ended: for each partition the leader's epoch now, and the epoch asked about."""
+    by_topic = _by_topic(wanted)
+    topics = [
+        _EpochTopic(
+            topic=topic,
+            partitions=[
+                _EpochTopic.OffsetForLeaderPartition(
+                    partition=tp.partition, current_leader_epoch=wanted[tp][0], leader_epoch=wanted[tp][1]
+                )
+                for tp in partitions
+            ],
+        )
+        for topic, partitions in by_topic.items()
+    ]
+    return lambda version: OffsetForLeaderEpochRequest(version=version, replica_id=-1, topics=topics)
+
+
+_EpochTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+
+
+def epoch_ends(answer: Message) -> Iterator[tuple[TopicPartition, ErrorCode, int, int]]:
+    """For each partition the error, and the largest epoch up to that asked about with its end; -1 for none."""
+    for topic in answer.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.topic, each.partition)
+            yield tp, ErrorCode(each.error_code), each.leader_epoch, each.end_offset
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp)
+    return topics
+
+
+def _numbers(partitions: Iterable[TopicPartition]) -> list[int]:
+    return [tp.partition for tp in partitions]
+
+
+def _partitions(topics: Iterable[Message], ids: Ids) -> Iterator[tuple[TopicPartition, Message]]:
+    names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
+    for topic in topics:
+        name = topic.name or names[topic.topic_id]
+        for each in topic.partitions:
+            yield TopicPartition(name, each.partition_index), each
+
+
+def _raise(what: str, error_code: int) -> None:
+    code = ErrorCode(error_code)
+    if code is not ErrorCode.NONE:
+        raise ApiError(code, f"{what}: {code.name}")
