@@ -147,14 +147,17 @@ def test_a_moved_leader_is_followed():
 
 def test_a_batch_that_is_never_answered_fails_in_time():
     async def test():
-        settings = {"request_timeout_ms": 50, "delivery_timeout_ms": 150}
+        settings = {"request_timeout_ms": 50, "delivery_timeout_ms": 500}
         async with Scene() as scene, scene.producer(**settings) as producer:
-            scene.script = [asyncio.Event() for _ in range(100)]
+            scene.script = [asyncio.Event() for _ in range(1000)]
             future = await producer.send("t", b"x")
-            with pytest.raises(ApiError, match=r"not acknowledged within delivery\.timeout\.ms=150: .*timed out"):
+            with pytest.raises(ApiError, match=r"not acknowledged within delivery\.timeout\.ms=500"):
                 await future
             scene.script = []
-            assert (await (await producer.send("t", b"y"))).offset == 0
+            while scene.log.get(_ONE) is None:  # it goes on, however slow this machine is
+                await producer.send("t", b"y")
+                await asyncio.sleep(0.05)
+            assert scene.log[_ONE][0] == b"y"
 
     _run(test)
 
@@ -170,18 +173,25 @@ def test_nothing_is_sent_to_a_topic_that_nobody_knows():
 
 def test_send_waits_for_room_and_then_raises():
     async def test():
-        async with Scene() as scene, scene.producer(buffer_memory=200, max_block_ms=100) as producer:
+        async with Scene() as scene, scene.producer(buffer_memory=200) as producer:
             hold = asyncio.Event()
             scene.script = [hold]
             first = await producer.send("t", bytes(120))
+            _let_block(producer, 50)
             with pytest.raises(ApiError, match=r"no room in buffer\.memory=200"):
                 await producer.send("t", bytes(120))
+            _let_block(producer, 60_000)
             waiting = asyncio.create_task(producer.send("t", b"y"))
             hold.set()
             await first
             assert (await (await waiting)).offset == 1
 
     _run(test)
+
+
+def _let_block(producer, milliseconds):
+    """Change ``max.block.ms``: what comes before has all the time that a busy machine needs."""
+    object.__setattr__(producer.config, "max_block_ms", milliseconds)
 
 
 def test_closing_in_time_fails_what_is_left():
@@ -263,14 +273,17 @@ def test_the_second_protocol_adds_nothing_and_takes_over_epochs(monkeypatch):
 def test_a_commit_that_is_not_answered_can_be_repeated():
     async def test():
         async with Scene() as scene:
-            producer = await _transactional(scene, max_block_ms=50)
+            producer = await _transactional(scene)
             end, scene.on[ApiKey.END_TXN] = scene.on[ApiKey.END_TXN], _raise_hang_up
             await producer.begin_transaction()
             await producer.send("t", b"x")
+            await producer.flush()
+            _let_block(producer, 50)
             with pytest.raises(ConnectionError):
                 await producer.commit_transaction()
             with pytest.raises(ApiError, match="being ended"):
                 await producer.abort_transaction()
+            _let_block(producer, 60_000)
             scene.on[ApiKey.END_TXN] = end
             await producer.commit_transaction()
             assert producer._transaction.step is Step.READY

@@ -265,10 +265,9 @@ class Accumulator:
         """Batches that are under way."""
         return sum(len(queue.on_wire) for queue in self._busy.values())
 
-    @property
-    def needs_new_id(self) -> bool:
-        """Whether a partition's epochs are used up, so that it can only go on under a new producer id."""
-        return any(queue.sequences.is_exhausted for queue in self._busy.values())
+    def needs_new_id(self, producer: ProducerId | None) -> bool:
+        """Whether a partition's epochs are used up, so that it can only go on under another id than ``producer``'s."""
+        return any(queue.sequences.is_exhausted(producer) for queue in self._busy.values())
 
     @property
     def is_broken(self) -> bool:

@@ -163,7 +163,9 @@ class Sender:
     def _has_identity(self) -> bool:
         if self._transaction is not None:
             self._producer = self._transaction.producer
-        elif self._config.enable_idempotence and (self._producer is None or self._accumulator.needs_new_id):
+        elif self._config.enable_idempotence and (
+            self._producer is None or self._accumulator.needs_new_id(self._producer)
+        ):
             self._errand("producer id", self._ask_producer_id)
         return self._producer is not None or not self._config.enable_idempotence
 
@@ -213,7 +215,7 @@ class Sender:
                 if batch is not None:
                     batches.append(batch)
                     size += batch.size
-            if self._accumulator.needs_new_id:
+            if self._accumulator.needs_new_id(self._producer):
                 self.wake()
         return batches
 

@@ -69,10 +69,9 @@ class PartitionSequences:
         self._has_doubt = False
         self._acknowledged_to = 0
 
-    @property
-    def is_exhausted(self) -> bool:
-        """There is no higher epoch: the producer needs a new id before this partition can go on."""
-        return self._gap_at is not None and self._epoch >= LAST_EPOCH
+    def is_exhausted(self, producer: ProducerId | None) -> bool:
+        """There is no higher epoch: ``producer`` must get another id before this partition can go on."""
+        return self._gap_at is not None and self._epoch >= LAST_EPOCH and producer == self._given
 
     @property
     def is_broken(self) -> bool:
@@ -99,7 +98,7 @@ class PartitionSequences:
         return not self._has_doubt
 
     def _start_over(self, producer: ProducerId, waiting: Sequence[ProducerBatch]) -> bool:
-        if self.is_exhausted and producer == self._given:
+        if self.is_exhausted(producer):
             return False
         if producer != self._given:
             self._given, self._epoch = producer, producer.epoch
