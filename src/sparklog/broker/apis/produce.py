@@ -22,6 +22,18 @@ VERSIONS = range(wire.MIN_VERSION, wire.MAX_VERSION + 1)
 _ACKS_ALL = -1
 _BAD_RECORDS = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE})
 """Refusals that speak of a broken or misconfigured producer, which the operator wants to know of too."""
+_WITHOUT_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that do not say where the partition begins, as in Kafka (``ReplicaManager.appendToLocalLog``)."""
 _logger = logging.getLogger(__name__)
 
 Results = dict[TopicPartition, ProduceResult]
@@ -62,9 +74,13 @@ def _append(
     try:
         appended = broker.replicas.append(tp, records, message.acks, verification=verification)
     except ApiError as error:
-        return ProduceResult(error.code, message=error.reason)
+        return ProduceResult(error.code, log_start_offset=_start(broker, tp, error.code), message=error.reason)
     log_start = broker.replicas.partition(tp).log.log_start_offset
     return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, log_start)
+
+
+def _start(broker: BrokerContext, tp: TopicPartition, refusal: ErrorCode) -> int:
+    return -1 if refusal in _WITHOUT_START else broker.replicas.partition(tp).log.log_start_offset
 
 
 def _hang_up_on_errors(results: Results) -> None:
