@@ -20,6 +20,8 @@ from histories.history import Recorder, now
 COMMIT_EVERY_S = 0.3
 STEP_S = 0.1
 AT_ONCE = 200
+PATIENCE_S = 10.0
+HANGS_S = 15
 
 
 class Stop:
@@ -175,7 +177,12 @@ class Copier(Member):
         self.consumer.close()
 
     def copy(self, received: list[Received]) -> bool:
-        """One transaction; False if it was aborted, so that all has to be read again."""
+        """One transaction; False if it was aborted, so that all has to be read again.
+
+        The alarm ends the process: librdkafka 2.16 never returns from sending offsets where the connection to the
+        group's coordinator broke just before, whatever its timeout; the broker is not asked anything meanwhile.
+        """
+        signal.alarm(HANGS_S)
         self.transactions += 1
         txn = f"{self.role['who']}#{self.transactions}"
         self.producer.begin()
@@ -205,13 +212,16 @@ class Copier(Member):
         return False
 
     def again(self, call: Any) -> None:
-        """Try as long as the client says that it makes sense."""
+        """Try as long as the client says that it makes sense, and there is time."""
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return call()
             except ClientFailed as failure:
-                if not failure.retriable or self.stop:
+                self.record("note", text=f"{failure}")
+                if not failure.retriable or self.stop or time.monotonic() > deadline:
                     raise
+                time.sleep(STEP_S)
 
 
 def _name(tp: Tp) -> str:

@@ -20,7 +20,7 @@ from confluent_kafka import (
 Tp = tuple[str, int]
 TRANSACTION_TIMEOUT_MS = 6000
 SESSION_TIMEOUT_MS = 2500
-REQUEST_S = 30.0
+REQUEST_S = 10.0
 
 
 class ClientFailed(Exception):

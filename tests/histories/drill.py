@@ -6,14 +6,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
 from typing import Any
 
-from histories.history import Recorder, now
+from histories.history import Recorder, load, now
 from integration import wire
 
 from sparklog.clock import SystemClock
@@ -36,6 +36,8 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
+ACTORS = ("kill_actor", "kill_actor", "pause_actor", "let_actors_go_on", "let_actors_go_on")
+HARMS = (*ACTORS, "kill_broker", "pause_broker", "restart_broker", "lose_session")
 END_S = 90.0
 REAP_S = 40.0
 """An actor that does not end by then is killed like many before it: its client may wait for longer than makes sense."""
@@ -157,15 +159,16 @@ class Drill:
     def addresses(self) -> list[str]:
         return [broker.address for broker in self.cluster.brokers]
 
-    def run(self, seconds: float, pause: tuple[float, float] = (0.3, 1.5)) -> None:
-        """Start all, do harm for so long, heal, let all end, and write down what there is."""
+    def run(self, seconds: float, first: Sequence[str] = ()) -> None:
+        """Start all, do harm (``first`` what is named, then for so long what chance names), heal, let all end, and
+        write down what there is."""
         with self.cluster:
             eventually(self._made_topics, 30, "the topics")
             for slot in self.slots:
                 slot.start()
             try:
                 with Observer(self):
-                    self._harm(seconds, pause)
+                    self._harm(seconds, first)
                     self._heal()
                     self._end()
                     self._close()
@@ -182,21 +185,21 @@ class Drill:
                     return True
         return False
 
-    def _harm(self, seconds: float, pause: tuple[float, float]) -> None:
-        self._clock.sleep(2.0)  # so that there is something to harm
+    def _harm(self, seconds: float, first: Sequence[str]) -> None:
+        eventually(lambda: self._works(0), END_S, "something to harm")
+        for name in first:
+            self._do(name)
         deadline = self._clock.monotonic() + seconds
         while self._clock.monotonic() < deadline:
-            for slot in self.slots:
-                slot.revive()
-            harm = self._chance.choice(self._harms())
-            self._record("fault", text=f"{harm.__name__} begins")
-            harm()
-            self._record("fault", text=f"{harm.__name__} ends")
-            self._clock.sleep(self._chance.uniform(*pause))
+            self._do(self._chance.choice(HARMS))
+            self._clock.sleep(self._chance.uniform(0.3, 1.5))
 
-    def _harms(self) -> list[Any]:
-        actors = [self._kill_actor, self._kill_actor, self._pause_actor, self._let_actor_go_on, self._let_actor_go_on]
-        return [*actors, self._kill_broker, self._pause_broker, self._restart_broker, self._lose_session]
+    def _do(self, name: str) -> None:
+        for slot in self.slots:
+            slot.revive()
+        self._record("fault", text=f"{name} begins")
+        getattr(self, f"_{name}")()
+        self._record("fault", text=f"{name} ends")
 
     def _kill_actor(self) -> None:
         slot = self._chance.choice(self.slots)
@@ -204,10 +207,18 @@ class Drill:
         slot.kill()
         slot.start()
 
+    def _kill_copiers(self) -> None:
+        """librdkafka may wait forever for a group's coordinator that was replaced while it waited (``actor``)."""
+        for slot in self.slots:
+            if slot.name.startswith("copier"):
+                slot.resume()
+                slot.kill()
+                slot.start()
+
     def _pause_actor(self) -> None:
         self._chance.choice(self.slots).pause()
 
-    def _let_actor_go_on(self) -> None:
+    def _let_actors_go_on(self) -> None:
         for slot in self.slots:
             slot.resume()
 
@@ -235,18 +246,17 @@ class Drill:
     def _heal(self) -> None:
         for slot in self.slots:
             slot.resume()
-            slot.revive()
         self._record("fault", text="healed")
-        eventually(lambda: all(self._led(tp) is not None for tp in self.partitions), END_S, "every partition to be led")
+        healed = now()
+        eventually(lambda: self._works(healed), END_S, "all to work again")
 
-    def _led(self, tp: TopicPartition) -> int | None:
-        """The partition's high watermark, from whoever leads it."""
-        for address in self.addresses:
-            with suppress(*_AWAY), wire.connect(address) as connection:
-                found = wire.fetch(connection, tp, 0, partition_max_bytes=1)
-                if found.error is ErrorCode.NONE:
-                    return found.high_watermark
-        return None
+    def _works(self, since: int) -> bool:
+        """Whether records were written and copied and offsets committed since then; what ended is started again."""
+        for slot in self.slots:
+            slot.revive()
+        self._clock.sleep(_OFTEN_S)
+        done = {event["what"] for event in load(self.history) if event["at"] > since}
+        return {"sent", "committed", "aborted", "kept"} <= done
 
     def _end(self) -> None:
         for slot in self.slots:
