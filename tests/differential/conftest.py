@@ -19,7 +19,7 @@ SETTINGS = {
     "transaction.max.timeout.ms": 900_000,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
 }
-COORDINATED = {ApiKey.ADD_PARTITIONS_TO_TXN: 3}
+OF_OLD_SHAPE = {ApiKey.ADD_PARTITIONS_TO_TXN: 3}
 """Where newer versions are of another shape: the newest that the sequences ask in."""
 
 
@@ -58,8 +58,9 @@ def versions(addresses):
         theirs = ranges_of(connection.versions)
     shared = {}
     for api, ours in OFFERED.items():
-        newest = min(ours.stop, theirs[api].stop, COORDINATED.get(api, 1000) + 1)
-        shared[api] = range(max(ours.start, theirs[api].start), newest)
+        served = theirs.get(api, range(0))
+        newest = min(ours.stop, served.stop, OF_OLD_SHAPE.get(api, ours.stop) + 1)
+        shared[api] = range(max(ours.start, served.start), newest)
     return shared
 
 

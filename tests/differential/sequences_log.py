@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import pack_into
 from typing import Any
 
+import crc32c
 from differential.asking import (
     T0,
     add_partitions,
@@ -37,8 +38,6 @@ def with_field(data: bytes, position: int, value: int, *, size: str = ">i") -> b
 
 def resealed(data: bytes, position: int, value: int, *, size: str = ">i") -> bytes:
     """``data`` with one field of its header overwritten, and the CRC to go with it."""
-    import crc32c
-
     changed = bytearray(with_field(data, position, value, size=size))
     pack_into(">I", changed, layout.CRC, crc32c.crc32c(bytes(changed[layout.ATTRIBUTES :])))
     return bytes(changed)

@@ -153,7 +153,8 @@ class Drill:
         self.cluster = ClusterHarness(home / "cluster", brokers, SETTINGS)
         self.partitions = [TopicPartition(topic, each) for topic, count in PARTITIONS.items() for each in range(count)]
         named = roles(seed, self.cluster.bootstrap_servers, self.history, client)
-        self.slots = [Slot(name, role, home / "logs") for name, role in named]
+        self._logs = home / "logs"
+        self.slots = [Slot(name, role, self._logs) for name, role in named]
 
     @property
     def addresses(self) -> list[str]:
@@ -176,6 +177,10 @@ class Drill:
                 for slot in self.slots:
                     slot.resume()
                     slot.kill()
+
+    def crashes(self) -> list[str]:
+        """The actors that ended in a way that no harm explains."""
+        return [path.name for path in sorted(self._logs.glob("*.log")) if "Traceback" in path.read_text()]
 
     def _made_topics(self) -> bool:
         for address in self.addresses:

@@ -20,6 +20,7 @@ def drill(home, seed, seconds, first=(), **how):
     workload = Drill(home, seed, **how)
     try:
         workload.run(seconds, first)
+        assert not workload.crashes()
         events = load(workload.history)
         breaches = check(events, COPIED)
         assert not breaches, "\n".join(map(str, [f"{len(breaches)} breaches", *breaches[:20]]))
