@@ -11,13 +11,13 @@ from sparklog.errors import ApiError, ErrorCode
 
 @pytest.fixture
 def maker():
-    metadata = SimpleNamespace(brokers=dict.fromkeys([3, 1, 2]))
+    metadata = SimpleNamespace(brokers=dict.fromkeys([3, 1, 2]), topics=lambda: [SimpleNamespace(name="a.b_c")])
     config = parse_broker_config({"num.partitions": "4"})
     return TopicMaker(config, metadata, None, None)
 
 
 def test_defaults_are_the_brokers(maker):
-    assignment, config = maker.plan("t", -1, -1, {"retention.ms": "5", "segment.ms": None})
+    assignment, config = maker.plan("t", -1, -1, {"retention.ms": "5"})
     assert list(assignment.partitions) == [0, 1, 2, 3]
     assert {len(replicas) for replicas in assignment.partitions.values()} == {1}
     assert {replicas[0] for replicas in assignment.partitions.values()} == {1, 2, 3}
@@ -44,12 +44,18 @@ def test_leaders_begin_anywhere(maker):
         (("t", 1, 4, {}), ErrorCode.INVALID_REPLICATION_FACTOR),
         (("t", 1, 1, {"no.such": "1"}), ErrorCode.INVALID_CONFIG),
         (("t", 1, 1, {"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
+        (("t", 1, 1, {"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+        (("a_b.c", 1, 1, {}), ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(maker, arguments, code):
     with pytest.raises(ApiError) as caught:
         maker.plan(*arguments)
     assert caught.value.code is code
+
+
+def test_a_topic_does_not_collide_with_itself(maker):
+    assert maker.plan("a.b_c", 1, 1, {})[0].topic == "a.b_c"
 
 
 def test_a_cluster_without_brokers_makes_no_topics():

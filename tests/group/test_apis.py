@@ -425,8 +425,11 @@ def test_whoever_held_an_instance_id_before_is_fenced(
         if module is leave_group:
             request = LeaveGroupRequest(group_id="g", members=[leaving])
             return int((await client.call(module, version, request)).members[0].error_code)
-        kind = SyncGroupRequest if module is sync_group else HeartbeatRequest
-        return int((await client.call(module, version, kind(generation_id=1, **who))).error_code)
+        if module is sync_group:
+            request = SyncGroupRequest(generation_id=1, protocol_type="consumer", protocol_name="range", **who)
+        else:
+            request = HeartbeatRequest(generation_id=1, **who)
+        return int((await client.call(module, version, request)).error_code)
 
     async def body() -> None:
         first = await client.join(instance_id="i")

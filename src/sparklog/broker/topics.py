@@ -41,6 +41,7 @@ class TopicMaker:
     ) -> tuple[TopicAssignment, dict[str, str]]:
         """The assignment and settings of a new topic; -1 takes the broker's default. Raises ApiError if refused."""
         check_topic_name(name)
+        self._check_collision(name)
         config = self.check_config(properties)
         count = self._config.num_partitions if partitions == -1 else partitions
         factor = self._config.default_replication_factor if replication_factor == -1 else replication_factor
@@ -51,12 +52,21 @@ class TopicMaker:
 
     def check_config(self, properties: dict[str, str | None]) -> dict[str, str]:
         """The settings, if a topic may have them. Raises ApiError(INVALID_CONFIG)."""
+        empty = [key for key, value in properties.items() if value is None]
+        if empty:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"these settings need a value: {', '.join(empty)}")
         config = {key: value for key, value in properties.items() if value is not None}
         try:
             parse(TopicConfig, config)
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return config
+
+    def _check_collision(self, name: str) -> None:
+        """Names that differ in '.' and '_' only would share their metrics, in Kafka too."""
+        for topic in self._metadata.topics() if {".", "_"} & set(name) else ():
+            if topic.name != name and topic.name.replace(".", "_") == name.replace(".", "_"):
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {topic.name!r}")
 
     async def create(self, assignment: TopicAssignment, config: dict[str, str], *, timeout: float) -> None:
         """Write the topic and wait until its leaders are known.

@@ -178,6 +178,8 @@ class ReplicaManager:
             fetched.high_watermark = partition.high_watermark.offset
             fetched.last_stable_offset = partition.last_stable_offset
             fetched.log_start_offset = partition.log.log_start_offset
+            if isolation is IsolationLevel.READ_COMMITTED:
+                fetched.aborted = []
             limit = min(asked.max_bytes, max_bytes)
             records = partition.log.read(asked.offset, limit, bound, min_one_batch=min_one_batch)
             if records is not None and records.size:
@@ -193,8 +195,7 @@ class ReplicaManager:
             fetched.error = self._cannot_read(partition, asked.offset, error)
         else:
             return fetched, bound
-        fetched.records.clear()
-        return fetched, None
+        return FetchedPartition(topic, asked.topic_id, asked.partition, fetched.error), None
 
     def _cannot_read(self, partition: Partition, offset: int, error: CorruptRecord | OSError) -> ErrorCode:
         """Damage concerns one partition; a disk that cannot be read takes its log directory out of service."""

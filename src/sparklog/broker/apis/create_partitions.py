@@ -20,7 +20,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     message = request.message
     times = Counter(topic.name for topic in message.topics)
     results = []
-    for topic in message.topics:
+    for topic in {each.name: each for each in message.topics}.values():
         code, text = ErrorCode.NONE, None
         try:
             if times[topic.name] > 1:

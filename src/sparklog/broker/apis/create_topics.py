@@ -54,13 +54,15 @@ async def _create(broker: BrokerContext, topic: Message, timeout: float, validat
     properties = {each.name: each.value for each in topic.configs}
     assignment, config = broker.topics.plan(topic.name, topic.num_partitions, topic.replication_factor, properties)
     if topic.assignments:
+        if (topic.num_partitions, topic.replication_factor) != (-1, -1):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "either choose the brokers, or count partitions and replicas")
         assignment = _manual(broker, topic, assignment)
     if not validate_only:
         await broker.topics.create(assignment, config, timeout=timeout)
     effective = {name: broker.settings.layers.of_topic(name, config)[0] for name in definitions(TopicConfig)}
     return _Result(
         name=topic.name,
-        topic_id=assignment.topic_id or ZERO_UUID,
+        topic_id=ZERO_UUID if validate_only else assignment.topic_id or ZERO_UUID,
         error_code=ErrorCode.NONE,
         error_message=None,
         topic_config_error_code=ErrorCode.NONE,

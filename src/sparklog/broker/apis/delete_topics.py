@@ -28,6 +28,8 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
 async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID, timeout: float) -> Message:
     cache = broker.metadata
     by_id = name is None
+    if not by_id and topic_id not in (None, ZERO_UUID):
+        return _result(name, topic_id, ErrorCode.INVALID_REQUEST, "a topic goes by its name or by its id, not by both")
     if name is None:
         name = cache.name_of(topic_id)
     if not broker.controller.is_active:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparklog.broker.config_alteration import BROKER, TOPIC
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.topics import check_topic_name
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import Definition, definitions
 from sparklog.config.dynamic import DYNAMIC_DEFINITIONS, TOPIC_DEFINITIONS, Source, Synonym
@@ -40,6 +41,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
 async def _describe(broker: BrokerContext, resource: Message, asked: Message) -> list[Message]:
     layers, name = broker.settings.layers, resource.resource_name
     if resource.resource_type == TOPIC:
+        check_topic_name(name)
         if broker.metadata.topic(name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         own = await broker.run_zk(broker.zk.topic_config, name)
@@ -52,7 +54,7 @@ async def _describe(broker: BrokerContext, resource: Message, asked: Message) ->
             found = _only_of_cluster(found)
     else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
-    wanted = found.keys() if resource.configuration_keys is None else set(resource.configuration_keys)
+    wanted = set(resource.configuration_keys or found)  # to name none is to name all, as in Kafka
     fixed = resource.resource_type == BROKER
     return [
         _entry(each, table[each], synonyms, asked, read_only=fixed and each not in DYNAMIC_DEFINITIONS)

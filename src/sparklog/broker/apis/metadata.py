@@ -22,7 +22,8 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         topics = [_describe(broker, topic) for topic in broker.metadata.topics()]
     else:
         may_create = request.message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
-        topics = [await _answer(broker, each, may_create) for each in asked]
+        distinct = {(each.name, each.topic_id): each for each in asked}.values()
+        topics = [await _answer(broker, each, may_create) for each in distinct]
     cache = broker.metadata
     return MetadataResponse(
         throttle_time_ms=0,

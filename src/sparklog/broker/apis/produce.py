@@ -40,6 +40,18 @@ _TO_PRODUCE = {
     ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
 }
 """Where the coordinator's answer is not final the producer is told something that it tries again after, as in Kafka."""
+_WITHOUT_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that do not say where the partition begins, as in Kafka (``ReplicaManager.appendToLocalLog``)."""
 _logger = logging.getLogger(__name__)
 
 Results = dict[TopicPartition, ProduceResult]
@@ -170,7 +182,8 @@ def _refused(broker: BrokerContext, tp: TopicPartition, error: ApiError) -> Prod
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.knows(tp):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader = broker.metadata.leader_hint(tp) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
-    return ProduceResult(code, message=error.reason, leader=leader)
+    log_start = -1 if code in _WITHOUT_START else broker.replicas.partition(tp).log.log_start_offset
+    return ProduceResult(code, log_start_offset=log_start, message=error.reason, leader=leader)
 
 
 def _hang_up_on_errors(results: Results) -> None:

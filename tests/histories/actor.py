@@ -1,0 +1,244 @@
+"""One process of the workload: python -m histories.actor ROLE_JSON.
+
+It writes all it does to its history, and ends at SIGTERM with its work done, at an error at once: whoever started it
+starts another, under another name.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from histories.clients import CLIENTS, AConsumer, AProducer, ClientFailed, Received, Tp
+from histories.history import Recorder, now
+
+COMMIT_EVERY_S = 0.3
+STEP_S = 0.1
+AT_ONCE = 200
+PATIENCE_S = 10.0
+HANGS_S = 15
+
+
+class Stop:
+    """True once SIGTERM has come."""
+
+    def __init__(self) -> None:
+        self._told = False
+        signal.signal(signal.SIGTERM, self._tell)
+
+    def _tell(self, *_: object) -> None:
+        self._told = True
+
+    def __bool__(self) -> bool:
+        return self._told
+
+
+class Actor:
+    """What all have: a role, chance, a history."""
+
+    def __init__(self, role: dict[str, Any]) -> None:
+        self.role = role
+        self.record = Recorder(Path(role["history"]), role["who"])
+        self.chance = random.Random(f"{role['seed']} {role['who']}")
+        self.stop = Stop()
+        self.make_producer, self.make_consumer = CLIENTS[role["client"]]
+
+    def send(self, producer: AProducer, tp: Tp, value: str, txn: str | None) -> bool:
+        topic, partition = tp
+
+        def told(offset: int) -> None:
+            self.record("sent", topic=topic, partition=partition, value=value, offset=offset)
+
+        self.record("send", topic=topic, partition=partition, value=value, txn=txn)
+        return producer.produce(tp, value, told)
+
+
+class Writer(Actor):
+    """Plain idempotent records, a few at a time, to partitions drawn by lot."""
+
+    def run(self) -> None:
+        producer: AProducer = self.make_producer(self.role["bootstrap"], None)
+        number = 0
+        while not self.stop:
+            for _ in range(self.chance.randint(1, 4)):
+                tp = (self.role["target"], self.chance.randrange(self.role["target partitions"]))
+                self.send(producer, tp, f"{self.role['who']}:{number}", None)
+                number += 1
+            producer.poll(0.02)
+            while not self.stop and producer.flush(0) > AT_ONCE:
+                producer.poll(STEP_S)
+        producer.flush(60)
+
+
+class Member(Actor):
+    """A consumer in a group, and where it stands in each partition; itself the client's listener."""
+
+    def __init__(self, role: dict[str, Any]) -> None:
+        super().__init__(role)
+        self.positions: dict[Tp, int] = {}
+        self.consumer: AConsumer = self.make_consumer(role["bootstrap"], role["source"], role["group"], self, role)
+        self.commits = 0
+
+    def assigned(self, partitions: list[Tp]) -> dict[Tp, int]:
+        where = self.resume(partitions)
+        self.owns()
+        return where
+
+    def revoked(self, partitions: list[Tp]) -> None:
+        self.leave(partitions)
+        self.lost(partitions)
+
+    def leave(self, partitions: list[Tp]) -> None:
+        """What a member does while it still owns what it will not own any more."""
+
+    def lost(self, partitions: list[Tp]) -> None:
+        for tp in partitions:
+            self.positions.pop(tp, None)
+        self.owns()
+
+    def owns(self) -> None:
+        member, generation = self.consumer.identity()
+        partitions = [_name(tp) for tp in self.positions]
+        self.record("owns", group=self.role["group"], member=member, generation=generation, partitions=partitions)
+
+    def resume(self, partitions: list[Tp]) -> dict[Tp, int]:
+        """Go on where the group has committed."""
+        asked = now()
+        found = self.consumer.committed(partitions)
+        for (topic, partition), offset in found.items():
+            place = {"topic": topic, "partition": partition, "offset": offset}
+            self.record("resumed", group=self.role["group"], asked=asked, **place)
+        self.positions |= found
+        return found
+
+    def receive(self) -> list[Received]:
+        received = [each for each in self.consumer.receive(STEP_S) if each.tp in self.positions]
+        by_partition: dict[Tp, list[list[Any]]] = {}
+        for each in received:
+            by_partition.setdefault(each.tp, []).append([each.offset, each.value])
+        for (topic, partition), records in by_partition.items():
+            first, following = self.positions[topic, partition], records[-1][0] + 1
+            self.positions[topic, partition] = following
+            place = {"topic": topic, "partition": partition, "isolation": self.role["isolation"]}
+            self.record("read", first=first, next=following, records=records, **place)
+        return received
+
+
+class Reader(Member):
+    """Reads and commits, now and then and when it loses a partition."""
+
+    def run(self) -> None:
+        due = time.monotonic() + COMMIT_EVERY_S
+        while not self.stop:
+            self.receive()
+            if time.monotonic() > due:
+                self.keep(list(self.positions))
+                due = time.monotonic() + COMMIT_EVERY_S
+        self.consumer.close()
+
+    def leave(self, partitions: list[Tp]) -> None:
+        self.keep(partitions)
+
+    def keep(self, partitions: list[Tp]) -> None:
+        offsets = {tp: self.positions[tp] for tp in partitions if tp in self.positions}
+        if not offsets:
+            return
+        self.commits += 1
+        name, (member, generation) = f"{self.role['who']} {self.commits}", self.consumer.identity()
+        listed = {_name(tp): offset for tp, offset in offsets.items()}
+        who = {"group": self.role["group"], "member": member, "generation": generation}
+        self.record("keep", id=name, offsets=listed, **who)
+        try:
+            self.consumer.commit(offsets)
+        except ClientFailed as failure:
+            self.record("note", text=f"commit {name}: {failure}")
+        else:
+            self.record("kept", id=name)
+
+
+class Copier(Member):
+    """Consume, copy, produce, in transactions, some of which it aborts."""
+
+    def __init__(self, role: dict[str, Any]) -> None:
+        super().__init__(role)
+        self.producer: AProducer = self.make_producer(role["bootstrap"], role["transactional id"])
+        self.transactions = 0
+
+    def run(self) -> None:
+        while not self.stop:
+            received = self.receive()
+            if received and not self.copy(received):
+                self.consumer.seek(self.resume(list(self.positions)))
+        self.consumer.close()
+
+    def copy(self, received: list[Received]) -> bool:
+        """One transaction; False if it was aborted, so that all has to be read again.
+
+        The alarm ends the process: librdkafka 2.16 was seen never to return from sending offsets where the connection to the
+        group's coordinator broke just before, whatever its timeout; the broker is not asked anything meanwhile.
+        """
+        signal.alarm(HANGS_S)
+        self.transactions += 1
+        txn = f"{self.role['who']}#{self.transactions}"
+        self.producer.begin()
+        try:
+            for each in received:
+                tp = (self.role["target"], self.chance.randrange(self.role["target partitions"]))
+                self.send(self.producer, tp, f"{each.value}@{txn}", txn)
+            self.producer.poll(0)
+            offsets = {each.tp: self.positions[each.tp] for each in received}
+            self.again(lambda: self.producer.send_offsets(offsets, self.consumer))
+            if self.chance.random() < self.role["aborts"]:
+                return self.abort(txn)
+            self.record("commit", txn=txn)
+            self.again(self.producer.commit)
+        except ClientFailed as failure:
+            self.record("note", text=f"{txn}: {failure}")
+            if not failure.abortable:
+                raise
+            return self.abort(txn)
+        self.record("committed", txn=txn)
+        return True
+
+    def abort(self, txn: str) -> bool:
+        self.record("abort", txn=txn)
+        self.again(self.producer.abort)
+        self.record("aborted", txn=txn)
+        return False
+
+    def again(self, call: Any) -> None:
+        """Try as long as the client says that it makes sense, and there is time."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return call()
+            except ClientFailed as failure:
+                self.record("note", text=f"{failure}")
+                if not failure.retriable or self.stop or time.monotonic() > deadline:
+                    raise
+                time.sleep(STEP_S)
+
+
+def _name(tp: Tp) -> str:
+    return f"{tp[0]}/{tp[1]}"
+
+
+ROLES = {"writer": Writer, "reader": Reader, "copier": Copier}
+
+
+def main() -> None:
+    role = json.loads(sys.argv[1])
+    try:
+        ROLES[role["role"]](role).run()
+    except ClientFailed as failure:
+        Recorder(Path(role["history"]), role["who"])("note", text=f"ends: {failure}")
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""What must hold of a history, whatever was killed, paused or cut off meanwhile.
+
+``check`` is given all events and returns every breach. The names are those of Jepsen's Kafka workload and of Elle where
+they have one; "the end" is the state of the log when all processes had ended and all transactions with them.
+
+1. *lost write*: an acknowledged record is in the log in the end, at the offset that was told.
+2. *duplicate write*: no record is in the log twice. Every producer is idempotent.
+3. *reordered write*: the records of one producer process stand in a partition in the order in which it sent them.
+4. *aborted read*: read_committed never returns a record whose transaction was aborted, or is open in the end.
+5. *torn transaction*: all records of a transaction have one outcome, in every partition; one that was told to be
+   committed or aborted has that one; a committed one has all its records. None is open in the end.
+6. *inexact copy*: of a record that a copier's group has behind it, one copy is visible; of one before it, none. That is
+   5 for the offsets: they are committed with the records of their transaction, or not at all.
+7. *skipped read*, *unseen write*: a read from one position to the next returns exactly the records that the end shows
+   there at its isolation level, in their order. So every reader sees a prefix of the same log, which never changes.
+8. *nonmonotonic offset*: a group's committed offset never moves back: not from one acknowledged commit to one that
+   began later, not to what a member is told to resume from afterwards, and not to the end.
+9. *shared partition*: within a generation no partition belongs to two members, and no two commit it.
+10. *unstable read*: the last stable offset is never above the high watermark, and is above the first record of a
+    transaction only where the high watermark is above its marker.
+11. *watermark backwards*: neither of the two moves back from one answer to one that was asked for later.
+12. *stale read*: a high watermark that is asked for after an acknowledgement is above that record.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from histories.history import READ_COMMITTED, Event, FinalLog, Transaction, place
+
+COPY_MARK = "@"
+"""A copy's value is that of its source, this, and whose copy it is."""
+
+
+class Breach(NamedTuple):
+    """One thing that must not be; ``name`` as in the list above."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}"
+
+
+class Evidence:
+    """The events by kind, and the logs in the end."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._kinds: dict[str, list[Event]] = defaultdict(list)
+        for event in sorted(events, key=lambda event: event["at"]):
+            self._kinds[event["what"]].append(event)
+        self.logs = {place(event): FinalLog(event) for event in self["final log"]}
+
+    def __getitem__(self, what: str) -> list[Event]:
+        return self._kinds.get(what, [])
+
+
+Check = Callable[[Evidence], Iterator[Breach]]
+
+
+def check(events: Iterable[Event], copied: dict[str, tuple[str, str]] | None = None) -> list[Breach]:
+    """Every breach. ``copied``: for a group of copiers, the topics that it reads and writes."""
+    evidence = Evidence(events)
+    found = [breach for each in CHECKS for breach in each(evidence)]
+    for group, (source, target) in (copied or {}).items():
+        found += inexact_copies(evidence, group, source, target)
+    return found
+
+
+def lost_writes(evidence: Evidence) -> Iterator[Breach]:
+    for sent in evidence["sent"]:
+        log = evidence.logs.get(place(sent))
+        found = [entry.offset for entry in log.by_value.get(sent["value"], [])] if log else []
+        if sent["offset"] not in found:
+            yield Breach(
+                "lost write", f"{_at(sent)} {sent['value']!r} was acknowledged at {sent['offset']}, is at {found}"
+            )
+
+
+def duplicate_writes(evidence: Evidence) -> Iterator[Breach]:
+    places: dict[str, list[str]] = defaultdict(list)
+    for (topic, partition), log in evidence.logs.items():
+        for entry in log.entries:
+            places[entry.value].append(f"{topic}/{partition} {entry.offset}")
+    for value, found in places.items():
+        if len(found) > 1:
+            yield Breach("duplicate write", f"{value!r} is at {found}")
+
+
+def reordered_writes(evidence: Evidence) -> Iterator[Breach]:
+    last: dict[tuple[Any, ...], tuple[int, str]] = {}
+    for send in evidence["send"]:
+        log = evidence.logs.get(place(send))
+        for entry in log.by_value.get(send["value"], [])[:1] if log else []:
+            before = last.get((send["who"], *place(send)))
+            if before is not None and entry.offset < before[0]:
+                text = f"{_at(send)} {send['value']!r} at {entry.offset}, sent after {before[1]!r} at {before[0]}"
+                yield Breach("reordered write", text)
+            last[send["who"], *place(send)] = entry.offset, send["value"]
+
+
+def aborted_reads(evidence: Evidence) -> Iterator[Breach]:
+    for read in evidence["read"]:
+        log = evidence.logs.get(place(read))
+        if read["isolation"] != READ_COMMITTED or log is None:
+            continue
+        outcomes = {entry.offset: entry.outcome for entry in log.entries}
+        for offset, value in read["records"]:
+            if outcomes.get(offset) in ("aborted", "open"):
+                yield Breach(
+                    "aborted read", f"{_at(read)} {offset} {value!r}, which is {outcomes[offset]}, by {read['who']}"
+                )
+
+
+def torn_transactions(evidence: Evidence) -> Iterator[Breach]:
+    members: dict[str, list[Event]] = defaultdict(list)
+    for send in evidence["send"]:
+        if send["txn"] is not None:
+            members[send["txn"]].append(send)
+    told = {event["txn"]: event["what"] for what in ("committed", "aborted") for event in evidence[what]}
+    for txn, sends in members.items():
+        outcomes = [_outcome(evidence, send) for send in sends]
+        there = {outcome for outcome in outcomes if outcome != "absent"}
+        committed = "committed" in there or told.get(txn) == "committed"
+        wrong = len(there) > 1 or "open" in there or "plain" in there
+        wrong |= committed and "absent" in outcomes
+        wrong |= txn in told and not there <= {told[txn]}
+        if wrong:
+            said = told.get(txn, "of unknown outcome")
+            yield Breach("torn transaction", f"{txn} is {said}; its records are {sorted(set(outcomes))}")
+    for (topic, partition), log in evidence.logs.items():
+        for each in log.transactions:
+            if each.marker is None:
+                yield Breach(
+                    "torn transaction", f"one that began at {topic}/{partition} {each.first} is open in the end"
+                )
+
+
+def _outcome(evidence: Evidence, send: Event) -> str:
+    log = evidence.logs.get(place(send))
+    found = log.by_value.get(send["value"]) if log else None
+    return found[0].outcome if found else "absent"
+
+
+def inexact_copies(evidence: Evidence, group: str, source: str, target: str) -> Iterator[Breach]:
+    copies: dict[str, int] = defaultdict(int)
+    for (topic, _), log in evidence.logs.items():
+        for entry in log.entries if topic == target else []:
+            copies[entry.value.partition(COPY_MARK)[0]] += entry.visible
+    for final in evidence["final offsets"]:
+        for (topic, partition), log in evidence.logs.items():
+            if final["group"] != group or topic != source:
+                continue
+            behind = final["offsets"].get(f"{topic}/{partition}", 0)
+            for entry in log.entries:
+                due = int(entry.offset < behind and entry.visible)
+                if copies[entry.value] != due:
+                    where = f"{topic}/{partition} {entry.offset}, and {group} is at {behind}"
+                    text = f"{copies[entry.value]} visible copies of {entry.value!r}, which is at {where}"
+                    yield Breach("inexact copy", text)
+
+
+def wrong_reads(evidence: Evidence) -> Iterator[Breach]:
+    for read in evidence["read"]:
+        log = evidence.logs.get(place(read))
+        if log is None:
+            continue
+        due = log.between(read["first"], read["next"], read["isolation"])
+        if read["records"] == due:
+            continue
+        missing = [record for record in due if record not in read["records"]]
+        text = f"{_at(read)} {read['first']} to {read['next']} by {read['who']}: "
+        if missing:
+            yield Breach("skipped read", f"{text}without {missing[:3]}")
+        else:
+            unseen = [record for record in read["records"] if record not in due]
+            yield Breach("unseen write", f"{text}{unseen[:3] or 'in another order'}")
+
+
+def nonmonotonic_offsets(evidence: Evidence) -> Iterator[Breach]:
+    begun = {event["id"]: event for event in evidence["keep"]}
+    highest: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for kept in evidence["kept"]:
+        keep = begun[kept["id"]]
+        for tp, offset in keep["offsets"].items():
+            marks = highest[keep["group"], tp]
+            marks.append((kept["at"], max(offset, marks[-1][1] if marks else offset)))
+    for kept in evidence["kept"]:
+        keep = begun[kept["id"]]
+        for tp, offset in keep["offsets"].items():
+            yield from _moved_back(highest[keep["group"], tp], keep["at"], offset, f"{keep['who']} committed {tp}")
+    for event in evidence["resumed"]:
+        tp = f"{event['topic']}/{event['partition']}"
+        yield from _moved_back(
+            highest[event["group"], tp], event["asked"], event["offset"], f"{event['who']} resumes {tp}"
+        )
+    for final in evidence["final offsets"]:
+        for (group, tp), marks in highest.items():
+            if group == final["group"]:
+                yield from _moved_back(marks, final["at"], final["offsets"].get(tp, 0), f"in the end {group} has {tp}")
+
+
+def _moved_back(marks: list[tuple[int, int]], asked: int, offset: int, what: str) -> Iterator[Breach]:
+    known = bisect_right(marks, (asked, -1))
+    if known and offset < marks[known - 1][1]:
+        yield Breach("nonmonotonic offset", f"{what} at {offset}, after {marks[known - 1][1]} was acknowledged")
+
+
+def shared_partitions(evidence: Evidence) -> Iterator[Breach]:
+    owners: dict[tuple[str, int, str], set[str]] = defaultdict(set)
+    for owns in evidence["owns"]:
+        for tp in owns["partitions"]:
+            owners[owns["group"], owns["generation"], tp].add(owns["member"])
+    begun = {event["id"]: event for event in evidence["keep"]}
+    for kept in evidence["kept"]:
+        keep = begun[kept["id"]]
+        for tp in keep["offsets"]:
+            owners[keep["group"], keep["generation"], tp].add(keep["member"])
+    for (group, generation, tp), members in owners.items():
+        if len(members) > 1:
+            yield Breach("shared partition", f"{tp} in generation {generation} of {group} belongs to {sorted(members)}")
+
+
+def unstable_reads(evidence: Evidence) -> Iterator[Breach]:
+    for seen in evidence["observed"]:
+        where = f"{_at(seen)} last stable offset {seen['stable']}, high watermark {seen['high']}"
+        if seen["stable"] > seen["high"]:
+            yield Breach("unstable read", where)
+        log = evidence.logs.get(place(seen))
+        for each in log.transactions if log else []:
+            if each.first < seen["stable"] and not _ended_below(each, seen["high"]):
+                yield Breach("unstable read", f"{where}; from {each.first} on a transaction was open, to {each.marker}")
+
+
+def _ended_below(transaction: Transaction, high: int) -> bool:
+    return transaction.marker is not None and transaction.marker < high
+
+
+def watermarks_backwards(evidence: Evidence) -> Iterator[Breach]:
+    for name in ("high", "stable"):
+        highest: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        for seen in evidence["observed"]:
+            marks = highest[place(seen)]
+            known = bisect_right(marks, (seen["asked"], -1))
+            if known and seen[name] < marks[known - 1][1]:
+                yield Breach("watermark backwards", f"{_at(seen)} {name} from {marks[known - 1][1]} to {seen[name]}")
+            marks.append((seen["at"], max(seen[name], marks[-1][1] if marks else -1)))
+
+
+def stale_reads(evidence: Evidence) -> Iterator[Breach]:
+    marks: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for sent in evidence["sent"]:
+        known = marks[place(sent)]
+        known.append((sent["at"], max(sent["offset"], known[-1][1] if known else -1)))
+    for seen in evidence["observed"]:
+        known = marks[place(seen)]
+        acknowledged = bisect_right(known, (seen["asked"], -1))
+        if acknowledged and seen["high"] <= known[acknowledged - 1][1]:
+            text = f"{_at(seen)} high watermark {seen['high']} after {known[acknowledged - 1][1]} was acknowledged"
+            yield Breach("stale read", text)
+
+
+def _at(event: Event) -> str:
+    return f"{event['topic']}/{event['partition']}"
+
+
+CHECKS: tuple[Check, ...] = (
+    lost_writes,
+    duplicate_writes,
+    reordered_writes,
+    aborted_reads,
+    torn_transactions,
+    wrong_reads,
+    nonmonotonic_offsets,
+    shared_partitions,
+    unstable_reads,
+    watermarks_backwards,
+    stale_reads,
+)
