@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 
 from sparklog.broker import txn_verification
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.errors import ApiError, ErrorCode, RemoteProtocolError
+from sparklog.errors import ApiError, ErrorCode, RecordsRefused, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce as wire
 from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
@@ -62,7 +62,8 @@ def _append(
     try:
         appended = broker.replicas.append(tp, records, message.acks, verification=verification)
     except ApiError as error:
-        return ProduceResult(error.code, message=error.reason)
+        refused = error.records if isinstance(error, RecordsRefused) else ()
+        return ProduceResult(error.code, message=error.reason, refused_records=refused)
     log_start = broker.replicas.partition(tp).log.log_start_offset
     return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, log_start)
 
