@@ -35,8 +35,8 @@ bench: setup jars
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 compat: setup jars
-	@$(BIN)/python -m sparklog.local.jars kafka spark-kafka >/dev/null
-	@$(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
+	@$(BIN)/python -m sparklog.local.jars kafka kafka-4 spark-kafka >/dev/null
+	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
 
 soak: setup jars
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(ARGS) </dev/null

@@ -91,7 +91,7 @@ def test_a_pyspark_jar_is_found_by_its_module():
 
 
 def test_an_unknown_set_names_the_known():
-    with pytest.raises(ConfigError, match="delta, kafka, spark-kafka"):
+    with pytest.raises(ConfigError, match="delta, kafka, kafka-4, spark-kafka"):
         jars.jar_set("nonsuch")
 
 

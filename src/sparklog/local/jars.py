@@ -72,6 +72,15 @@ JAR_SETS = {
             left_out=("connect-runtime",),
         ),
         JarSet(
+            "kafka-4",
+            (
+                "org.apache.kafka:kafka_2.13:4.1.1",
+                "org.apache.kafka:kafka-tools:4.1.1",
+                "org.slf4j:slf4j-reload4j:1.7.36",
+            ),
+            left_out=("connect-runtime",),
+        ),
+        JarSet(
             "spark-kafka",
             ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",),
             # The connector names its own version of the token provider, and Ivy's repository has only this one.
