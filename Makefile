@@ -36,7 +36,7 @@ bench: setup jars
 
 compat: setup jars
 	@$(BIN)/python -m sparklog.local.jars kafka kafka-4 spark-kafka >/dev/null
-	@$(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
+	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
 
 soak: setup jars
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(ARGS) </dev/null
@@ -86,6 +86,7 @@ jars: setup java
 	@$(BIN)/python -m sparklog.local.jars delta >/dev/null
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find build -mindepth 1 -maxdepth 1 ! -name peers -exec rm -rf {} + 2>/dev/null || true
+	rm -rf .venv dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -f src/sparklog/record/_impl/_codec.c src/sparklog/record/_impl/_codec.*.so
 	find src tests jobs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -20,6 +20,7 @@ The tree::
     │   └── MalformedZnode          a znode does not hold what it must
     ├── DataSourceError             an option or a state that the Spark source cannot serve
     └── ApiError                    an answer with an error code; ``.code`` says which
+        └── RecordsRefused          a batch, for some of its records; ``.records`` says which
 
 ``ErrorCode`` is Kafka's own table (``org.apache.kafka.common.protocol.Errors``): number, name, and
 whether a client may retry. A number that is not in the table becomes ``UNKNOWN_SERVER_ERROR``.
@@ -27,6 +28,7 @@ whether a client may retry. A number that is not in the table becomes ``UNKNOWN_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from sparklog.structs import TopicPartition
@@ -170,6 +172,15 @@ class ApiError(SparklogError):
     def __str__(self) -> str:
         text = super().__str__()
         return text if self.code.name in text else f"{self.code.name}: {text}"
+
+
+class RecordsRefused(ApiError):
+    """A batch was refused for some of its records; a client may send the others again without them."""
+
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[int]) -> None:
+        super().__init__(code, message)
+        self.records = tuple(records)
+        """Which ones, counted from the batch's first, which is 0."""
 
 
 class LogError(SparklogError):

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from compat.kafka_tools import MOVED, TOPICS
 
 from sparklog.errors import ConfigError
 from sparklog.local.jars import jar_set
+from sparklog.testing.kafka import run_kafka_tool
 
 HERE = Path(__file__).parent
 
@@ -19,13 +21,46 @@ def pytest_collection_modifyitems(items):
     passing = allowed()
     for item in items:
         names = {f"{item.path.name}::{item.name}", f"{item.path.name}::{item.originalname}"}
-        if HERE in item.path.parents and not names & passing:
+        if HERE in item.path.parents and item.get_closest_marker("peer") and not names & passing:
             item.add_marker(pytest.mark.xfail(strict=True, reason="not in allow.txt; see FINDINGS.md"))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _kafka_jars():
+@pytest.fixture(autouse=True)
+def _kafka_jars(request):
+    if request.node.get_closest_marker("peer"):
+        _present("kafka")
+
+
+@pytest.fixture(params=MOVED)
+def java(request):
+    """Run a class of Kafka's: its standard output. Every test that uses it runs with each release."""
+    _present(request.param)
+
+    def run(main_class, *arguments, stdin=""):
+        return run_kafka_tool(
+            MOVED[request.param].get(main_class, main_class), *arguments, stdin=stdin, jars=request.param
+        )
+
+    return run
+
+
+def _present(jars):
     try:
-        jar_set("kafka")
+        jar_set(jars)
     except ConfigError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def tool(java, bootstrap):
+    """Run a tool that is told of our broker in the usual way."""
+    return lambda main_class, *arguments, stdin="": java(
+        main_class, "--bootstrap-server", bootstrap, *arguments, stdin=stdin
+    )
+
+
+@pytest.fixture
+def made(tool, topic):
+    """A topic of two partitions that TopicCommand has created."""
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "2", "--config", "segment.bytes=2000000")
+    return topic

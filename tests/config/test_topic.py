@@ -16,6 +16,9 @@ KAFKA_DEFAULTS = {
     "flush.ms": "9223372036854775807",
     "index.interval.bytes": "4096",
     "max.message.bytes": "1048588",
+    "message.downconversion.enable": "true",
+    "message.format.version": "3.0-IV1",
+    "message.timestamp.difference.max.ms": "9223372036854775807",
     "message.timestamp.type": "CreateTime",
     "min.insync.replicas": "1",
     "retention.bytes": "-1",
@@ -60,3 +63,14 @@ def test_every_default_is_within_its_own_limits():
 def test_limits(setting):
     with pytest.raises(ConfigError, match=next(iter(setting))):
         parse(TopicConfig, setting)
+
+
+@pytest.mark.parametrize("release", ["0.10.0.0", "0.9.0", "2.8", "3.0-IV1"])
+def test_a_message_format_of_any_release_is_kept(release):
+    assert parse(TopicConfig, {"message.format.version": release}).message_format_version == release
+
+
+@pytest.mark.parametrize("release", ["", "two", "3.0-IV", "2."])
+def test_a_message_format_is_a_release(release):
+    with pytest.raises(ConfigError, match="release"):
+        parse(TopicConfig, {"message.format.version": release})

@@ -179,8 +179,8 @@ class Copier(Member):
     def copy(self, received: list[Received]) -> bool:
         """One transaction; False if it was aborted, so that all has to be read again.
 
-        The alarm ends the process: librdkafka 2.16 was seen never to return from sending offsets where the connection to the
-        group's coordinator broke just before, whatever its timeout; the broker is not asked anything meanwhile.
+        The alarm ends the process: librdkafka 2.16 was seen never to return from sending offsets where the connection
+        to the group's coordinator broke just before, whatever its timeout; the broker is not asked anything meanwhile.
         """
         signal.alarm(HANGS_S)
         self.transactions += 1

@@ -19,6 +19,7 @@ from sparklog.protocol.messages import (
     encode,
     is_flexible,
 )
+from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
@@ -286,6 +287,19 @@ def test_a_compacted_topic_takes_no_record_without_a_key(broker, connection, top
     assert code is ErrorCode.INVALID_RECORD
     logged(broker, f"for {tp}: {message}")
     assert wire.produce(connection, tp, wire.batch_of(b"value", compression=codec))[:2] == (ErrorCode.NONE, 0)
+
+
+def test_the_records_without_a_key_are_named(connection, topic):
+    assert wire.create_topic(connection, topic, configs={"cleanup.policy": "compact"})[0] is ErrorCode.NONE
+    builder = RecordBatchBuilder()
+    for key in (b"k", None, b"k", None):
+        builder.append(0, key, b"value")
+    wire.send_produce(connection, TopicPartition(topic, 0), builder.build())
+    _, version, body = connection.receive()
+    result = decode_response(ApiKey.PRODUCE, version, body).responses[0].partition_responses[0]
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [each.batch_index for each in result.record_errors] == [1, 3]
+    assert {each.batch_index_error_message for each in result.record_errors} == {result.error_message}
 
 
 def test_impossible_acks_are_refused(connection, tp):

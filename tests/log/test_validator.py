@@ -1,12 +1,14 @@
 """What a leader refuses, and with which code."""
 
+from contextlib import nullcontext
+
 import crc32c
 import pytest
 from log.samples import batch_of
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ErrorCode, RecordsRefused
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.validator import validate_appended
 from sparklog.record.builder import RecordBatchBuilder
@@ -94,6 +96,32 @@ def test_a_compacted_topic_takes_no_record_without_a_key():
     with pytest.raises(ApiError) as caught:
         check(keyless(None), compacted)
     assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_the_records_to_blame_for_a_refusal_are_named():
+    compacted = parse(TopicConfig, {"cleanup.policy": "compact"})
+    builder = RecordBatchBuilder(compression=CompressionType.ZSTD)
+    for key in (b"k", None, b"", None):
+        builder.append(NOW, key, b"v")
+    with pytest.raises(RecordsRefused) as caught:
+        check(memoryview(bytearray(builder.build())), compacted)
+    assert caught.value.records == (1, 3), "an empty key is a key"
+
+
+@pytest.mark.parametrize("bound", ["message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"])
+def test_the_records_whose_times_are_out_of_bounds_are_named(bound):
+    with pytest.raises(RecordsRefused) as caught:
+        check(batch_of(NOW - 11, -1, NOW - 10, NOW - 5000), parse(TopicConfig, {bound: "10"}))
+    assert caught.value.records == (0, 3), "a record without a time has none that is out of bounds"
+
+
+@pytest.mark.parametrize(("before", "refused"), [("20", ()), ("9223372036854775807", (0,)), ("5", (0, 1))])
+def test_a_bound_of_one_side_comes_before_the_bound_of_both(before, refused):
+    settings = {"message.timestamp.difference.max.ms": "10", "message.timestamp.before.max.ms": before}
+    with pytest.raises(RecordsRefused) if refused else nullcontext() as caught:
+        check(batch_of(NOW - 15, NOW - 8, NOW), parse(TopicConfig, settings))
+    if refused:
+        assert caught.value.records == refused
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))

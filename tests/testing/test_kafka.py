@@ -1,10 +1,12 @@
 """The real Kafka broker and its tools, against one another: if this fails, no verdict of theirs on us counts."""
 
+import subprocess
+
 import pytest
 
 from sparklog.errors import ConfigError, SparklogError
 from sparklog.local.jars import jar_set
-from sparklog.testing.kafka import KafkaBroker, dump_log_segments, run_kafka_tool
+from sparklog.testing.kafka import KafkaBroker, dump_log_segments, run_kafka_tool, write_kafka_scripts
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
@@ -38,3 +40,9 @@ def test_a_broker_serves_stops_and_goes_on(tmp_path, zookeeper):
 def test_a_tool_that_fails_says_why():
     with pytest.raises(SparklogError, match=r"TopicCommand exited with status 1(.|\n)*bootstrap-server"):
         run_kafka_tool("org.apache.kafka.tools.TopicCommand", "--list")
+
+
+def test_the_scripts_run_what_they_are_named_for(tmp_path):
+    home = write_kafka_scripts(tmp_path / "kafka")
+    done = subprocess.run([home / "bin" / "kafka-topics.sh", "--version"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "3.9.1")

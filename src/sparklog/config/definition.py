@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -103,6 +104,11 @@ def one_of(*allowed: str | bool) -> Check:
     """One of these values."""
     words = ", ".join(str(each).lower() if isinstance(each, bool) else each for each in allowed)
     return lambda value: None if value in allowed else f"must be {'one of ' if len(allowed) > 1 else ''}{words}"
+
+
+def matching(pattern: str, wanted: str) -> Check:
+    """A text that is ``wanted``, which is what matches ``pattern`` as a whole."""
+    return lambda value: None if re.fullmatch(pattern, value, re.ASCII) else f"must be {wanted}"
 
 
 def any_of(*allowed: str) -> Check:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparklog.config.definition import ConfigType as T
-from sparklog.config.definition import any_of, at_least, between, one_of, parse, setting
+from sparklog.config.definition import any_of, at_least, between, matching, one_of, parse, setting
 from sparklog.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
@@ -103,6 +103,21 @@ class TopicConfig:
         at_least(0),
         broker="message.max.bytes",
     )
+    message_downconversion_enable: bool = setting(
+        "message.downconversion.enable",
+        T.BOOLEAN,
+        True,
+        "Kept for Kafka; no client that would need older formats is served.",
+        broker="log.message.downconversion.enable",
+    )
+    message_format_version: str = setting(
+        "message.format.version",
+        T.STRING,
+        "3.0-IV1",
+        "Kept for Kafka; batches have format 2 whatever it says, as since Kafka 3.0.",
+        matching(r"\d+\.\d+(\.\d+)*(-IV\d+)?", "a release of Kafka, such as 3.0-IV1"),
+        broker="log.message.format.version",
+    )
     message_timestamp_type: str = setting(
         "message.timestamp.type",
         T.STRING,
@@ -126,6 +141,14 @@ class TopicConfig:
         "How far a record's time may lie behind the broker's.",
         at_least(0),
         broker="log.message.timestamp.before.max.ms",
+    )
+    message_timestamp_difference_max_ms: int = setting(
+        "message.timestamp.difference.max.ms",
+        T.LONG,
+        _LONG_MAX,
+        "Both bounds of a record's time at once, where they are not set one by one.",
+        at_least(0),
+        broker="log.message.timestamp.difference.max.ms",
     )
     max_compaction_lag_ms: int = setting(
         "max.compaction.lag.ms",
@@ -212,6 +235,13 @@ class TopicConfig:
         "Whether a replica out of sync may lead.",
         broker="unclean.leader.election.enable",
     )
+
+    @property
+    def record_time_bounds_ms(self) -> tuple[int, int]:
+        """How far a record's time may lie behind the broker's, and how far ahead of it."""
+        both = self.message_timestamp_difference_max_ms
+        before, after = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
+        return (both if before == _LONG_MAX else before), (both if after == _LONG_MAX else after)
 
     @property
     def longest_segment_ms(self) -> int:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError, RecordsRefused
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
@@ -28,7 +28,7 @@ def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOr
     """The one batch that ``records`` holds, checked whole: length, size limit, CRC, header sanity, timestamps, keys.
 
     Raises ApiError with the code that Kafka answers: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
-    INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT.
+    INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT. Where single records are to blame it is RecordsRefused.
     """
     if len(records) > MAGIC and records[MAGIC] < MAGIC_V2:
         raise ApiError(
@@ -126,23 +126,23 @@ def _complaint_of_client(batch: RecordBatch) -> str | None:
 
 def _check_timestamps(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
     """Looks into the batch only where the topic sets a bound: the header says the latest time, not the earliest."""
-    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    before, after = config.record_time_bounds_ms
     if before == _UNBOUNDED and after == _UNBOUNDED:
         return
     times = _column(batch, "timestamp")
-    times = times.filter(pc.not_equal(times, NO_TIMESTAMP))
-    if not len(times):
+    times = pc.if_else(pc.equal(times, NO_TIMESTAMP), None, times)
+    if times.null_count == len(times):
         return
     bounds = pc.min_max(times).as_py()
-    for name, limit, distance in (
-        ("before", before, now_ms - bounds["min"]),
-        ("after", after, bounds["max"] - now_ms),
-    ):
-        if distance > limit:
-            raise ApiError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"a record's time lies {distance} ms {name} the broker's; message.timestamp.{name}.max.ms={limit}",
-            )
+    earliest, latest = now_ms - before, min(now_ms + after, MAX_INT64)
+    if bounds["min"] < earliest:
+        complaint = (
+            f"a record's time lies {now_ms - bounds['min']} ms before the broker's; the topic allows {before} ms"
+        )
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, complaint, _where(pc.less(times, earliest)))
+    if bounds["max"] > latest:
+        complaint = f"a record's time lies {bounds['max'] - now_ms} ms after the broker's; the topic allows {after} ms"
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, complaint, _where(pc.greater(times, latest)))
 
 
 def _column(batch: RecordBatch, name: str) -> pa.Array:
@@ -155,5 +155,12 @@ def _column(batch: RecordBatch, name: str) -> pa.Array:
 
 
 def _check_keys(batch: RecordBatch) -> None:
-    if _column(batch, "key").null_count:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
+    keys = _column(batch, "key")
+    if keys.null_count:
+        complaint = "a compacted topic takes no record without a key"
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, complaint, _where(keys.is_null()))
+
+
+def _where(chosen: pa.Array) -> list[int]:
+    indices: list[int] = pc.indices_nonzero(chosen).to_pylist()
+    return indices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import struct
 import subprocess
@@ -24,6 +25,12 @@ log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
+
+_SCRIPTS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-acls.sh": "kafka.admin.AclCommand",
+}
 
 _API_VERSIONS = struct.Struct(">ihhih").pack(10, 18, 0, 1, -1)
 """A whole ApiVersions v0 request: size, api key, version, correlation id, no client id."""
@@ -70,7 +77,7 @@ class KafkaBroker(Running):
         log4j = self.data_dir / "log4j.properties"
         log4j.write_text(_LOG4J)
         options = ["-Xmx1g", f"-Dlog4j.configuration=file:{log4j}"]
-        self._child.spawn(_java(options, "kafka.Kafka", str(self.data_dir / "server.properties")))
+        self._child.spawn(kafka_command("kafka.Kafka", str(self.data_dir / "server.properties"), options=options))
         try:
             self._child.wait_until(self._answers, START_TIMEOUT_S)
         except BaseException:
@@ -116,12 +123,12 @@ def run_kafka_tool(
 ) -> str:
     """What one of Kafka's own programs prints on standard output; SparklogError with its complaint if it fails.
 
-    ``main_class`` is the Java class, such as ``org.apache.kafka.tools.TopicCommand``, or a source file that uses the
-    JAR set ``jars``.
+    ``main_class`` is the Java class, such as ``org.apache.kafka.tools.TopicCommand``, or a source file;
+    ``jars`` is the JAR set that it is of, or uses.
     """
     try:
         done = subprocess.run(
-            _java(["-Xmx512m"], main_class, *arguments, jars=jars),
+            kafka_command(main_class, *arguments, options=("-Xmx512m",), jars=jars),
             input=stdin,
             capture_output=True,
             text=True,
@@ -141,16 +148,27 @@ def dump_log_segments(files: Iterable[Path], *options: str) -> str:
     return run_kafka_tool("kafka.tools.DumpLogSegments", "--files", listed, "--print-data-log", *options)
 
 
-def _java(options: Sequence[str], main_class: str, *arguments: str, jars: str = "kafka") -> list[str]:
-    class_path = jar_set(jars)[0].parent / "*"
+def kafka_command(main_class: str, *arguments: str, options: Sequence[str] = (), jars: str = "kafka") -> list[str]:
+    """The command line that runs a class of the JAR set ``jars``; ``options`` are Java's."""
     return [
         str(find_java().executable),
         *options,
         "-XX:-UsePerfData",
-        *("-cp", str(class_path)),
+        *("-cp", str(jar_set(jars)[0].parent / "*")),
         main_class,
         *arguments,
     ]
+
+
+def write_kafka_scripts(directory: Path) -> Path:
+    """Give ``directory`` a ``bin`` with the scripts of a Kafka distribution that other projects' tests call."""
+    scripts = directory / "bin"
+    scripts.mkdir(parents=True, exist_ok=True)
+    for name, main_class in _SCRIPTS.items():
+        script = scripts / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(kafka_command(main_class, options=("-Xmx256m",)))} "$@"\n')
+        script.chmod(0o755)
+    return directory
 
 
 def _properties(settings: Mapping[str, object]) -> str:

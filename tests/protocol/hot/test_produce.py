@@ -75,7 +75,18 @@ def test_null_records_are_known_from_empty_ones(version):
 
 
 RESULTS = st.dictionaries(
-    PARTITIONS, st.builds(ProduceResult, ERRORS, INT64, INT64, INT64, st.none() | TEXT, st.none()), max_size=6
+    PARTITIONS,
+    st.builds(
+        ProduceResult,
+        ERRORS,
+        INT64,
+        INT64,
+        INT64,
+        st.none() | TEXT,
+        st.none(),
+        st.lists(st.integers(0, 2**31 - 1), max_size=3),
+    ),
+    max_size=6,
 )
 
 
@@ -96,7 +107,12 @@ def test_responses_are_written_as_the_library_writes_them(version, results, thro
                         base_offset=result.base_offset,
                         log_append_time_ms=result.log_append_time_ms,
                         log_start_offset=result.log_start_offset,
-                        record_errors=[],
+                        record_errors=[
+                            topic.PartitionProduceResponse.BatchIndexAndErrorMessage(
+                                batch_index=index, batch_index_error_message=result.message
+                            )
+                            for index in result.refused_records
+                        ],
                         error_message=result.message,
                     )
                     for number, result in group

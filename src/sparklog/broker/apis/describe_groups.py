@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.permissions import ON_GROUP, Allowed, authorized_operations
 from sparklog.errors import ErrorCode
 from sparklog.group.state import Group, GroupState
 from sparklog.protocol.api_key import ApiKey
@@ -15,14 +16,19 @@ _Described = DescribeGroupsResponse.DescribedGroup
 
 
 def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    return DescribeGroupsResponse(groups=[_describe(broker, each) for each in request.message.groups])
+    allowed = authorized_operations(request.message.include_authorized_operations, ON_GROUP)
+    return DescribeGroupsResponse(groups=[_describe(broker, each, allowed) for each in request.message.groups])
 
 
-def _describe(broker: BrokerContext, group_id: str) -> Message:
+def _describe(broker: BrokerContext, group_id: str, allowed: Allowed) -> Message:
     error, group = broker.groups.describe_group(group_id)
     if group is None:
         state = GroupState.DEAD.value if error is ErrorCode.NONE else ""
-        return _Described(error_code=int(error), group_id=group_id, group_state=state, members=[])
+        if error is not ErrorCode.NONE:
+            allowed = None
+        return _Described(
+            error_code=int(error), group_id=group_id, group_state=state, members=[], authorized_operations=allowed
+        )
     stable = group.state is GroupState.STABLE
     return _Described(
         error_code=int(error),
@@ -31,6 +37,7 @@ def _describe(broker: BrokerContext, group_id: str) -> Message:
         protocol_type=group.protocol_type or "",
         protocol_data=group.protocol or "" if stable else "",
         members=_members(group, with_data=stable),
+        authorized_operations=allowed,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.txn_entry import Permits
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RecordsRefused, RemoteProtocolError
 from sparklog.log.origin import Verification
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce as wire
@@ -183,7 +183,8 @@ def _refused(broker: BrokerContext, tp: TopicPartition, error: ApiError) -> Prod
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader = broker.metadata.leader_hint(tp) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
     log_start = -1 if code in _WITHOUT_START else broker.replicas.partition(tp).log.log_start_offset
-    return ProduceResult(code, log_start_offset=log_start, message=error.reason, leader=leader)
+    records = error.records if isinstance(error, RecordsRefused) else ()
+    return ProduceResult(code, log_start_offset=log_start, message=error.reason, leader=leader, refused_records=records)
 
 
 def _hang_up_on_errors(results: Results) -> None:

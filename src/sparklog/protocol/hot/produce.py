@@ -5,6 +5,7 @@ Versions 0 to 2 have the same shape without ``transactional_id`` and carry recor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -41,6 +42,8 @@ class ProduceResult(NamedTuple):
     message: str | None = None
     leader: LeaderHint | None = None
     """Told from version 10 on."""
+    refused_records: Sequence[int] = ()
+    """Which records of the batch are to blame, counted from 0; told from version 8 on. None: the batch as a whole."""
 
 
 def decode_request(body: memoryview, version: int) -> ProduceRequest:
@@ -115,7 +118,11 @@ def _write_result(writer: WireWriter, partition: int, result: ProduceResult, ver
     if version >= 5:
         writer.int64(result.log_start_offset)
     if version >= 8:
-        writer.array_length(0)
+        writer.array_length(len(result.refused_records))
+        for index in result.refused_records:
+            writer.int32(index)
+            writer.string(result.message)
+            writer.tags()
         writer.string(result.message)
     if result.leader is not None and version >= _LEADER_HINT_VERSION:
         writer.tagged({_CURRENT_LEADER_TAG: encode_leader(result.leader)})

@@ -1,0 +1,62 @@
+"""Other projects' test suites, run against us and against a real Kafka at once: what passes there must pass here.
+
+What does not is named in ``suites/named/SUITE.txt``, and explained in ``FINDINGS.md``. A test that fails here alone
+is run once more by itself before it counts. The figures are printed, and kept with every test's output under the
+test's temporary directory.
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from compat.suites.foreign import PeerMissing
+from compat.suites.librdkafka import LibrdKafka, LibrdKafkaWithoutAutoCreation
+from compat.suites.outcomes import Comparison, named_in
+from compat.suites.python_suites import AioKafka, KafkaPython
+
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
+
+NAMED = Path(__file__).parent / "suites" / "named"
+SUITES = [KafkaPython(), AioKafka(), LibrdKafka(), LibrdKafkaWithoutAutoCreation()]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+def test_what_passes_on_kafka_passes_here(suite, zookeeper, tmp_path, capsys):
+    with (
+        ClusterHarness(tmp_path / "ours", settings=suite.settings) as ours,
+        KafkaBroker(
+            tmp_path / "kafka", f"{zookeeper.connect_string}/{suite.name}", extra_props=suite.settings
+        ) as kafka,
+    ):
+        try:
+            comparison = compare(suite, kafka.bootstrap_servers, ours.bootstrap_servers, tmp_path)
+        except PeerMissing as missing:
+            pytest.skip(str(missing))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{suite.name}: {comparison.summary}\n")
+    assert len(comparison.passed_on_kafka) >= len(comparison.on_kafka) // 2, (
+        "too little passes on Kafka to tell anything"
+    )
+    assert comparison.broken == {}, f"pass on Kafka, not here; see {tmp_path}"
+    assert comparison.mended == [], "pass here after all; drop them from the list and from FINDINGS.md"
+
+
+def compare(suite, kafka, ours, directory):
+    """Run the suite on both at once, then once more here what went wrong here alone."""
+    named = named_in(NAMED / f"{suite.name}.txt")
+    scratches = {place: directory / f"{place}-output" for place in ("kafka", "here", "again")}
+    for scratch in scratches.values():
+        scratch.mkdir()
+    with ThreadPoolExecutor(2) as runners:
+        there = runners.submit(suite.run, kafka, scratches["kafka"])
+        here = runners.submit(suite.run, ours, scratches["here"])
+        comparison = Comparison(there.result(), here.result(), named)
+    if not comparison.broken:
+        return comparison
+    again = suite.run(ours, scratches["again"], only=list(comparison.broken))
+    return Comparison(comparison.on_kafka, {**comparison.here, **again}, named)
