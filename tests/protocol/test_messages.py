@@ -83,3 +83,11 @@ def test_only_api_versions_answers_with_the_old_header():
 def test_no_version_is_offered_that_the_schemas_do_not_describe():
     for api, versions in OFFERED.items():
         assert versions.stop - 1 <= messages.highest_version(api)
+
+
+def test_a_null_within_a_structure_is_refused():
+    cursor_without_a_name = b"\1\0\0\7\xd0" + b"\1" + b"\0" + b"\0\0\0\0\0" + b"\0"
+    with pytest.raises(RemoteProtocolError, match="topic_name is null"):
+        decode_request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, memoryview(cursor_without_a_name))
+    without_cursor = decode_request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, memoryview(b"\1\0\0\7\xd0\xff\0"))
+    assert without_cursor.cursor is None

@@ -249,6 +249,8 @@ def _reject_nulls(schema: Any, message: Message, version: int) -> None:
             if null and not field.nullable_for_version_q(version):
                 kind = type(message).__name__
                 raise RemoteProtocolError(f"malformed {kind} version {version}: {field.name} is null")
+        elif field.is_struct():
+            _reject_nulls(field, value, version)
         elif field.is_struct_array():
             for each in value:
                 _reject_nulls(field.array_of, each, version)
