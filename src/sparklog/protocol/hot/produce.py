@@ -140,10 +140,12 @@ def decode_response(body: memoryview, version: int) -> dict[TopicPartition, Prod
             partition, code, offset = reader.numbers(_RESULT)
             append_time = reader.int64() if version >= 2 else -1
             log_start = reader.int64() if version >= 5 else -1
-            message = _read_message(reader) if version >= 8 else None
+            message, refused = _read_message(reader) if version >= 8 else (None, ())
             reader.skip_tags()
             tp = TopicPartition(topic, partition)
-            results[tp] = ProduceResult(ErrorCode(code), offset, append_time, log_start, message)
+            results[tp] = ProduceResult(
+                ErrorCode(code), offset, append_time, log_start, message, refused_records=refused
+            )
         reader.skip_tags()
     if version >= 1:
         reader.int32()  # how long the broker throttled us
@@ -151,16 +153,17 @@ def decode_response(body: memoryview, version: int) -> dict[TopicPartition, Prod
     return results
 
 
-def _read_message(reader: WireReader) -> str | None:
-    """The partition's error message, or the first that its records have."""
-    first = None
+def _read_message(reader: WireReader) -> tuple[str | None, tuple[int, ...]]:
+    """The partition's error message, or the first that its records have; and which records have one."""
+    first, refused = None, []
     for _ in range(reader.array_length()):
         index = reader.int32()
+        refused.append(index)
         complaint = reader.string_or_none()
         first = first or (f"record {index}: {complaint}" if complaint else None)
         reader.skip_tags()
     text = reader.string_or_none()
-    return first if text is None else text
+    return (first if text is None else text), tuple(refused)
 
 
 def _by_topic(partitions: list[TopicPartition]) -> dict[str, list[TopicPartition]]:
