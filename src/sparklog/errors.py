@@ -8,7 +8,7 @@ The tree::
     │   ├── CorruptRecord           bytes that are not the format they claim (code CORRUPT_MESSAGE)
     │   ├── LogClosed               an append or a read after close
     │   └── LogDirFailed            the disk refused; its partitions go offline
-    │       └── DiskFull            it is only full; its partitions stay, and take appends when there is room
+    │       └── DiskFull            no room, or no descriptor: its partitions stay, and take appends when there is
     ├── ProtocolError               the wire
     │   ├── RemoteProtocolError     the peer sent what the protocol does not allow
     │   └── LocalProtocolError      we were asked to send what the protocol does not allow
@@ -204,7 +204,7 @@ class LogDirFailed(LogError):
 
 
 class DiskFull(LogDirFailed):
-    """There is no room for what was to be written; nothing has changed."""
+    """There is no room for what was to be written, or no descriptor left to open it with; nothing has changed."""
 
 
 class ProtocolError(SparklogError):

@@ -413,7 +413,7 @@ def test_a_flush_that_comes_after_the_end_of_the_log_is_no_failure(broker, monke
 # Full
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
 @pytest.mark.parametrize(
     ("work", "steps"),
     [(while_appending, ["pwrite"]), (while_checkpointing, ["open"]), (while_applying_retention, ["open"])],

@@ -31,7 +31,8 @@ LOCK_FILE = ".lock"
 
 _OFFSET_DIGITS = 20
 _MAX_TOPIC_NAME = 249
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""There is no room now, on the disk or in the table of open files; the disk itself is well."""
 MISPLACED = (errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ELOOP)
 """What the system says of a file that is none, or not ours: the disk is well, and only a person can set it right."""
 
@@ -82,6 +83,8 @@ def disk_refused(what: str, error: OSError) -> LogDirFailed:
     """The error to raise where the disk refused ``what``: only a full one may be written to again."""
     kind = DiskFull if error.errno in _FULL else LogDirFailed
     where = f" ({error.filename})" if error.filename else ""
+    if error.errno == errno.EMFILE:
+        where += "; raise the limit of the process (ulimit -n)"
     return kind(f"{what}: {error.strerror or error}{where}")
 
 
