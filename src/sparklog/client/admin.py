@@ -120,6 +120,8 @@ class Admin:
     list_transactions = _blocking(TransactionAdmin.list_transactions)
     describe_transactions = _blocking(TransactionAdmin.describe_transactions)
     describe_producers = _blocking(TransactionAdmin.describe_producers)
+    end_transaction = _blocking(TransactionAdmin.end_transaction)
+    hanging_transactions = _blocking(TransactionAdmin.hanging_transactions)
     abort_transaction = _blocking(TransactionAdmin.abort_transaction)
 
 
