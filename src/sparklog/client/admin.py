@@ -11,12 +11,11 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sparklog.client.cluster_info import ClusterInfo, TopicInfo
-from sparklog.client.config import ClientConfig
+from sparklog.client.config import ClientConfig, as_properties
 from sparklog.client.config_admin import ConfigAdmin, ConfigEntry, LogDir
 from sparklog.client.group_admin import GroupAdmin, GroupDescription, GroupListing, GroupMember, StoredOffset
 from sparklog.client.loop_thread import LoopThread
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.producer_config import as_properties
 from sparklog.client.session import Session
 from sparklog.client.topic_admin import NewTopic, TopicAdmin
 from sparklog.client.transaction_admin import (

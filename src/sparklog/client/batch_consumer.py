@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+from sparklog.client.consumer_record import Header
 from sparklog.client.fetcher import scan
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets, list_offsets
@@ -22,7 +23,6 @@ from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
 
 Positions = dict[TopicPartition, int]
 Batches = dict[TopicPartition, list[RecordBatch]]
-Header = tuple[str, bytes | None]
 
 
 class ConsumedRecord(NamedTuple):

@@ -23,7 +23,6 @@ from sparklog.structs import LeaderEpoch, TopicPartition
 
 Build = Callable[[int], Message]
 Ids = Mapping[str, UUID]
-_BY_ID = 10
 
 
 class Asker(NamedTuple):
