@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from sparklog.client import Admin, AsyncAdmin, Producer
-from sparklog.client.admin import NewTopic, StoredOffset
+from sparklog.client.admin import NewTopic, OffsetAndMetadata
 from sparklog.client.offsets import EARLIEST, LATEST
 from sparklog.errors import ApiError, ClientClosed, ErrorCode
 from sparklog.structs import TopicPartition
@@ -116,7 +116,7 @@ def test_groups_and_their_offsets(admin, servers, made):
         assert found.members[0].assignment
         assert _refused(admin.delete_groups, [group]) is ErrorCode.NON_EMPTY_GROUP
         assert _refused(admin.alter_group_offsets, group, {both[0]: 1}) is ErrorCode.UNKNOWN_MEMBER_ID
-    admin.alter_group_offsets(group, {both[0]: 3, both[1]: StoredOffset(4, metadata="why")})
+    admin.alter_group_offsets(group, {both[0]: 3, both[1]: OffsetAndMetadata(4, metadata="why")})
     assert admin.group_offsets(group) == {both[0]: (3, -1, ""), both[1]: (4, -1, "why")}
     assert list(admin.group_offsets(group, [both[1]])) == [both[1]]
     admin.delete_group_offsets(group, [both[0]])

@@ -13,9 +13,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sparklog.client.cluster_info import ClusterInfo, TopicInfo
 from sparklog.client.config import ClientConfig, as_properties
 from sparklog.client.config_admin import ConfigAdmin, ConfigEntry, LogDir
-from sparklog.client.group_admin import GroupAdmin, GroupDescription, GroupListing, GroupMember, StoredOffset
+from sparklog.client.group_admin import GroupAdmin, GroupDescription, GroupListing, GroupMember
 from sparklog.client.loop_thread import LoopThread
 from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.offsets_to_commit import OffsetAndMetadata
 from sparklog.client.session import Session
 from sparklog.client.topic_admin import NewTopic, TopicAdmin
 from sparklog.client.transaction_admin import (
@@ -37,7 +38,7 @@ __all__ = [
     "GroupMember",
     "LogDir",
     "NewTopic",
-    "StoredOffset",
+    "OffsetAndMetadata",
     "TransactionDescription",
     "TransactionListing",
 ]

@@ -1,4 +1,4 @@
-"""The requests of a consumer about offsets, as values to messages and back: commit, fetch, leader epochs. No I/O.
+"""The requests about offsets of a group and about leader epochs, as values to messages and back. No I/O.
 
 From version 10 on OffsetCommit and OffsetFetch name topics by id; ``ids`` then holds the id of each topic.
 """
@@ -76,22 +76,30 @@ def commit_errors(answer: Message, ids: Ids) -> dict[TopicPartition, ErrorCode]:
     return {tp: ErrorCode(each.error_code) for tp, each in _partitions(answer.topics, ids) if each.error_code}
 
 
-def fetch_request(group_id: str, partitions: Collection[TopicPartition], ids: Ids) -> Build:
-    """What is committed for these; refused with UNSTABLE_OFFSET_COMMIT while a transaction may change it."""
-    by_topic = _by_topic(partitions)
+def fetch_request(
+    group_id: str, partitions: Collection[TopicPartition] | None, ids: Ids, *, require_stable: bool = True
+) -> Build:
+    """What is committed for these, or for all for None.
+
+    With ``require_stable`` it is refused with UNSTABLE_OFFSET_COMMIT while a transaction may change it.
+    """
+    numbers = {topic: [tp.partition for tp in each] for topic, each in _by_topic(partitions or ()).items()}
 
     def build(version: int) -> Message:
         if version < 8:
-            older = [_FetchTopic(name=name, partition_indexes=_numbers(each)) for name, each in by_topic.items()]
-            return OffsetFetchRequest(version=version, group_id=group_id, topics=older, require_stable=True)
-        topics = [
-            _FetchGroup.OffsetFetchRequestTopics(
-                name=name, topic_id=ids.get(name, ZERO_UUID), partition_indexes=_numbers(each)
+            older = [_FetchTopic(name=name, partition_indexes=each) for name, each in numbers.items()]
+            return OffsetFetchRequest(
+                version=version,
+                group_id=group_id,
+                topics=None if partitions is None else older,
+                require_stable=require_stable,
             )
-            for name, each in by_topic.items()
+        topics = [
+            _FetchGroup.OffsetFetchRequestTopics(name=name, topic_id=ids.get(name, ZERO_UUID), partition_indexes=each)
+            for name, each in numbers.items()
         ]
-        groups = [_FetchGroup(group_id=group_id, topics=topics)]
-        return OffsetFetchRequest(version=version, groups=groups, require_stable=True)
+        groups = [_FetchGroup(group_id=group_id, topics=None if partitions is None else topics)]
+        return OffsetFetchRequest(version=version, groups=groups, require_stable=require_stable)
 
     return build
 
@@ -148,10 +156,6 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicParti
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp)
     return topics
-
-
-def _numbers(partitions: Iterable[TopicPartition]) -> list[int]:
-    return [tp.partition for tp in partitions]
 
 
 def _partitions(topics: Iterable[Message], ids: Ids) -> Iterator[tuple[TopicPartition, Message]]:

@@ -7,10 +7,10 @@ transaction as it is, so that the call can be made again; one that is refused sp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from sparklog.client.accumulator import Accumulator
 from sparklog.client.group_metadata import GroupMetadata
+from sparklog.client.offsets_to_commit import OffsetAndMetadata
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.sender import ADDING_PARTITIONS, Sender
 from sparklog.client.sequences import ProducerId
@@ -34,14 +34,6 @@ _CEILINGS = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.END_TXN: 4, ApiKey.TXN_OFFS
 """The newest versions of a client that speaks the first protocol."""
 _AddedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 _OffsetTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-
-
-class Position(NamedTuple):
-    """An offset to commit: the next one to be read."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 Positions = Mapping[TopicPartition, "int | tuple[int, int, str]"]
@@ -154,13 +146,13 @@ class TransactionDriver:
     def _offsets_request(self, version: int, offsets: Positions, group: GroupMetadata) -> Message:
         topics: dict[str, list[Message]] = {}
         for tp, given in offsets.items():
-            position = Position(given) if isinstance(given, int) else Position(*given)
+            at = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
             topics.setdefault(tp.topic, []).append(
                 _OffsetTopic.TxnOffsetCommitRequestPartition(
                     partition_index=tp.partition,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=position.leader_epoch,
-                    committed_metadata=position.metadata,
+                    committed_offset=at.offset,
+                    committed_leader_epoch=at.leader_epoch,
+                    committed_metadata=at.metadata,
                 )
             )
         return TxnOffsetCommitRequest(
