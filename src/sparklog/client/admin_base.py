@@ -86,14 +86,6 @@ class AdminBase:
         return groups
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions' numbers under their topics."""
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return topics
-
-
 def error_of(each: Message, what: str) -> ApiError | None:
     """The error that a part of an answer carries, named after ``what`` it concerns."""
     code = ErrorCode(each.error_code)

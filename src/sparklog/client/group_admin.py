@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from sparklog.client.admin_base import AdminBase, by_topic, raise_error, raise_first
+from sparklog.client.admin_base import AdminBase, raise_error, raise_first
 from sparklog.client.membership import Generation
 from sparklog.client.offset_requests import Asker, commit_request, fetch_request, fetched_offsets
 from sparklog.client.offsets_to_commit import OffsetAndMetadata, Offsets
@@ -19,7 +19,7 @@ from sparklog.protocol.messages import (
     Message,
     OffsetDeleteRequest,
 )
-from sparklog.structs import TopicPartition
+from sparklog.structs import TopicPartition, by_topic
 
 _BY_NAME = 9
 """The newest OffsetFetch and OffsetCommit in which topics go by their names."""

@@ -19,7 +19,7 @@ from sparklog.protocol.messages import (
     OffsetForLeaderEpochRequest,
 )
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.structs import LeaderEpoch, TopicPartition
+from sparklog.structs import LeaderEpoch, TopicPartition, by_topic
 
 Build = Callable[[int], Message]
 Ids = Mapping[str, UUID]
@@ -35,7 +35,7 @@ class Asker(NamedTuple):
 
 def commit_request(asker: Asker, offsets: Offsets, ids: Ids) -> Build:
     """Store these offsets."""
-    by_topic = _by_topic(offsets)
+    topic_partitions = _by_topic(offsets)
 
     def build(version: int) -> Message:
         topics = [
@@ -44,7 +44,7 @@ def commit_request(asker: Asker, offsets: Offsets, ids: Ids) -> Build:
                 topic_id=ids.get(topic, ZERO_UUID),
                 partitions=[_committed(tp, offsets[tp]) for tp in partitions],
             )
-            for topic, partitions in by_topic.items()
+            for topic, partitions in topic_partitions.items()
         ]
         return OffsetCommitRequest(
             version=version,
@@ -83,7 +83,7 @@ def fetch_request(
 
     With ``require_stable`` it is refused with UNSTABLE_OFFSET_COMMIT while a transaction may change it.
     """
-    numbers = {topic: [tp.partition for tp in each] for topic, each in _by_topic(partitions or ()).items()}
+    numbers = by_topic(partitions or ())
 
     def build(version: int) -> Message:
         if version < 8:
@@ -124,7 +124,7 @@ def fetched_offsets(answer: Message, ids: Ids) -> dict[TopicPartition, OffsetAnd
 
 def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Build:
     """Where leader epochs ended: for each partition the leader's epoch now, and the epoch asked about."""
-    by_topic = _by_topic(wanted)
+    topic_partitions = _by_topic(wanted)
     topics = [
         _EpochTopic(
             topic=topic,
@@ -135,7 +135,7 @@ def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Build:
                 for tp in partitions
             ],
         )
-        for topic, partitions in by_topic.items()
+        for topic, partitions in topic_partitions.items()
     ]
     return lambda version: OffsetForLeaderEpochRequest(version=version, replica_id=-1, topics=topics)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sparklog.client.admin_base import AdminBase, Answers, by_topic, error_of, raise_first
+from sparklog.client.admin_base import AdminBase, Answers, error_of, raise_first
 from sparklog.client.cluster_info import ClusterInfo, TopicInfo
 from sparklog.client.offsets import OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.retry import retrying_async
@@ -19,7 +19,7 @@ from sparklog.protocol.messages import (
     ElectLeadersRequest,
     Message,
 )
-from sparklog.structs import BrokerId, IsolationLevel, TopicPartition
+from sparklog.structs import BrokerId, IsolationLevel, TopicPartition, by_topic
 
 _CreatableTopic = CreateTopicsRequest.CreatableTopic
 _DeletableTopic = DeleteTopicsRequest.DeleteTopicState

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from sparklog.client.admin_base import AdminBase, Answers, by_topic, error_of, raise_error
+from sparklog.client.admin_base import AdminBase, Answers, error_of, raise_error
 from sparklog.client.session import Build, Check, CoordinatorKind
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -23,7 +23,7 @@ from sparklog.protocol.messages import (
     Message,
     WriteTxnMarkersRequest,
 )
-from sparklog.structs import BrokerId, TopicPartition
+from sparklog.structs import BrokerId, TopicPartition, by_topic
 
 _FIRST_LIST_BY_DURATION, _FIRST_LIST_BY_PATTERN = 1, 2
 _FIRST_INIT_TO_KEEP = 6

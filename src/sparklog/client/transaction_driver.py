@@ -26,7 +26,7 @@ from sparklog.protocol.messages import (
     Message,
     TxnOffsetCommitRequest,
 )
-from sparklog.structs import TopicPartition
+from sparklog.structs import TopicPartition, by_topic
 
 _TWO_PHASE_VERSION = 6
 _PRODUCE_OF_SECOND_VERSION = 12
@@ -109,16 +109,15 @@ class TransactionDriver:
         transaction.partitions_added(wanted)
 
     def _add_request(self, version: int, partitions: list[TopicPartition]) -> Message:
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
         producer = self._producer
         return AddPartitionsToTxnRequest(
             version=version,
             v3_and_below_transactional_id=self._config.transactional_id,
             v3_and_below_producer_id=producer.producer_id,
             v3_and_below_producer_epoch=producer.epoch,
-            v3_and_below_topics=[_AddedTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
+            v3_and_below_topics=[
+                _AddedTopic(name=name, partitions=numbers) for name, numbers in by_topic(partitions).items()
+            ],
         )
 
     async def send_offsets(self, offsets: Positions, group: GroupMetadata) -> None:
