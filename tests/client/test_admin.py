@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from sparklog.client import Admin, AsyncAdmin, Producer
-from sparklog.client.admin import NewTopic, StoredOffset
+from sparklog.client.admin import NewTopic, OffsetAndMetadata
 from sparklog.client.offsets import EARLIEST, LATEST
 from sparklog.errors import ApiError, ClientClosed, ErrorCode
 from sparklog.structs import TopicPartition
@@ -116,7 +116,7 @@ def test_groups_and_their_offsets(admin, servers, made):
         assert found.members[0].assignment
         assert _refused(admin.delete_groups, [group]) is ErrorCode.NON_EMPTY_GROUP
         assert _refused(admin.alter_group_offsets, group, {both[0]: 1}) is ErrorCode.UNKNOWN_MEMBER_ID
-    admin.alter_group_offsets(group, {both[0]: 3, both[1]: StoredOffset(4, metadata="why")})
+    admin.alter_group_offsets(group, {both[0]: 3, both[1]: OffsetAndMetadata(4, metadata="why")})
     assert admin.group_offsets(group) == {both[0]: (3, -1, ""), both[1]: (4, -1, "why")}
     assert list(admin.group_offsets(group, [both[1]])) == [both[1]]
     admin.delete_group_offsets(group, [both[0]])
@@ -139,10 +139,13 @@ def test_transactions(admin, servers, made):
         assert (name, "Ongoing") in [(each.transactional_id, each.state) for each in admin.list_transactions()]
         listed = admin.list_transactions(states=["Ongoing"], producer_ids=[found.producer_id])
         assert [each.transactional_id for each in listed] == [name]
+        assert listed[0].coordinator in admin.describe_cluster().brokers
+        assert admin.list_transactions(states=["Ongoing"], open_longer_ms=3_600_000) == []
+        assert admin.hanging_transactions([tp], silent_since_ms=1 << 62) == {}
         (writer,) = [each for each in admin.describe_producers([tp])[tp] if each.producer_id == found.producer_id]
         assert (writer.producer_epoch, writer.open_since) == (found.producer_epoch, offset)
         assert _refused(admin.abort_transaction, tp, offset + 1) is ErrorCode.INVALID_TXN_STATE
-        admin.abort_transaction(tp, offset)
+        assert admin.abort_transaction(tp, offset).producer_id == found.producer_id
         assert all(each.open_since < 0 for each in admin.describe_producers([tp])[tp])
         producer.abort_transaction()
     assert _refused(admin.describe_transactions, ["nobody"]) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

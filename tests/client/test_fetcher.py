@@ -9,6 +9,8 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
 from sparklog.structs import IsolationLevel, TopicPartition
 
+_TP = TopicPartition("t", 0)
+
 
 def _batch(base_offset, count=2, producer=-1, *, transactional=False, control=False):
     builder = RecordBatchBuilder(
@@ -30,7 +32,7 @@ def _answer(*batches, aborted=()):
 
 
 def _visible(fetched, isolation=IsolationLevel.READ_COMMITTED):
-    found = scan(fetched, 0, isolation)
+    found = scan(_TP, fetched, 0, isolation)
     return [batch.base_offset for batch in found.batches], found.next_offset
 
 
@@ -75,8 +77,8 @@ def test_a_batch_cut_short_is_left_for_the_next_fetch():
 def test_a_damaged_batch_is_refused():
     damaged = bytearray(_batch(0))
     damaged[-1] ^= 1
-    with pytest.raises(CorruptRecord, match="CRC"):
-        scan(_answer(bytes(damaged)), 0, IsolationLevel.READ_UNCOMMITTED)
+    with pytest.raises(CorruptRecord, match=r"^partition t-0 at offset 0: .*CRC"):
+        scan(_TP, _answer(bytes(damaged)), 0, IsolationLevel.READ_UNCOMMITTED)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import click
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 
 if TYPE_CHECKING:
+    from sparklog.client.admin import Admin
     from sparklog.client.metadata import ClusterMetadata
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,3 +59,12 @@ def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
         except ApiError as error:
             advice = _ADVICE.get(error.code)
             raise ApiError(error.code, f"{error}; {advice}" if advice else str(error)) from error
+
+
+@contextmanager
+def administered(bootstrap: str) -> Iterator[Admin]:
+    """A cluster to administer; fails as ``connected`` does."""
+    from sparklog.client.admin import Admin
+
+    with connected(bootstrap) as cluster, Admin(cluster.config) as admin:
+        yield admin

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import bootstrap_option, connected
+from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import show_table
 
 if TYPE_CHECKING:
-    from sparklog.client.metadata import ClusterMetadata
+    from sparklog.client.admin import Admin
     from sparklog.structs import TopicPartition
 
 _SILENT_S = 900
@@ -40,10 +40,8 @@ def txn() -> None:
 @bootstrap_option
 def list_transactions(states: tuple[str, ...], open_for: int | None, match: str | None, bootstrap: str) -> None:
     """List the transactional ids of the cluster."""
-    from sparklog.client.transaction_tools import TransactionTools
-
-    with connected(bootstrap) as cluster:
-        found = TransactionTools(cluster).list_transactions(
+    with administered(bootstrap) as admin:
+        found = admin.list_transactions(
             states=states, open_longer_ms=-1 if open_for is None else open_for * 1000, pattern=match
         )
     show_table(["transactional id", "coordinator", "producer", "state"], found, right=("coordinator", "producer"))
@@ -54,11 +52,10 @@ def list_transactions(states: tuple[str, ...], open_for: int | None, match: str 
 @bootstrap_option
 def describe(transactional_id: str, bootstrap: str) -> None:
     """Show the transaction of TRANSACTIONAL_ID: whose it is, since when, and the partitions that it reaches."""
-    from sparklog.client.transaction_tools import TransactionTools
     from sparklog.clock import SystemClock
 
-    with connected(bootstrap) as cluster:
-        found = TransactionTools(cluster).describe(transactional_id)
+    with administered(bootstrap) as admin:
+        found = admin.describe_transactions([transactional_id])[transactional_id]
     timeout = "none (two-phase commit)" if found.timeout_ms == (1 << 31) - 1 else f"{found.timeout_ms / 1000:g} s"
     click.echo(
         f"{found.transactional_id}: {found.state}, producer {found.producer_id} epoch {found.producer_epoch}, "
@@ -118,40 +115,38 @@ def abort(
 @bootstrap_option
 def find_hanging(topics: tuple[str, ...], silent_for: int, bootstrap: str) -> None:
     """Find transactions, in these topics or in all, that are open in a partition and that no coordinator will end."""
-    from sparklog.client.transaction_tools import TransactionTools
     from sparklog.clock import SystemClock
 
-    with connected(bootstrap) as cluster:
-        found = TransactionTools(cluster).hanging(
-            _partitions_of(cluster, topics), SystemClock().now_ms() - silent_for * 1000
+    with administered(bootstrap) as admin:
+        found = admin.hanging_transactions(
+            _partitions_of(admin, topics), silent_since_ms=SystemClock().now_ms() - silent_for * 1000
         )
     columns = ["topic", "partition", "start offset", "producer", "epoch"]
     rows = [
-        [each.tp.topic, each.tp.partition, each.start_offset, each.producer_id, each.producer_epoch] for each in found
+        [tp.topic, tp.partition, each.open_since, each.producer_id, each.producer_epoch]
+        for tp, producers in found.items()
+        for each in producers
     ]
     show_table(columns, rows, right=columns[1:])
 
 
 def _end(transactional_id: str, to_commit: bool, yes: bool, bootstrap: str) -> None:
-    from sparklog.client.transaction_tools import TransactionTools
-
     verb = "commit" if to_commit else "abort"
     _confirm(f"{verb.title()} the open transaction of {transactional_id}?", yes)
-    with connected(bootstrap) as cluster:
-        ended = TransactionTools(cluster).end(transactional_id, commit=to_commit)
+    with administered(bootstrap) as admin:
+        ended = admin.end_transaction(transactional_id, commit=to_commit)
     reached = ", ".join(map(str, ended.partitions)) or "no partition"
     past = "committed" if to_commit else "aborted"
     click.echo(f"{past} the transaction of {transactional_id} (producer {ended.producer_id}) in {reached}")
 
 
 def _abort_in(topic: str, partition: int, start_offset: int, yes: bool, bootstrap: str) -> None:
-    from sparklog.client.transaction_tools import TransactionTools
     from sparklog.structs import TopicPartition
 
     tp = TopicPartition(topic, partition)
     _confirm(f"Abort the transaction at offset {start_offset} of {tp}?", yes)
-    with connected(bootstrap) as cluster:
-        ended = TransactionTools(cluster).abort_in(tp, start_offset)
+    with administered(bootstrap) as admin:
+        ended = admin.abort_transaction(tp, start_offset)
     click.echo(f"aborted the transaction of producer {ended.producer_id} at offset {start_offset} of {tp}")
 
 
@@ -163,14 +158,9 @@ def _confirm(question: str, yes: bool) -> None:
     click.confirm(question, abort=True)
 
 
-def _partitions_of(cluster: ClusterMetadata, topics: tuple[str, ...]) -> list[TopicPartition]:
+def _partitions_of(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:
     """Every partition that has a leader to ask."""
     from sparklog.structs import TopicPartition
 
-    infos = cluster.describe(topics) if topics else cluster.fetch(None).topics
-    return [
-        TopicPartition(name, each.partition)
-        for name, info in sorted(infos.items())
-        for each in info.partitions
-        if each.leader >= 0
-    ]
+    infos = admin.describe_topics(topics).values() if topics else admin.list_topics(internal=True)
+    return [TopicPartition(info.name, each.partition) for info in infos for each in info.partitions if each.leader >= 0]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sparklog.client.delivery import RecordFuture
 from sparklog.client.producer_batch import Headers, ProducerBatch
 from sparklog.client.producer_config import ProducerConfig
+from sparklog.client.retry import pause_after
 from sparklog.client.sequences import PartitionSequences, ProducerId, Verdict, judge_unnumbered
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.structs import TopicPartition
@@ -190,7 +191,7 @@ class Accumulator:
             queue.sequences.give_up(batch)
             verdict = Verdict.FAIL
         if verdict is Verdict.RETRY:
-            batch.retry_at = now + self._pause(batch.attempts)
+            batch.retry_at = now + pause_after(batch.attempts, self._config)
             insort(queue.waiting, batch, key=_IN_ORDER)
         elif verdict is Verdict.SPLIT:
             for half in batch.halves() or ():
@@ -198,10 +199,6 @@ class Accumulator:
         else:
             self._release(batch)
         return verdict
-
-    def _pause(self, attempts: int) -> float:
-        doubled: int = self._config.retry_backoff_ms << min(attempts - 1, 16)
-        return min(doubled, self._config.retry_backoff_max_ms) / 1000
 
     def returned(self, batch: ProducerBatch) -> None:
         """A batch that was taken could not be put on the wire: it waits again, without a pause."""

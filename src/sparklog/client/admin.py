@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sparklog.client.cluster_info import ClusterInfo, TopicInfo
-from sparklog.client.config import ClientConfig
+from sparklog.client.config import ClientConfig, as_properties
 from sparklog.client.config_admin import ConfigAdmin, ConfigEntry, LogDir
-from sparklog.client.group_admin import GroupAdmin, GroupDescription, GroupListing, GroupMember, StoredOffset
+from sparklog.client.group_admin import GroupAdmin, GroupDescription, GroupListing, GroupMember
 from sparklog.client.loop_thread import LoopThread
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.producer_config import as_properties
+from sparklog.client.offsets_to_commit import OffsetAndMetadata
 from sparklog.client.session import Session
 from sparklog.client.topic_admin import NewTopic, TopicAdmin
 from sparklog.client.transaction_admin import (
@@ -38,7 +38,7 @@ __all__ = [
     "GroupMember",
     "LogDir",
     "NewTopic",
-    "StoredOffset",
+    "OffsetAndMetadata",
     "TransactionDescription",
     "TransactionListing",
 ]
@@ -120,6 +120,8 @@ class Admin:
     list_transactions = _blocking(TransactionAdmin.list_transactions)
     describe_transactions = _blocking(TransactionAdmin.describe_transactions)
     describe_producers = _blocking(TransactionAdmin.describe_producers)
+    end_transaction = _blocking(TransactionAdmin.end_transaction)
+    hanging_transactions = _blocking(TransactionAdmin.hanging_transactions)
     abort_transaction = _blocking(TransactionAdmin.abort_transaction)
 
 

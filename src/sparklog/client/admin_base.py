@@ -42,9 +42,11 @@ class AdminBase:
     async def _every_broker(self) -> list[BrokerId]:
         return sorted((await self._session.refresh([])).brokers)
 
-    async def _ask_every_broker(self, api: ApiKey, build: Build) -> dict[BrokerId, Message]:
+    async def _ask_every_broker(
+        self, api: ApiKey, build: Build, check: Check = raise_error_code
+    ) -> dict[BrokerId, Message]:
         brokers = await self._every_broker()
-        answers = await asyncio.gather(*(self._ask_broker(broker, api, build) for broker in brokers))
+        answers = await asyncio.gather(*(self._ask_broker(broker, api, build, check) for broker in brokers))
         return dict(zip(brokers, answers, strict=True))
 
     async def _ask_leaders(
@@ -84,14 +86,6 @@ class AdminBase:
         return groups
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions' numbers under their topics."""
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return topics
-
-
 def error_of(each: Message, what: str) -> ApiError | None:
     """The error that a part of an answer carries, named after ``what`` it concerns."""
     code = ErrorCode(each.error_code)
@@ -100,9 +94,14 @@ def error_of(each: Message, what: str) -> ApiError | None:
     return ApiError(code, f"{what}: {getattr(each, 'error_message', None) or code.name}")
 
 
+def raise_error(each: Message, what: str) -> None:
+    """Raises the error that a part of an answer carries, if any."""
+    error = error_of(each, what)
+    if error is not None:
+        raise error
+
+
 def raise_first(results: Iterable[Message], name: Callable[[Message], str]) -> None:
     """Raises the error of the first part that has one."""
     for each in results:
-        error = error_of(each, name(each))
-        if error is not None:
-            raise error
+        raise_error(each, name(each))

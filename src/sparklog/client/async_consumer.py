@@ -24,7 +24,7 @@ from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.loan import Loan
 from sparklog.client.member import Callback, Callbacks, Member
 from sparklog.client.offset_reset import EARLIEST_RESET, LATEST_RESET, OffsetReset
-from sparklog.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
+from sparklog.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp, plain_offsets
 from sparklog.client.offsets_to_commit import OffsetAndMetadata, Offsets, to_commit
 from sparklog.client.positions import FoundOffsets, Positions
 from sparklog.client.record_buffer import Deserializer, RecordBuffer
@@ -311,11 +311,11 @@ class AsyncConsumer:
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that each partition still has."""
-        return _plain(await self._list_offsets(dict.fromkeys(partitions, EARLIEST)))
+        return plain_offsets(await self._list_offsets(dict.fromkeys(partitions, EARLIEST)))
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset behind the last record that this consumer may see."""
-        return _plain(await self._list_offsets(dict.fromkeys(partitions, LATEST)))
+        return plain_offsets(await self._list_offsets(dict.fromkeys(partitions, LATEST)))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
@@ -394,7 +394,3 @@ class AsyncConsumer:
             yield
         finally:
             self._is_busy = False
-
-
-def _plain(found: FoundOffsets) -> dict[TopicPartition, int]:
-    return {tp: 0 if each is None else each.offset for tp, each in found.items()}

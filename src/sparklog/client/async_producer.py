@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparklog.client.accumulator import Accumulator
-from sparklog.client.cluster_info import PartitionInfo
+from sparklog.client.cluster_info import PartitionInfo, no_such_partition
 from sparklog.client.delivery import BatchFuture, OnDelivery, RecordFuture
 from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.producer_batch import ProducerBatch
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Serializer = Callable[[Any], "bytes | None"]
+_CREATION_PATIENCE = 15.0
+"""Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
 
 
 class AsyncProducer:
@@ -174,8 +176,7 @@ class AsyncProducer:
             return future
 
     def _check_sending(self, tp: TopicPartition) -> None:
-        if self._is_closed or self._loop is None:
-            raise ClientClosed("the producer is closed" if self._is_closed else "start the producer first")
+        self._require_open()
         if self._transaction is not None:
             self._transaction.sends_to(tp)
         elif self._sender.fatal is not None:
@@ -198,16 +199,13 @@ class AsyncProducer:
     async def learn(self, topic: str, partition: int | None, deadline: float) -> None:
         """Find out how many partitions a topic has. Raises ApiError if it, or ``partition``, is not there in time."""
         left = max(deadline - self._monotonic(), 0.0)
-        backoff = self._session.backoff(int(left * 1000), patience=min(left, UNKNOWN_TOPIC_PATIENCE))
+        backoff = self._session.backoff(int(left * 1000), patience=min(left, _CREATION_PATIENCE))
         known = self._session.leaders.last_known(topic)
         if known is not None and partition is not None:
             self._session.leaders.invalidate(topic)
         info = await self.within(deadline, self._session.topic(topic, create=True, backoff=backoff))
         if partition is not None and not 0 <= partition < len(info.partitions):
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} has no partition {partition}, only 0 to {len(info.partitions) - 1}",
-            )
+            raise no_such_partition(info, partition)
 
     async def within(self, deadline: float, work: Any) -> Any:
         """What ``work`` gives; ApiError(REQUEST_TIMED_OUT) when it takes longer than ``max.block.ms`` allows."""
@@ -318,10 +316,6 @@ class AsyncProducer:
         if self._transaction is None:
             raise ConfigError("transactions need transactional.id")
         return self._transaction
-
-
-UNKNOWN_TOPIC_PATIENCE = 15.0
-"""Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
 
 
 def _as_bytes(given: Any, what: str) -> bytes | None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from sparklog.client.fetcher import scan
+from sparklog.client.consumer_record import Header
+from sparklog.client.fetcher import scan, visible_end
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets, list_offsets
 from sparklog.client.retry import Backoff
@@ -18,11 +19,10 @@ from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchR
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
-from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
+from sparklog.structs import Endpoint, TopicPartition
 
 Positions = dict[TopicPartition, int]
 Batches = dict[TopicPartition, list[RecordBatch]]
-Header = tuple[str, bytes | None]
 
 
 class ConsumedRecord(NamedTuple):
@@ -128,7 +128,7 @@ class BatchConsumer:
             if answer.error is not ErrorCode.NONE:
                 failure = ApiError(answer.error, f"partition {tp} at offset {wanted[tp]}: {answer.error.name}")
                 continue
-            found = scan(answer, wanted[tp], self._config.isolation_level, check_crcs=self._config.check_crcs)
+            found = scan(tp, answer, wanted[tp], self._config.isolation_level, check_crcs=self._config.check_crcs)
             self.positions[tp] = found.next_offset
             if found.batches:
                 taken[tp] = found.batches
@@ -138,10 +138,9 @@ class BatchConsumer:
 
     def _pass_over_gaps(self, answers: list[FetchedPartition], names: dict[UUID, str]) -> None:
         """Compaction can take the last records below the high watermark: nothing twice up to there is believed."""
-        read_committed = self._config.isolation_level is IsolationLevel.READ_COMMITTED
         for answer in answers:
             tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
-            bound = answer.last_stable_offset if read_committed else answer.high_watermark
+            bound = visible_end(answer, self._config.isolation_level)
             position = self.positions[tp]
             if bound > position and self._nothing_at.get(tp) == position:
                 self.positions[tp] = bound

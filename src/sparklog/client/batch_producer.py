@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from types import TracebackType
-from typing import NamedTuple
 
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.retry import Backoff, is_retriable
@@ -20,12 +19,6 @@ Batch = bytes | bytearray
 _Batches = dict[TopicPartition, Batch]
 
 
-class _Sent(NamedTuple):
-    """A produce request whose answer is to come."""
-
-    batches: _Batches
-
-
 class _Pipeline:
     """One broker: a connection, the request being filled, those in flight."""
 
@@ -33,7 +26,7 @@ class _Pipeline:
         self.connection = connection
         self.filling: _Batches = {}
         self.filled_bytes = 0
-        self.in_flight: deque[_Sent] = deque()
+        self.in_flight: deque[_Batches] = deque()
 
 
 class BatchProducer:
@@ -119,7 +112,7 @@ class BatchProducer:
         pipeline = self._pipelines.get(endpoint)
         if pipeline is None or not pipeline.filling:
             return
-        sent = _Sent(pipeline.filling)
+        sent = pipeline.filling
         pipeline.filling, pipeline.filled_bytes = {}, 0
         pipeline.in_flight.append(sent)
         try:
@@ -127,7 +120,7 @@ class BatchProducer:
             body = produce.encode_request(
                 self._acks,
                 self._config.request_timeout_ms,
-                {tp: [batch] for tp, batch in sent.batches.items()},
+                {tp: [batch] for tp, batch in sent.items()},
                 version,
             )
             pipeline.connection.send(ApiKey.PRODUCE, version, body, expect_response=self._acks != 0)
@@ -135,7 +128,7 @@ class BatchProducer:
             self._hang_up(endpoint, error)
             return
         if self._acks == 0:
-            self._acknowledge(pipeline.in_flight.popleft().batches.values())
+            self._acknowledge(pipeline.in_flight.popleft().values())
 
     def _drain(self, endpoint: Endpoint, allowed: int) -> None:
         """Take answers until at most ``allowed`` requests are in flight."""
@@ -149,8 +142,8 @@ class BatchProducer:
                 return
             self._settle(pipeline.in_flight.popleft(), answer)
 
-    def _settle(self, sent: _Sent, answer: Message) -> None:
-        waiting = dict(sent.batches)
+    def _settle(self, sent: _Batches, answer: Message) -> None:
+        waiting = dict(sent)
         for topic in answer.responses:
             for each in topic.partition_responses:
                 tp = TopicPartition(topic.name, each.index)
@@ -174,7 +167,7 @@ class BatchProducer:
         pipeline.connection.close()
         self._cluster.pool.forget(endpoint)
         for sent in pipeline.in_flight:
-            self._retry_later(sent.batches, error)
+            self._retry_later(sent, error)
         self._retry_later(pipeline.filling, error)
 
     def _retry_later(self, batches: _Batches, error: SparklogError) -> None:

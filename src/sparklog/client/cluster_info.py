@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.messages import Message, MetadataRequest
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import BrokerId, Endpoint, LeaderEpoch
@@ -29,6 +29,14 @@ class TopicInfo(NamedTuple):
     topic_id: UUID
     internal: bool
     partitions: tuple[PartitionInfo, ...]
+
+
+def no_such_partition(topic: TopicInfo, partition: int) -> ApiError:
+    """What to raise for a number that is none of the topic's partitions."""
+    return ApiError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"topic {topic.name!r} has no partition {partition}, only 0 to {len(topic.partitions) - 1}",
+    )
 
 
 class ClusterInfo(NamedTuple):

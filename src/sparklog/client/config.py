@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 from sparklog.config.definition import (
     Check,
@@ -145,3 +145,17 @@ class ClientConfig:
     @property
     def compression_type(self) -> CompressionType:
         return CompressionType.from_name(self.compression)
+
+
+def as_properties(settings: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> dict[str, str]:
+    """Kafka's names and texts, from a mapping and from keywords, whose underscores stand for dots; None is left out."""
+    named = dict(settings or {}) | {name.replace("_", "."): value for name, value in keywords.items()}
+    return {name: _text(value) for name, value in named.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)

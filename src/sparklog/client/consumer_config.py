@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparklog.client.assignors import assignors_named
-from sparklog.client.config import ClientConfig
+from sparklog.client.config import ClientConfig, as_properties
 from sparklog.client.membership import GroupSettings
 from sparklog.client.offset_reset import OffsetReset, parse_reset
-from sparklog.client.producer_config import as_properties
 from sparklog.config.definition import ConfigType, at_least, between, setting
 from sparklog.errors import ConfigError
 

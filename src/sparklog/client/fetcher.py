@@ -35,12 +35,21 @@ class Scan(NamedTuple):
     epoch: LeaderEpoch = NO_EPOCH
 
 
-def scan(fetched: FetchedPartition, position: int, isolation: IsolationLevel, *, check_crcs: bool = True) -> Scan:
-    """The batches in an answer that a reader may see; raises CorruptRecord for one that is damaged.
+def scan(
+    tp: TopicPartition, fetched: FetchedPartition, position: int, isolation: IsolationLevel, *, check_crcs: bool = True
+) -> Scan:
+    """The batches in an answer that a reader may see; raises CorruptRecord, naming the place, for one that is damaged.
 
     Control batches are passed over, and for read_committed those of aborted transactions: the answer lists each such
     transaction by producer and first offset, and its end is the next control batch of that producer.
     """
+    try:
+        return _scan(fetched, position, isolation, check_crcs)
+    except CorruptRecord as error:
+        raise CorruptRecord(f"partition {tp} at offset {position}: {error}") from error
+
+
+def _scan(fetched: FetchedPartition, position: int, isolation: IsolationLevel, check_crcs: bool) -> Scan:
     aborted = sorted(fetched.aborted or (), key=lambda each: each[1], reverse=True)
     hide_aborted = isolation is IsolationLevel.READ_COMMITTED
     dropping: set[int] = set()
@@ -58,6 +67,11 @@ def scan(fetched: FetchedPartition, position: int, isolation: IsolationLevel, *,
         position = max(position, batch.next_offset)
         epoch = LeaderEpoch(batch.partition_leader_epoch)
     return Scan(visible, position, epoch)
+
+
+def visible_end(fetched: FetchedPartition, isolation: IsolationLevel) -> int:
+    """The offset after the last record that a reader may see, as of this answer."""
+    return fetched.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else fetched.high_watermark
 
 
 def fetch_range(
@@ -131,10 +145,7 @@ class _RangeFetcher:
         if not self._in_flight:
             self._ask()
         fetched = self._answer()
-        try:
-            found = scan(fetched, self._position, self._isolation, check_crcs=self._config.check_crcs)
-        except CorruptRecord as error:
-            raise CorruptRecord(f"partition {self._tp} at offset {self._position}: {error}") from error
+        found = scan(self._tp, fetched, self._position, self._isolation, check_crcs=self._config.check_crcs)
         if found.next_offset == self._position:
             return self._nothing(fetched)
         self._empty_answers = 0
@@ -149,13 +160,10 @@ class _RangeFetcher:
             raise RemoteProtocolError(
                 f"partition {self._tp} at offset {self._position}: an answer without a whole batch"
             )
-        bound = (
-            fetched.last_stable_offset if self._isolation is IsolationLevel.READ_COMMITTED else fetched.high_watermark
-        )
         # Compaction can take the last records below the high watermark; then there is nothing up to the end. Only a
         # second empty answer is believed.
         self._empty_answers += 1
-        if bound >= self._end and self._empty_answers > 1:
+        if visible_end(fetched, self._isolation) >= self._end and self._empty_answers > 1:
             self._position = self._end
             return []
         return None

@@ -18,17 +18,17 @@ from uuid import UUID
 
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.fetch_session import LOST, FetchPlan, FetchSession
-from sparklog.client.fetcher import Scan, scan
+from sparklog.client.fetcher import Scan, scan, visible_end
 from sparklog.client.record_buffer import PartitionBuffer, RecordBuffer
 from sparklog.client.retry import is_retriable
 from sparklog.client.session import DATA, Session
-from sparklog.client.subscription import PartitionState, SubscriptionState
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
+from sparklog.client.subscription import SubscriptionState
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.structs import BrokerId, IsolationLevel, LeaderEpoch, TopicPartition
+from sparklog.structs import BrokerId, LeaderEpoch, TopicPartition
 
 _CROWDED_WAIT_MS = 50
 _LEADER_ERRORS = frozenset(
@@ -209,20 +209,16 @@ class Fetching:
         state.high_watermark, state.log_start_offset = fetched.high_watermark, fetched.log_start_offset
         state.last_stable_offset = fetched.last_stable_offset
         self._subscription.leader_changed(tp, LeaderEpoch(request.current_leader_epoch))
-        try:
-            found = scan(fetched, request.offset, self._config.isolation_level, check_crcs=self._config.check_crcs)
-        except CorruptRecord as error:
-            raise CorruptRecord(f"partition {tp} at offset {request.offset}: {error}") from error
+        isolation = self._config.isolation_level
+        found = scan(tp, fetched, request.offset, isolation, check_crcs=self._config.check_crcs)
         if found.next_offset == request.offset:
-            found = self._gap(tp, state, found, plan)
+            found = self._gap(tp, visible_end(fetched, isolation), found, plan)
         if found.next_offset > request.offset:
             self._buffer.buffer(tp).add(found)
 
-    def _gap(self, tp: TopicPartition, state: PartitionState, found: Scan, plan: FetchPlan) -> Scan:
+    def _gap(self, tp: TopicPartition, bound: int, found: Scan, plan: FetchPlan) -> Scan:
         """Compaction can take the last records below the high watermark: nothing twice up to there is believed."""
-        committed = self._config.isolation_level is IsolationLevel.READ_COMMITTED
-        bound = state.last_stable_offset if committed else state.high_watermark
-        if not plan.is_full or bound is None or bound <= found.next_offset:
+        if not plan.is_full or bound <= found.next_offset:
             self._nothing_at.pop(tp, None)
         elif self._nothing_at.get(tp) == found.next_offset:
             return found._replace(next_offset=bound)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from sparklog.client.admin_base import AdminBase, by_topic, error_of
+from sparklog.client.admin_base import AdminBase, raise_error, raise_first
+from sparklog.client.membership import Generation
+from sparklog.client.offset_requests import Asker, commit_request, fetch_request, fetched_offsets
+from sparklog.client.offsets_to_commit import OffsetAndMetadata, Offsets
 from sparklog.client.session import Build, Check, CoordinatorKind
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -14,15 +17,12 @@ from sparklog.protocol.messages import (
     DescribeGroupsRequest,
     ListGroupsRequest,
     Message,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
-    OffsetFetchRequest,
 )
-from sparklog.structs import TopicPartition
+from sparklog.structs import TopicPartition, by_topic
 
 _BY_NAME = 9
 """The newest OffsetFetch and OffsetCommit in which topics go by their names."""
-_CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 _DeleteTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 
 
@@ -56,14 +56,6 @@ class GroupDescription(NamedTuple):
     members: tuple[GroupMember, ...]
 
 
-class StoredOffset(NamedTuple):
-    """What a group stored for a partition: the next offset that it will read."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-
-
 class GroupAdmin(AdminBase):
     """Asks each group's coordinator."""
 
@@ -92,18 +84,13 @@ class GroupAdmin(AdminBase):
         return {group_id: await self._describe_group(group_id) for group_id in group_ids}
 
     async def _describe_group(self, group_id: str) -> GroupDescription:
-        def check(answer: Message) -> None:
-            error = error_of(answer.groups[0], f"group {group_id!r}")
-            if error is not None:
-                raise error
-
         answer = await self._ask_coordinator(
             group_id,
             ApiKey.DESCRIBE_GROUPS,
             lambda version: DescribeGroupsRequest(
                 version=version, groups=[group_id], include_authorized_operations=False
             ),
-            check,
+            lambda answer: raise_error(answer.groups[0], f"group {group_id!r}"),
         )
         found = answer.groups[0]
         members = tuple(
@@ -126,41 +113,29 @@ class GroupAdmin(AdminBase):
                 group_id,
                 ApiKey.DELETE_GROUPS,
                 lambda version, group_id=group_id: DeleteGroupsRequest(version=version, groups_names=[group_id]),  # type: ignore[misc]
-                lambda answer, group_id=group_id: _raise_any(answer.results, f"group {group_id!r}"),  # type: ignore[misc]
+                lambda answer, group_id=group_id: raise_error(answer.results[0], f"group {group_id!r}"),  # type: ignore[misc]
             )
 
-    async def group_offsets(
-        self, group_id: str, partitions: Collection[TopicPartition] | None = None
-    ) -> dict[TopicPartition, StoredOffset]:
+    async def group_offsets(self, group_id: str, partitions: Collection[TopicPartition] | None = None) -> Offsets:
         """What a group stored, for these partitions or all; those for which it stored nothing are left out."""
-        asked = None if partitions is None else by_topic(partitions)
+        found: Offsets = {}
 
         def check(answer: Message) -> None:
-            for each in _fetched(answer):
-                _raise_any([each] if hasattr(each, "error_code") else [], f"group {group_id!r}")
-                for topic in each.topics:
-                    _raise_any(topic.partitions, f"group {group_id!r}, topic {topic.name!r}")
+            found.update({tp: at for tp, at in fetched_offsets(answer, {}).items() if at is not None})
 
-        answer = await self._ask_coordinator(
-            group_id, ApiKey.OFFSET_FETCH, lambda version: _fetch_request(version, group_id, asked), check, _BY_NAME
-        )
-        return {
-            TopicPartition(topic.name, each.partition_index): StoredOffset(
-                each.committed_offset, getattr(each, "committed_leader_epoch", -1), each.metadata or ""
-            )
-            for found in _fetched(answer)
-            for topic in found.topics
-            for each in topic.partitions
-            if each.committed_offset >= 0
-        }
+        request = fetch_request(group_id, partitions, {}, require_stable=False)
+        await self._ask_coordinator(group_id, ApiKey.OFFSET_FETCH, request, check, _BY_NAME)
+        return found
 
-    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | StoredOffset]) -> None:
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    ) -> None:
         """Store these offsets for a group without members, or raise the first error."""
-        stored = {tp: StoredOffset(each) if isinstance(each, int) else each for tp, each in offsets.items()}
+        stored = {tp: OffsetAndMetadata(each) if isinstance(each, int) else each for tp, each in offsets.items()}
         await self._ask_coordinator(
             group_id,
             ApiKey.OFFSET_COMMIT,
-            lambda version: _commit_request(version, group_id, stored),
+            commit_request(Asker(group_id, Generation(), None), stored, {}),
             lambda answer: _check_topics(answer, group_id),
             _BY_NAME,
         )
@@ -189,59 +164,9 @@ class GroupAdmin(AdminBase):
         )
 
 
-def _raise_any(results: Iterable[Message], what: str) -> None:
-    for each in results:
-        error = error_of(each, what)
-        if error is not None:
-            raise error
-
-
 def _check_topics(answer: Message, group_id: str) -> None:
     if getattr(answer, "error_code", None):
-        _raise_any([answer], f"group {group_id!r}")
+        raise_error(answer, f"group {group_id!r}")
     for topic in answer.topics:
-        _raise_any(topic.partitions, f"group {group_id!r}, topic {topic.name!r}")
-
-
-def _fetched(answer: Message) -> list[Message]:
-    """The groups of an answer, or the answer itself in the versions that hold one group."""
-    return list(answer.groups) if getattr(answer, "groups", None) else [answer]
-
-
-def _fetch_request(version: int, group_id: str, asked: Mapping[str, list[int]] | None) -> Message:
-    if version < 8:
-        form = OffsetFetchRequest.OffsetFetchRequestTopic
-        topics = None if asked is None else [form(name=name, partition_indexes=each) for name, each in asked.items()]
-        return OffsetFetchRequest(version=version, group_id=group_id, topics=topics, require_stable=False)
-    group = OffsetFetchRequest.OffsetFetchRequestGroup
-    inner = group.OffsetFetchRequestTopics
-    wanted = None if asked is None else [inner(name=name, partition_indexes=each) for name, each in asked.items()]
-    groups = [group(group_id=group_id, member_id=None, member_epoch=-1, topics=wanted)]
-    return OffsetFetchRequest(version=version, groups=groups, require_stable=False)
-
-
-def _commit_request(version: int, group_id: str, offsets: Mapping[TopicPartition, StoredOffset]) -> Message:
-    topics = [
-        _CommitTopic(
-            name=name,
-            partitions=[
-                _CommitTopic.OffsetCommitRequestPartition(
-                    partition_index=number,
-                    committed_offset=offsets[TopicPartition(name, number)].offset,
-                    committed_leader_epoch=offsets[TopicPartition(name, number)].leader_epoch,
-                    committed_metadata=offsets[TopicPartition(name, number)].metadata,
-                )
-                for number in numbers
-            ],
-        )
-        for name, numbers in by_topic(offsets).items()
-    ]
-    return OffsetCommitRequest(
-        version=version,
-        group_id=group_id,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        retention_time_ms=-1,
-        topics=topics,
-    )
+        what = f"group {group_id!r}, topic {topic.name!r}"
+        raise_first(topic.partitions, lambda _, what=what: what)  # type: ignore[misc]

@@ -67,11 +67,6 @@ class Leaders:
             self._stale.add(topic)
 
     @property
-    def is_stale(self) -> bool:
-        """Whether something was invalidated and not heard of since."""
-        return bool(self._stale)
-
-    @property
     def topics(self) -> Collection[str]:
         """Every topic that was heard of, what was invalidated included."""
         return self._topics.keys()

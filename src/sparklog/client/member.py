@@ -21,12 +21,7 @@ from sparklog.client.commits import Commits
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.group_offsets import GroupOffsets
-from sparklog.client.membership import (
-    Membership,
-    MemberState,
-    Verdict,
-    group_members,
-)
+from sparklog.client.membership import Membership, Verdict, group_members
 from sparklog.client.retry import is_retriable
 from sparklog.client.session import COORDINATOR, Build, CoordinatorKind, Session
 from sparklog.client.subscription import Mode, SubscriptionState
@@ -321,11 +316,6 @@ class Member:
             await self._session.request(broker, ApiKey.LEAVE_GROUP, request, timeout=5.0, lane=COORDINATOR)
         except SparklogError as error:
             _log.info("the coordinator was not told that the consumer leaves, and will find out: %s", error)
-
-    @property
-    def is_stable(self) -> bool:
-        """Whether the member has its assignment."""
-        return self._membership.state is MemberState.STABLE and not self._membership.needs_join
 
     def _now(self) -> float:
         return self._session.clock.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
 
-from sparklog.client.cluster_info import ClusterInfo, TopicInfo, metadata_request, read_metadata
+from sparklog.client.cluster_info import ClusterInfo, TopicInfo, metadata_request, no_such_partition, read_metadata
 from sparklog.client.config import ClientConfig
 from sparklog.client.pool import ConnectionPool
 from sparklog.client.retry import Backoff, retrying
@@ -79,10 +79,7 @@ class ClusterMetadata:
                     raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")
                 return endpoint, topic
         self.invalidate(tp.topic)
-        raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {tp.topic!r} has no partition {tp.partition}, only 0 to {len(topic.partitions) - 1}",
-        )
+        raise no_such_partition(topic, tp.partition)
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Endpoint, list[TopicPartition]]:
         """The partitions under the brokers that lead them; one Metadata request for all topics not known."""
@@ -98,13 +95,6 @@ class ClusterMetadata:
     def invalidate(self, topic: str) -> None:
         """Ask again before the next use of ``topic``: its leaders have moved, or may have."""
         self._topics.pop(topic, None)
-
-    def broker(self, broker_id: BrokerId) -> Endpoint:
-        """Where a broker listens. Raises ApiError for one that no broker has named."""
-        endpoint = self._brokers.get(broker_id)
-        if endpoint is None:
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {broker_id} is not in the cluster now")
-        return endpoint
 
     def request(self, endpoint: Endpoint, api: ApiKey, build: Callable[[int], Message]) -> Message:
         """One question to one broker, on a pooled connection, not retried."""

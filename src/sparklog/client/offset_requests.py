@@ -1,4 +1,4 @@
-"""The requests of a consumer about offsets, as values to messages and back: commit, fetch, leader epochs. No I/O.
+"""The requests about offsets of a group and about leader epochs, as values to messages and back. No I/O.
 
 From version 10 on OffsetCommit and OffsetFetch name topics by id; ``ids`` then holds the id of each topic.
 """
@@ -19,11 +19,10 @@ from sparklog.protocol.messages import (
     OffsetForLeaderEpochRequest,
 )
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.structs import LeaderEpoch, TopicPartition
+from sparklog.structs import LeaderEpoch, TopicPartition, by_topic
 
 Build = Callable[[int], Message]
 Ids = Mapping[str, UUID]
-_BY_ID = 10
 
 
 class Asker(NamedTuple):
@@ -36,7 +35,7 @@ class Asker(NamedTuple):
 
 def commit_request(asker: Asker, offsets: Offsets, ids: Ids) -> Build:
     """Store these offsets."""
-    by_topic = _by_topic(offsets)
+    topic_partitions = _by_topic(offsets)
 
     def build(version: int) -> Message:
         topics = [
@@ -45,7 +44,7 @@ def commit_request(asker: Asker, offsets: Offsets, ids: Ids) -> Build:
                 topic_id=ids.get(topic, ZERO_UUID),
                 partitions=[_committed(tp, offsets[tp]) for tp in partitions],
             )
-            for topic, partitions in by_topic.items()
+            for topic, partitions in topic_partitions.items()
         ]
         return OffsetCommitRequest(
             version=version,
@@ -77,22 +76,30 @@ def commit_errors(answer: Message, ids: Ids) -> dict[TopicPartition, ErrorCode]:
     return {tp: ErrorCode(each.error_code) for tp, each in _partitions(answer.topics, ids) if each.error_code}
 
 
-def fetch_request(group_id: str, partitions: Collection[TopicPartition], ids: Ids) -> Build:
-    """What is committed for these; refused with UNSTABLE_OFFSET_COMMIT while a transaction may change it."""
-    by_topic = _by_topic(partitions)
+def fetch_request(
+    group_id: str, partitions: Collection[TopicPartition] | None, ids: Ids, *, require_stable: bool = True
+) -> Build:
+    """What is committed for these, or for all for None.
+
+    With ``require_stable`` it is refused with UNSTABLE_OFFSET_COMMIT while a transaction may change it.
+    """
+    numbers = by_topic(partitions or ())
 
     def build(version: int) -> Message:
         if version < 8:
-            older = [_FetchTopic(name=name, partition_indexes=_numbers(each)) for name, each in by_topic.items()]
-            return OffsetFetchRequest(version=version, group_id=group_id, topics=older, require_stable=True)
-        topics = [
-            _FetchGroup.OffsetFetchRequestTopics(
-                name=name, topic_id=ids.get(name, ZERO_UUID), partition_indexes=_numbers(each)
+            older = [_FetchTopic(name=name, partition_indexes=each) for name, each in numbers.items()]
+            return OffsetFetchRequest(
+                version=version,
+                group_id=group_id,
+                topics=None if partitions is None else older,
+                require_stable=require_stable,
             )
-            for name, each in by_topic.items()
+        topics = [
+            _FetchGroup.OffsetFetchRequestTopics(name=name, topic_id=ids.get(name, ZERO_UUID), partition_indexes=each)
+            for name, each in numbers.items()
         ]
-        groups = [_FetchGroup(group_id=group_id, topics=topics)]
-        return OffsetFetchRequest(version=version, groups=groups, require_stable=True)
+        groups = [_FetchGroup(group_id=group_id, topics=None if partitions is None else topics)]
+        return OffsetFetchRequest(version=version, groups=groups, require_stable=require_stable)
 
     return build
 
@@ -117,7 +124,7 @@ def fetched_offsets(answer: Message, ids: Ids) -> dict[TopicPartition, OffsetAnd
 
 def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Build:
     """Where leader epochs ended: for each partition the leader's epoch now, and the epoch asked about."""
-    by_topic = _by_topic(wanted)
+    topic_partitions = _by_topic(wanted)
     topics = [
         _EpochTopic(
             topic=topic,
@@ -128,7 +135,7 @@ def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Build:
                 for tp in partitions
             ],
         )
-        for topic, partitions in by_topic.items()
+        for topic, partitions in topic_partitions.items()
     ]
     return lambda version: OffsetForLeaderEpochRequest(version=version, replica_id=-1, topics=topics)
 
@@ -149,10 +156,6 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicParti
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp)
     return topics
-
-
-def _numbers(partitions: Iterable[TopicPartition]) -> list[int]:
-    return [tp.partition for tp in partitions]
 
 
 def _partitions(topics: Iterable[Message], ids: Ids) -> Iterator[tuple[TopicPartition, Message]]:

@@ -36,7 +36,6 @@ class OffsetReset(NamedTuple):
 
 EARLIEST_RESET = OffsetReset("earliest")
 LATEST_RESET = OffsetReset("latest")
-NO_RESET = OffsetReset("none")
 
 
 def parse_reset(text: str) -> OffsetReset:

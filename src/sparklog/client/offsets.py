@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sparklog.client.metadata import ClusterMetadata
@@ -57,18 +57,14 @@ def list_offsets(
 
 def earliest_offsets(cluster: ClusterMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The first offset that each partition still has."""
-    return _plain(list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)))
+    return plain_offsets(list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)))
 
 
 def latest_offsets(
     cluster: ClusterMetadata, partitions: Iterable[TopicPartition], isolation: IsolationLevel | None = None
 ) -> dict[TopicPartition, int]:
     """The offset after the last record that a reader of this isolation may see."""
-    return _plain(list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation))
-
-
-def _plain(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> dict[TopicPartition, int]:
-    return {tp: 0 if each is None else each.offset for tp, each in found.items()}
+    return plain_offsets(list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation))
 
 
 def _ask(
@@ -78,31 +74,45 @@ def _ask(
     isolation: IsolationLevel,
     found: dict[TopicPartition, OffsetAndTimestamp | None],
 ) -> None:
-    answer = cluster.request(
-        endpoint, ApiKey.LIST_OFFSETS, lambda version: list_offsets_request(version, wanted, isolation)
-    )
+    request = list_offsets_request(wanted, isolation, cluster.config.request_timeout_ms)
     failure = None
-    for topic in answer.topics:
-        for each in topic.partitions:
-            tp = TopicPartition(topic.name, each.partition_index)
-            code = ErrorCode(each.error_code)
-            if code is ErrorCode.NONE:
-                found[tp] = OffsetAndTimestamp(each.offset, each.timestamp) if each.offset >= 0 else None
-            else:
-                failure = ApiError(code, f"offsets of partition {tp} from broker {endpoint}: {code.name}")
+    for tp, code, at in listed_offsets(cluster.request(endpoint, ApiKey.LIST_OFFSETS, request)):
+        if code is ErrorCode.NONE:
+            found[tp] = at
+        else:
+            failure = ApiError(code, f"offsets of partition {tp} from broker {endpoint}: {code.name}")
     if failure is not None:
         raise failure
 
 
-def list_offsets_request(version: int, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Message:
-    """Ask a leader for the offsets at these timestamps (ms, EARLIEST or LATEST)."""
+def list_offsets_request(
+    wanted: Mapping[TopicPartition, int], isolation: IsolationLevel, timeout_ms: int
+) -> Callable[[int], Message]:
+    """Ask a leader for the offsets at these timestamps (ms, EARLIEST or LATEST).
+
+    ``timeout_ms`` is how long a broker may look in its remote storage.
+    """
     topics: dict[str, list[Message]] = {}
     for tp, timestamp in wanted.items():
         asked = _Partition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=timestamp)
         topics.setdefault(tp.topic, []).append(asked)
-    return ListOffsetsRequest(
+    return lambda version: ListOffsetsRequest(
         version=version,
         replica_id=-1,
         isolation_level=int(isolation),
         topics=[_Topic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        timeout_ms=timeout_ms,
     )
+
+
+def listed_offsets(answer: Message) -> Iterator[tuple[TopicPartition, ErrorCode, OffsetAndTimestamp | None]]:
+    """For each partition the error, and what was found; None where no record is that young."""
+    for topic in answer.topics:
+        for each in topic.partitions:
+            at = OffsetAndTimestamp(each.offset, each.timestamp) if each.offset >= 0 else None
+            yield TopicPartition(topic.name, each.partition_index), ErrorCode(each.error_code), at
+
+
+def plain_offsets(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> dict[TopicPartition, int]:
+    """The offsets alone, 0 where there is none."""
+    return {tp: 0 if each is None else each.offset for tp, each in found.items()}

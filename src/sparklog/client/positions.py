@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.offset_requests import epoch_ends, epoch_request
 from sparklog.client.offset_reset import OffsetReset
-from sparklog.client.offsets import LATEST, OffsetAndTimestamp, list_offsets_request
+from sparklog.client.offsets import LATEST, OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.offsets_to_commit import OffsetAndMetadata
 from sparklog.client.retry import Backoff, is_retriable
 from sparklog.client.session import Session
@@ -194,14 +194,12 @@ class Positions:
         by_leader, leaderless = await self._by_leader(wanted)
         for broker, partitions in by_leader.items():
             asked = {tp: wanted[tp] for tp in partitions}
-            answer = await self._session.request(broker, ApiKey.LIST_OFFSETS, _list_request(asked, level))
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    tp, code = TopicPartition(topic.name, each.partition_index), ErrorCode(each.error_code)
-                    if code is not ErrorCode.NONE:
-                        self._session.leaders.invalidate(tp.topic)
-                        raise ApiError(code, f"offsets of partition {tp}: {code.name}")
-                    found[tp] = OffsetAndTimestamp(each.offset, each.timestamp) if each.offset >= 0 else None
+            request = list_offsets_request(asked, level, self._config.request_timeout_ms)
+            for tp, code, at in listed_offsets(await self._session.request(broker, ApiKey.LIST_OFFSETS, request)):
+                if code is not ErrorCode.NONE:
+                    self._session.leaders.invalidate(tp.topic)
+                    raise ApiError(code, f"offsets of partition {tp}: {code.name}")
+                found[tp] = at
         _raise_leaderless(leaderless)
 
     async def _by_leader(
@@ -240,7 +238,3 @@ def _timestamp(reset: OffsetReset, now_ms: int) -> int:
     timestamp = reset.timestamp(now_ms)
     assert timestamp is not None
     return timestamp
-
-
-def _list_request(wanted: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Callable[[int], object]:
-    return lambda version: list_offsets_request(version, wanted, isolation)

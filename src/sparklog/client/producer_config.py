@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from sparklog.client.config import ClientConfig
+from sparklog.client.config import ClientConfig, as_properties
 from sparklog.config.definition import ConfigType, at_least, between, setting
 from sparklog.errors import ConfigError
 
@@ -103,17 +103,3 @@ class ProducerConfig(ClientConfig):
         if self.max_in_flight > MOST_IN_FLIGHT:
             return f"max.in.flight.requests.per.connection of at most {MOST_IN_FLIGHT}, not {self.max_in_flight}"
         return None
-
-
-def as_properties(settings: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> dict[str, str]:
-    """Kafka's names and texts, from a mapping and from keywords, whose underscores stand for dots; None is left out."""
-    named = dict(settings or {}) | {name.replace("_", "."): value for name, value in keywords.items()}
-    return {name: _text(value) for name, value in named.items() if value is not None}
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value)

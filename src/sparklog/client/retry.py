@@ -21,6 +21,12 @@ def is_retriable(error: SparklogError) -> bool:
     return isinstance(error, ConnectionFailed) or (isinstance(error, ApiError) and error.code.retriable)
 
 
+def pause_after(failures: int, config: ClientConfig) -> float:
+    """Seconds to wait after so many failures in a row: ``retry.backoff.ms``, doubled up to its limit."""
+    doubled: int = config.retry_backoff_ms << min(failures - 1, 16)
+    return min(doubled, config.retry_backoff_max_ms) / 1000
+
+
 class Backoff:
     """Pauses that double up to a limit, until a deadline. ``reset`` after progress starts both over."""
 

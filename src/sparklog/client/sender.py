@@ -19,6 +19,7 @@ from functools import partial
 from sparklog.client.accumulator import Accumulator, PartitionQueue
 from sparklog.client.producer_batch import ProducerBatch
 from sparklog.client.producer_config import ProducerConfig
+from sparklog.client.retry import pause_after
 from sparklog.client.sequences import ProducerId, Verdict
 from sparklog.client.session import Session
 from sparklog.client.transaction import Transaction
@@ -367,8 +368,7 @@ class Sender:
             for topic in list(self._session.leaders.topics):
                 self._session.leaders.invalidate(topic)
             node.failures += 1
-            doubled = self._config.retry_backoff_ms << min(node.failures - 1, 16)
-            await asyncio.sleep(min(doubled, self._config.retry_backoff_max_ms) / 1000)
+            await asyncio.sleep(pause_after(node.failures, self._config))
 
     async def _ask_producer_id(self) -> None:
         try:

@@ -15,7 +15,14 @@ from collections.abc import Awaitable, Callable, Collection
 from enum import IntEnum
 from typing import TypeVar
 
-from sparklog.client.cluster_info import ClusterInfo, PartitionInfo, TopicInfo, metadata_request, read_metadata
+from sparklog.client.cluster_info import (
+    ClusterInfo,
+    PartitionInfo,
+    TopicInfo,
+    metadata_request,
+    no_such_partition,
+    read_metadata,
+)
 from sparklog.client.config import ClientConfig
 from sparklog.client.leaders import Leaders
 from sparklog.client.retry import UNKNOWN_TOPIC_PATIENCE, Backoff, retrying_async
@@ -254,10 +261,7 @@ class Session:
             self.leaders.invalidate(tp.topic)
             if info is not None:
                 raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {tp.topic!r} has no partition {tp.partition}, only 0 to {len(topic.partitions) - 1}",
-            )
+            raise no_such_partition(topic, tp.partition)
 
         return await retrying_async(backoff or self.backoff(), ask)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sparklog.client.admin_base import AdminBase, Answers, by_topic, error_of, raise_first
+from sparklog.client.admin_base import AdminBase, Answers, error_of, raise_first
 from sparklog.client.cluster_info import ClusterInfo, TopicInfo
-from sparklog.client.offsets import OffsetAndTimestamp
+from sparklog.client.offsets import OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.retry import retrying_async
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -17,14 +17,12 @@ from sparklog.protocol.messages import (
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
-    ListOffsetsRequest,
     Message,
 )
-from sparklog.structs import BrokerId, IsolationLevel, TopicPartition
+from sparklog.structs import BrokerId, IsolationLevel, TopicPartition, by_topic
 
 _CreatableTopic = CreateTopicsRequest.CreatableTopic
 _DeletableTopic = DeleteTopicsRequest.DeleteTopicState
-_OffsetsTopic = ListOffsetsRequest.ListOffsetsTopic
 _RecordsTopic = DeleteRecordsRequest.DeleteRecordsTopic
 
 
@@ -152,15 +150,11 @@ class TopicAdmin(AdminBase):
         level = self._session.config.isolation_level if isolation is None else isolation
 
         async def ask(broker: BrokerId, tps: list[TopicPartition]) -> Answers[OffsetAndTimestamp | None]:
-            mine = {tp: wanted[tp] for tp in tps}
-            answer = await self._session.request(
-                broker, ApiKey.LIST_OFFSETS, lambda version: _list_request(version, mine, level)
-            )
+            request = list_offsets_request({tp: wanted[tp] for tp in tps}, level, self._timeout_ms)
+            answer = await self._session.request(broker, ApiKey.LIST_OFFSETS, request)
             return {
-                TopicPartition(topic.name, each.partition_index): error_of(each, f"{topic.name}-{each.partition_index}")
-                or (OffsetAndTimestamp(each.offset, each.timestamp) if each.offset >= 0 else None)
-                for topic in answer.topics
-                for each in topic.partitions
+                tp: at if code is ErrorCode.NONE else ApiError(code, f"{tp}: {code.name}")
+                for tp, code, at in listed_offsets(answer)
             }
 
         return await self._ask_leaders(wanted, ask)
@@ -227,24 +221,3 @@ def _delete_request(version: int, names: Collection[str], timeout_ms: int) -> Me
         return DeleteTopicsRequest(version=version, topic_names=list(names), timeout_ms=timeout_ms)
     topics = [_DeletableTopic(name=name, topic_id=None) for name in names]
     return DeleteTopicsRequest(version=version, topics=topics, timeout_ms=timeout_ms)
-
-
-def _list_request(version: int, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Message:
-    return ListOffsetsRequest(
-        version=version,
-        replica_id=-1,
-        isolation_level=int(isolation),
-        topics=[
-            _OffsetsTopic(
-                name=name,
-                partitions=[
-                    _OffsetsTopic.ListOffsetsPartition(
-                        partition_index=number, current_leader_epoch=-1, timestamp=wanted[TopicPartition(name, number)]
-                    )
-                    for number in numbers
-                ],
-            )
-            for name, numbers in by_topic(wanted).items()
-        ],
-        timeout_ms=30_000,
-    )

@@ -7,10 +7,10 @@ transaction as it is, so that the call can be made again; one that is refused sp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from sparklog.client.accumulator import Accumulator
 from sparklog.client.group_metadata import GroupMetadata
+from sparklog.client.offsets_to_commit import OffsetAndMetadata
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.sender import ADDING_PARTITIONS, Sender
 from sparklog.client.sequences import ProducerId
@@ -26,7 +26,7 @@ from sparklog.protocol.messages import (
     Message,
     TxnOffsetCommitRequest,
 )
-from sparklog.structs import TopicPartition
+from sparklog.structs import TopicPartition, by_topic
 
 _TWO_PHASE_VERSION = 6
 _PRODUCE_OF_SECOND_VERSION = 12
@@ -34,14 +34,6 @@ _CEILINGS = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.END_TXN: 4, ApiKey.TXN_OFFS
 """The newest versions of a client that speaks the first protocol."""
 _AddedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 _OffsetTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-
-
-class Position(NamedTuple):
-    """An offset to commit: the next one to be read."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 Positions = Mapping[TopicPartition, "int | tuple[int, int, str]"]
@@ -117,16 +109,15 @@ class TransactionDriver:
         transaction.partitions_added(wanted)
 
     def _add_request(self, version: int, partitions: list[TopicPartition]) -> Message:
-        topics: dict[str, list[int]] = {}
-        for tp in partitions:
-            topics.setdefault(tp.topic, []).append(tp.partition)
         producer = self._producer
         return AddPartitionsToTxnRequest(
             version=version,
             v3_and_below_transactional_id=self._config.transactional_id,
             v3_and_below_producer_id=producer.producer_id,
             v3_and_below_producer_epoch=producer.epoch,
-            v3_and_below_topics=[_AddedTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
+            v3_and_below_topics=[
+                _AddedTopic(name=name, partitions=numbers) for name, numbers in by_topic(partitions).items()
+            ],
         )
 
     async def send_offsets(self, offsets: Positions, group: GroupMetadata) -> None:
@@ -154,13 +145,13 @@ class TransactionDriver:
     def _offsets_request(self, version: int, offsets: Positions, group: GroupMetadata) -> Message:
         topics: dict[str, list[Message]] = {}
         for tp, given in offsets.items():
-            position = Position(given) if isinstance(given, int) else Position(*given)
+            at = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
             topics.setdefault(tp.topic, []).append(
                 _OffsetTopic.TxnOffsetCommitRequestPartition(
                     partition_index=tp.partition,
-                    committed_offset=position.offset,
-                    committed_leader_epoch=position.leader_epoch,
-                    committed_metadata=position.metadata,
+                    committed_offset=at.offset,
+                    committed_leader_epoch=at.leader_epoch,
+                    committed_metadata=at.metadata,
                 )
             )
         return TxnOffsetCommitRequest(
