@@ -11,6 +11,7 @@ from collections.abc import Callable
 from benchmarks.report.base import Rows as Rows
 from benchmarks.report.base import Section
 from benchmarks.report.broker import broker
+from benchmarks.report.client import client
 from benchmarks.report.codec import codec
 from benchmarks.report.delivery import delivery
 from benchmarks.report.log import log
@@ -21,5 +22,6 @@ SECTIONS: dict[str, Callable[[Rows], Section]] = {
     "log": log,
     "broker": broker,
     "delivery": delivery,
+    "client": client,
     "spark": spark,
 }
