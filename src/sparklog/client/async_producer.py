@@ -142,7 +142,9 @@ class AsyncProducer:
                 continue
             future = self.try_append(tp, record, on_delivery)
             if future is not None:
-                self.wake_if_news()
+                if self._accumulator.has_news:
+                    self._accumulator.has_news = False
+                    self._sender.wake()  # it is on this loop
                 return future
             room = asyncio.Event()
             self.await_room(room.set)
@@ -154,9 +156,9 @@ class AsyncProducer:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
-        if key.__class__ is not bytes:
+        if key is not None and key.__class__ is not bytes:
             key = _as_bytes(key, "key")
-        if value.__class__ is not bytes:
+        if value is not None and value.__class__ is not bytes:
             value = _as_bytes(value, "value")
         if headers:
             headers = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
@@ -324,9 +326,7 @@ UNKNOWN_TOPIC_PATIENCE = 15.0
 """Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
 
 
-def _as_bytes(given: Any, what: str) -> bytes | None:
-    if given is None:
-        return None
+def _as_bytes(given: Any, what: str) -> bytes:
     if isinstance(given, str):
         return given.encode()
     if isinstance(given, bytes | bytearray | memoryview):
