@@ -1,4 +1,4 @@
-"""``python -m benchmarks [codec] [log] [broker] [delivery] [spark]``: run them, print tables, write the page.
+"""``python -m benchmarks [codec] [log] [broker] [delivery] [client] [spark]``: run them, print tables, write the page.
 
 Without a name it runs them all. The raw numbers of each stay in ``build/benchmarks``, so that running one of them
 renews its section of ``docs/performance.md`` and leaves the others.
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 RAW = ROOT / "build" / "benchmarks"
 PAGE = ROOT / "docs" / "performance.md"
 QUIET_WAIT_S = 30
-PACKAGES = ("confluent-kafka", "crc32c", "pyarrow", "pyspark")
+PACKAGES = ("confluent-kafka", "crc32c", "kafka-python", "pyarrow", "pyspark")
 
 _HEAD = """\
 # Performance
@@ -72,6 +72,12 @@ def _delivery() -> report.Rows:
     return delivery.run(say=_say)
 
 
+def _client() -> report.Rows:
+    from benchmarks import client
+
+    return client.run(say=_say)
+
+
 def _spark() -> report.Rows:
     from benchmarks import spark_read
 
@@ -83,6 +89,7 @@ BENCHMARKS: dict[str, Callable[[], report.Rows]] = {
     "log": _log,
     "broker": _broker,
     "delivery": _delivery,
+    "client": _client,
     "spark": _spark,
 }
 

@@ -170,28 +170,30 @@ class Round:
 
     def _measure(self, measurement: Measurement, peer: Peer, topic: str) -> Figures:
         """Run one load; its figures, and the broker's CPU time in microseconds for each of what it counts."""
-        self._settle()
+        settle(self.directory, self.clock)
         arguments = dict(measurement.arguments)
         counted = next(name for name in _COUNTED if name in arguments)
         amount = arguments[counted] = int(arguments[counted] * self.share)
         before = machine.cpu_seconds(peer.pid)
-        figures = _run_load(measurement.load, {"bootstrap": peer.bootstrap, "topic": topic, **arguments})
+        figures = run_load(measurement.load, {"bootstrap": peer.bootstrap, "topic": topic, **arguments})
         return figures | {"broker CPU us": (machine.cpu_seconds(peer.pid) - before) / amount * 1e6}
 
-    def _settle(self) -> None:
-        """Nothing of the loads before is left to be written while the next one runs, and the machine is quiet."""
-        for folder, _, names in os.walk(self.directory):
-            for name in names:
-                # Topics of the round before may still be being deleted.
-                with suppress(FileNotFoundError), open(os.path.join(folder, name), "rb") as file:
-                    os.fsync(file.fileno())
-        machine.await_quiet(self.clock, QUIET_WAIT_S)
+
+def settle(directory: Path, clock: Clock) -> None:
+    """Nothing of the loads before is left to be written while the next one runs, and the machine is quiet."""
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            # Topics of the round before may still be being deleted.
+            with suppress(FileNotFoundError), open(os.path.join(folder, name), "rb") as file:
+                os.fsync(file.fileno())
+    machine.await_quiet(clock, QUIET_WAIT_S)
 
 
 _COUNTED = ("requests", "records", "transactions", "members")
 
 
-def _run_load(load: str, arguments: dict[str, Any]) -> Figures:
+def run_load(load: str, arguments: dict[str, Any]) -> Figures:
+    """The figures of one load, run in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.loads", load, json.dumps(arguments)],
         stdin=subprocess.DEVNULL,

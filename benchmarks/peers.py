@@ -56,10 +56,7 @@ class Peer:
 def both_brokers(directory: Path) -> Iterator[list[Peer]]:
     """sparklog and Kafka, their data under ``directory``; stopped at the end."""
     with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
-        ours = BrokerProcess(
-            BrokerSpec(0, zookeeper.connect_string, directory / "sparklog", free_port(), arguments=_SETTINGS),
-            directory / "sparklog.log",
-        )
+        ours = _our_process(directory, zookeeper)
         _started(stack, ours.start, ours.stop)
         with _environment("JDK_JAVA_OPTIONS", KAFKA_JVM):
             kafka = KafkaBroker(
@@ -72,6 +69,24 @@ def both_brokers(directory: Path) -> Iterator[list[Peer]]:
         for peer in peers:
             eventually(peer.knows_its_controller, what=f"{peer.name} to serve administrators")
         yield peers
+
+
+@contextmanager
+def our_broker(directory: Path) -> Iterator[Peer]:
+    """sparklog by itself, its data under ``directory``; stopped at the end."""
+    with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
+        ours = _our_process(directory, zookeeper)
+        _started(stack, ours.start, ours.stop)
+        peer = Peer("sparklog", ours.address, ours.pid)
+        eventually(peer.knows_its_controller, what="sparklog to serve administrators")
+        yield peer
+
+
+def _our_process(directory: Path, zookeeper: EmbeddedZooKeeper) -> BrokerProcess:
+    return BrokerProcess(
+        BrokerSpec(0, zookeeper.connect_string, directory / "sparklog", free_port(), arguments=_SETTINGS),
+        directory / "sparklog.log",
+    )
 
 
 def _started(stack: ExitStack, start: Callable[[], None], stop: Callable[[], None]) -> None:

@@ -6,7 +6,17 @@ import json
 import sys
 from collections.abc import Callable
 
-from benchmarks.loads import clients, groups, many, paced, raw, transactions
+from benchmarks.loads import (
+    clients,
+    confluent_client,
+    groups,
+    kafka_python_client,
+    many,
+    paced,
+    raw,
+    sparklog_client,
+    transactions,
+)
 from benchmarks.loads.figures import Figures
 
 LOADS: dict[str, Callable[..., Figures]] = {
@@ -24,6 +34,22 @@ LOADS: dict[str, Callable[..., Figures]] = {
         paced.paced,
         groups.rebalance,
         transactions.commit,
+        sparklog_client.sparklog_send,
+        sparklog_client.sparklog_send_async,
+        sparklog_client.sparklog_send_arrow,
+        sparklog_client.sparklog_round_trip,
+        sparklog_client.sparklog_round_trip_async,
+        sparklog_client.sparklog_poll,
+        sparklog_client.sparklog_iterate,
+        sparklog_client.sparklog_poll_arrow,
+        confluent_client.confluent_send,
+        confluent_client.confluent_round_trip,
+        confluent_client.confluent_consume,
+        confluent_client.confluent_poll,
+        kafka_python_client.kafka_python_send,
+        kafka_python_client.kafka_python_round_trip,
+        kafka_python_client.kafka_python_poll,
+        kafka_python_client.kafka_python_iterate,
     )
 }
 

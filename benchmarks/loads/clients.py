@@ -49,12 +49,13 @@ def _hand_over(producer: Producer, topic: str, pool: Iterable[bytes]) -> None:
         raise RuntimeError(f"{len(producer)} records were not delivered")
 
 
-def check_end(bootstrap: str, topic: str, expected: int) -> None:
+def check_end(bootstrap: str, topic: str, expected: int, partitions: int = 1) -> None:
+    """Raises unless the topic has so many records in all."""
     consumer = consumer_of(bootstrap)
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, each), TIMEOUT_S)[1] for each in range(partitions)]
     consumer.close()
-    if end != expected:
-        raise RuntimeError(f"the log of {topic} ends at {end}, not at {expected}")
+    if sum(ends) != expected:
+        raise RuntimeError(f"the logs of {topic} end at {ends}, not at {expected} in all")
 
 
 def consumer_of(bootstrap: str, other_settings: dict[str, object] | None = None) -> Consumer:

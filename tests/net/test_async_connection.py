@@ -146,3 +146,33 @@ def test_a_request_without_an_answer_is_done_when_it_is_written(peer):
         return done
 
     assert asyncio.run(ask()) == b""
+
+
+def test_small_pieces_of_a_request_go_out_in_one_and_large_ones_uncopied(peer):
+    class Recording:
+        def __init__(self):
+            self.written = []
+
+        def is_closing(self):
+            return False
+
+        def write(self, data):
+            self.written.append(data)
+
+    async def written(body):
+        connection = await AsyncConnection.open(peer.endpoint)
+        socket, connection._transport = connection._transport, Recording()
+        answer = connection.submit(ApiKey.PRODUCE, 3, body)
+        recorded, connection._transport = connection._transport.written, socket
+        connection.close()
+        with pytest.raises(ConnectionFailed):
+            await answer
+        return recorded
+
+    (whole,) = asyncio.run(written([b"some", bytearray(b"small"), memoryview(b"pieces")]))
+    assert whole.endswith(b"somesmallpieces")
+    large = bytearray(1 << 20)
+    head, middle, tail = asyncio.run(written([b"some", large, b"small", b"pieces"]))
+    assert head.endswith(b"some")
+    assert middle is large
+    assert tail == b"smallpieces"

@@ -144,7 +144,9 @@ class AsyncProducer:
                 continue
             future = self.try_append(tp, record, on_delivery)
             if future is not None:
-                self.wake_if_news()
+                if self._accumulator.has_news:
+                    self._accumulator.has_news = False
+                    self._sender.wake()  # it is on this loop
                 return future
             room = asyncio.Event()
             self.await_room(room.set)
@@ -156,9 +158,9 @@ class AsyncProducer:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
-        if key.__class__ is not bytes:
+        if key is not None and key.__class__ is not bytes:
             key = _as_bytes(key, "key")
-        if value.__class__ is not bytes:
+        if value is not None and value.__class__ is not bytes:
             value = _as_bytes(value, "value")
         if headers:
             headers = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)

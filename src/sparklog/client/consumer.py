@@ -26,6 +26,7 @@ from sparklog.client.commits import CommitCallback
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.consumer_record import ConsumerRecord
 from sparklog.client.group_metadata import GroupMetadata
+from sparklog.client.loan import Loan
 from sparklog.client.loop_thread import LoopThread
 from sparklog.client.member import Callback
 from sparklog.client.offsets import OffsetAndTimestamp
@@ -140,12 +141,17 @@ class Consumer:
         Records are taken from ``poll`` many at a time. What is left of them when something else polls or seeks is not
         given: iteration goes on at the consumer's positions.
         """
+
+        async def borrow() -> Loan:
+            return self._consumer.lend(await self._consumer.poll(1.0))
+
         while True:
-            loan = self._do(self._consumer.lend, self._call(self._consumer.poll(1.0)))
+            loan = self._call(borrow())
             try:
                 yield from loan
             finally:
-                self._do(loan.give_back)
+                if not loan.is_given:
+                    self._do(loan.give_back)
 
     def wakeup(self) -> None:
         """Have the ``poll`` that waits now, or else the next one, raise WokenUp. Any thread may call it."""

@@ -113,9 +113,16 @@ class Delivery:
     async def settled(self) -> None:
         """``wait`` on an event loop."""
         if not self.is_settled:
-            loop = asyncio.get_running_loop()
+            loop, thread = asyncio.get_running_loop(), threading.get_ident()
             done = asyncio.Event()
-            self.on_settled(lambda: loop.call_soon_threadsafe(done.set))
+
+            def tell() -> None:
+                if threading.get_ident() == thread:
+                    done.set()
+                else:
+                    loop.call_soon_threadsafe(done.set)
+
+            self.on_settled(tell)
             await done.wait()
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
 from sparklog.client.consumer_record import ConsumerRecord
 from sparklog.client.subscription import PartitionState, Position, SubscriptionState
-from sparklog.structs import LeaderEpoch, TopicPartition
+from sparklog.structs import TopicPartition
+
+_new = tuple.__new__
+"""Makes a named tuple in half the time of its constructor, which only sorts out arguments."""
+_PARTITION = attrgetter("topic", "partition")
 
 
 @dataclass(slots=True)
@@ -32,10 +37,7 @@ class Loan:
 
     def __init__(self, subscription: SubscriptionState, records: list[ConsumerRecord]) -> None:
         self._subscription = subscription
-        self._runs = [
-            self._run(tp, list(run))
-            for tp, run in groupby(records, key=lambda record: (record.topic, record.partition))
-        ]
+        self._runs = [self._run(tp, list(run)) for tp, run in groupby(records, key=_PARTITION)]
         for run in reversed(self._runs):
             assert run.state.position is not None
             run.end = run.state.position
@@ -53,9 +55,14 @@ class Loan:
                 if state.incarnation != incarnation:
                     return
                 run.given += 1
-                end = Position(record.offset + 1, LeaderEpoch(record.leader_epoch))
-                state.position = run.end if record is last else end
+                end = run.end if record is last else _new(Position, (record.offset + 1, record.leader_epoch))
+                state.position = end
                 yield record
+
+    @property
+    def is_given(self) -> bool:
+        """Whether nothing of it is left to be given back."""
+        return all(run.given == len(run.records) for run in self._runs)
 
     def give_back(self) -> None:
         """Have what was not given fetched again."""

@@ -18,6 +18,17 @@ from sparklog.client.transaction_driver import Positions
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_process = os.getpid()
+"""This process. ``os.getpid`` is a system call, too slow to make for every record."""
+
+
+def _forked() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_forked)
+
 
 class Producer:
     """``AsyncProducer`` for code that blocks, from any number of threads; its loop runs in a thread of its own.
@@ -29,7 +40,7 @@ class Producer:
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._producer = AsyncProducer(settings, **more)
         self.config = self._producer.config
-        self._process = os.getpid()
+        self._process = _process
         self._thread = LoopThread("sparklog producer")
         self._thread.run(self._producer.start())
 
@@ -59,7 +70,7 @@ class Producer:
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
         """As ``AsyncProducer.send``; returns at once if there is room and the topic is known."""
-        if os.getpid() != self._process:
+        if self._process != _process:
             self._thread.check()
         producer = self._producer
         record = producer.record(value, key, headers, timestamp)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from sparklog import __version__
@@ -23,6 +23,8 @@ from sparklog.protocol.messages import Message, decode_response, encode
 from sparklog.structs import Chunk, Endpoint, FileSlice
 
 MAX_RESPONSE = 1 << 30
+_COPIED = 256 << 10
+"""A piece of a request up to so many bytes is cheaper to copy than to hand to the system by itself."""
 
 
 class _Waiting(NamedTuple):
@@ -119,9 +121,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
             answer.set_exception(_unanswered(self.endpoint, asked_for or api, cause))
             return answer
         chunks = self._protocol.request(api, version, body, expect_response=expect_response)
-        for chunk in chunks:
-            if not isinstance(chunk, FileSlice):
-                self._transport.write(chunk)
+        for data in _joined(chunks):
+            self._transport.write(data)
         if expect_response:
             deadline = self._loop.call_later(timeout, self._fail, ConnectionFailed("timed out"))
             self._waiting.append(_Waiting(asked_for or api, answer, deadline))
@@ -199,6 +200,23 @@ class AsyncConnection(asyncio.BufferedProtocol):
         waiting.deadline.cancel()
         if not waiting.answer.done():
             waiting.answer.set_result(body)
+
+
+def _joined(chunks: Iterable[Chunk]) -> Iterator[bytes | bytearray | memoryview]:
+    """Neighbours that are small in one piece: each piece is a system call, and wakes the peer."""
+    small: list[bytes | bytearray | memoryview] = []
+    for chunk in chunks:
+        if isinstance(chunk, FileSlice):
+            continue
+        if len(chunk) <= _COPIED:
+            small.append(chunk)
+            continue
+        if small:
+            yield b"".join(small)
+            small = []
+        yield chunk
+    if small:
+        yield b"".join(small)
 
 
 def _unanswered(endpoint: Endpoint, api: ApiKey, cause: SparklogError) -> SparklogError:

@@ -1,5 +1,9 @@
 """Records sections to and from Python objects, one record at a time."""
 
+cdef object _new_tuple = tuple.__new__
+"""Makes a named tuple in half the time of its constructor, which only sorts out arguments."""
+
+
 def read_records(payload, count, base_offset, base_timestamp, append_time):
     cdef Py_buffer view
     cdef batch_t batch
@@ -31,7 +35,8 @@ cdef list _read_objects(const uint8_t* p, Py_ssize_t size, batch_t* batch):
         pairs = _header_objects(&p, record.end, headers) if headers else ()
         if p != record.end:
             _raise_decode(RECORD_NOT_FILLED)
-        records.append(Record(record.offset, record.timestamp, _field_object(&key), _field_object(&value), pairs))
+        fields = (record.offset, record.timestamp, _field_object(&key), _field_object(&value), pairs)
+        records.append(_new_tuple(Record, fields))
     if batch.count and p != end:
         _raise_decode(TRAILING_BYTES)
     return records

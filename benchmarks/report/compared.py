@@ -1,0 +1,40 @@
+"""One broker of ours beside one of Kafka 3.9.1, a row a figure, as ``benchmarks.broker.compare`` gives them."""
+
+from __future__ import annotations
+
+from benchmarks.report.base import Aim, Rows, extremes, number
+
+HEADER = ["", "figure", "sparklog", "Kafka", "ratio", "from - to"]
+
+
+def compared_rows(compared: Rows) -> list[list[str]]:
+    return [
+        [
+            row["measurement"],
+            row["figure"],
+            number(row["sparklog"]),
+            number(row["kafka"]),
+            f"{row['ratio']:.2f}",
+            extremes(row["ratios"]),
+        ]
+        for row in compared
+    ]
+
+
+def judgement(compared: Rows, beside: str = "Kafka 3.9.1") -> Aim:
+    """Where sparklog is behind ``beside``, said by name."""
+    judged = [row for row in compared if row["figure"] != "broker CPU us"]
+    behind = [row for row in judged if max(row["ratios"]) < 1]
+    ahead = [row for row in judged if min(row["ratios"]) > 1]
+    mixed = [row for row in judged if row not in behind and row not in ahead]
+    return Aim(
+        f"not behind {beside} in any figure",
+        f"of {len(judged)} figures {len(ahead)} are ahead in every round, "
+        f"{len(behind)} behind in every round{_list(behind)}, in {len(mixed)} the rounds disagree{_list(mixed)}",
+        not behind,
+    )
+
+
+def _list(rows: Rows) -> str:
+    named = "; ".join(f"{row['measurement']}: {row['figure']}, {row['ratio']:.2f}" for row in rows)
+    return f" ({named})" if named else ""
