@@ -41,12 +41,15 @@ class MemoryStore:
     def is_leader(self, partition: int) -> bool:
         return partition in self.led
 
-    async def append(self, partition: int, batch: bytes) -> None:
+    def append(self, partition: int, batch: bytes) -> Coroutine[Any, Any, None]:
         if self.error is not None:
             raise ApiError(self.error)
         self.logs[partition].append(batch)
-        if self.gate is not None:
-            await self.gate()
+        return self._replicated(self.gate() if self.gate else None)
+
+    async def _replicated(self, gate: asyncio.Future[None] | None) -> None:
+        if gate is not None:
+            await gate
 
     def read(self, partition: int) -> Iterator[memoryview]:
         for batch in self.logs[partition]:

@@ -76,13 +76,25 @@ def test_a_tombstone_takes_back_what_its_key_held() -> None:
 
 def test_offsets_of_a_transaction_count_from_its_commit_on() -> None:
     committed = load(
-        in_transaction(7, commit(1)), in_transaction(8, commit(2)), batch(commit(0)), marker(7, ControlType.COMMIT)
+        batch(commit(0)), in_transaction(7, commit(1)), in_transaction(8, commit(2)), marker(7, ControlType.COMMIT)
     )
     assert offsets(committed) == {TP: 1}
     aborted = load(batch(commit(0)), in_transaction(7, commit(1)), marker(7, ControlType.ABORT))
     assert offsets(aborted) == {TP: 0}
     still_open = load(batch(commit(0)), in_transaction(7, commit(1)))
     assert offsets(still_open) == {TP: 0}
+
+
+def test_the_place_of_an_offset_is_its_record_s_not_the_marker_s() -> None:
+    commits = ControlType.COMMIT
+    overtaken = load(in_transaction(7, commit(1), commit(5, tp=OTHER)), batch(commit(0)), marker(7, commits))
+    assert offsets(overtaken) == {TP: 0, OTHER: 5}
+    crossed = load(in_transaction(7, commit(1)), in_transaction(8, commit(2)), marker(8, commits), marker(7, commits))
+    assert offsets(crossed) == {TP: 2}
+    taken_back = load(
+        in_transaction(7, commit(1)), batch((commit(1)[0], None)), in_transaction(7, commit(3)), marker(7, commits)
+    )
+    assert offsets(taken_back) == {TP: 3}
 
 
 def test_compressed_batches_are_read() -> None:

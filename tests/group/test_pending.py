@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 from group.scene import GROUP, HOME, OTHER, TP, Play, Scene
 
 from sparklog.errors import ErrorCode
 from sparklog.group.offsets import OffsetKey
-from sparklog.group.pending import PendingOffsets
+from sparklog.group.pending import PendingOffsets, PlacedOffset
 from sparklog.group.requests import NO_GENERATION, CommitRequest, MemberIdentity, TransactionalCommit
 from sparklog.group.state import CommittedOffset, GroupState
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
 
 ANONYMOUS = MemberIdentity("", None, NO_GENERATION)
 PRODUCER = ProducerIdAndEpoch(7, 0)
-OFFSETS = {TP: CommittedOffset(5, 0, "", 1), OTHER: CommittedOffset(6, 0, "", 1)}
+OFFSETS = {TP: PlacedOffset(1, CommittedOffset(5, 0, "", 1)), OTHER: PlacedOffset(1, CommittedOffset(6, 0, "", 1))}
 
 
 def loaded() -> PendingOffsets:
@@ -29,7 +30,7 @@ def loaded() -> PendingOffsets:
 def test_committed_offsets_come_out_once() -> None:
     pending = loaded()
     pending.add(7, "g", OFFSETS)
-    pending.add(8, "g", {TP: CommittedOffset(9, 0, "", 1)})
+    pending.add(8, "g", {TP: PlacedOffset(2, CommittedOffset(9, 0, "", 1))})
     assert Counter(pending.all_keys()) == {OffsetKey("g", TP): 2, OffsetKey("g", OTHER): 1}
     assert pending.of_producer(8) == [OffsetKey("g", TP)]
     assert pending.of_producer(9) == []
@@ -47,7 +48,7 @@ def test_aborted_offsets_do_not_come_out() -> None:
 
 def test_what_could_not_be_written_is_dropped_unless_it_was_replaced() -> None:
     pending = loaded()
-    newer = {TP: CommittedOffset(8, 0, "", 1)}
+    newer = {TP: PlacedOffset(2, CommittedOffset(8, 0, "", 1))}
     assert pending.add(7, "g", OFFSETS) == [TP, OTHER]
     assert pending.add(7, "g", newer) == []
     assert pending.drop(7, "g", OFFSETS) == [OTHER]
@@ -166,6 +167,74 @@ def test_what_is_deleted_does_not_come_back_with_the_end_of_a_transaction(play: 
     play(body)
 
 
+@pytest.mark.parametrize("what", ["group", "offset", "topic"])
+def test_memory_and_log_agree_on_a_commit_and_a_deletion_of_one_turn(play: Play, what: str) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.commit(1)
+        committing = asyncio.ensure_future(commit(scene, 5))
+        if what == "group":
+            deleting: list[asyncio.Future[Any]] = [asyncio.ensure_future(scene.groups.delete_group(GROUP))]
+        elif what == "offset":
+            deleting = [asyncio.ensure_future(scene.groups.delete_offsets(GROUP, [TP]))]
+        else:
+            await asyncio.sleep(0)
+            scene.groups.forget_topics([TP])
+            deleting = []
+        await asyncio.gather(committing, *deleting)
+        await end(scene, commits=True)
+        assert (scene.offset(), (await scene.restarted()).offset()) == (None, None)
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
+
+    play(body)
+
+
+def test_a_marker_in_the_turn_of_a_deletion_brings_nothing_back(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await commit(scene, 5)
+        ending = asyncio.ensure_future(end(scene, commits=True))
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.NONE
+        await ending
+        assert (scene.offset(), (await scene.restarted()).offset()) == (None, None)
+
+    play(body)
+
+
+@pytest.mark.parametrize("restart", ["never", "before the end", "after the end"])
+def test_the_later_record_wins_whenever_its_transaction_commits(play: Play, restart: str) -> None:
+    async def body(scene: Scene) -> None:
+        await commit(scene, 5)
+        assert await scene.commit(6) is ErrorCode.NONE
+        if restart == "before the end":
+            scene = await scene.restarted()
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == {TP}
+        await end(scene, commits=True)
+        if restart == "after the end":
+            scene = await scene.restarted()
+        assert scene.offset() == 6, "compaction keeps no other"
+        await commit(scene, 7)
+        await end(scene, commits=True)
+        assert (scene.offset(), (await scene.restarted()).offset()) == (7, 7)
+
+    play(body)
+
+
+def test_a_commit_whose_replication_lasts_past_the_end_of_a_transaction_is_the_later_one_still(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await commit(scene, 5)
+        gate = scene.loop.create_future()
+        scene.store.gate = lambda: gate
+        plain = asyncio.ensure_future(scene.commit(6))
+        await asyncio.sleep(0.1)
+        scene.store.gate = None
+        await end(scene, commits=True)
+        assert scene.offset() == 5
+        gate.set_result(None)
+        assert await plain is ErrorCode.NONE
+        assert (scene.offset(), (await scene.restarted()).offset()) == (6, 6)
+
+    play(body)
+
+
 def test_a_transaction_that_its_coordinator_does_not_count_in_leaves_nothing(play: Play) -> None:
     async def body(scene: Scene) -> None:
         assert await commit(scene, 5, code=ErrorCode.INVALID_TXN_STATE) is ErrorCode.INVALID_TXN_STATE
@@ -178,10 +247,12 @@ def test_a_transaction_that_its_coordinator_does_not_count_in_leaves_nothing(pla
 def test_what_the_log_refuses_is_not_pending(play: Play) -> None:
     async def body(scene: Scene) -> None:
         scene.store.error = ErrorCode.NOT_ENOUGH_REPLICAS
-        assert await commit(scene, 5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        scene.store.error = None
+        committing = asyncio.ensure_future(commit(scene, 5))
+        await asyncio.sleep(0)
         scene.groups.end_transaction(HOME, PRODUCER.producer_id, True)
         assert scene.offset() is None
+        assert await committing is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
 
     play(body)
 
@@ -215,8 +286,10 @@ def test_leadership_that_moves_during_a_commit(play: Play) -> None:
     async def body(scene: Scene) -> None:
         committing = asyncio.ensure_future(commit(scene, 1))
         await asyncio.sleep(0)
-        scene.groups.unload(HOME)
-        assert await committing is ErrorCode.NOT_COORDINATOR
-        assert scene.store.logs[HOME] == []
+        await scene.groups.load(HOME)
+        assert await committing is ErrorCode.NONE
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == {TP}, "it was in the log, and is found there"
+        await end(scene, commits=True)
+        assert scene.offset() == 1
 
     play(body)

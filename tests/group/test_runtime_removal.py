@@ -10,9 +10,10 @@ from group.scene import ANONYMOUS, COUNT, GROUP, HOME, OTHER, TP, Play, Scene, o
 
 from sparklog.errors import ErrorCode
 from sparklog.group.offsets import group_key, offset_key
-from sparklog.group.requests import MemberIdentity
-from sparklog.group.state import GroupState, Protocol
+from sparklog.group.requests import CommitRequest, MemberIdentity
+from sparklog.group.state import CommittedOffset, GroupState, Protocol
 from sparklog.record.records import iter_batches, iter_records
+from sparklog.structs import TopicPartition
 
 TO_T = (Protocol("range", bytes.fromhex("0000 00000001 0001 74 ffffffff")),)
 TO_NOTHING = (Protocol("range", bytes.fromhex("0000 00000000 ffffffff")),)
@@ -115,6 +116,25 @@ def test_a_commit_under_way_does_not_outlive_a_deletion(play: Play, how: str) ->
         scene.store.gate = None
         assert await scene.commit(8) is ErrorCode.NONE
         assert (scene.offset(), (await scene.restarted()).offset()) == (8, 8)
+
+    play(body)
+
+
+def test_a_commit_after_a_deletion_outlives_it_however_many_offsets_went(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        tps = [TopicPartition("x" * 200, number) for number in range(2000)]  # more than one batch of tombstones
+        offsets = dict.fromkeys([*tps, TP], CommittedOffset(1, 3, "md", scene.clock.now_ms()))
+        await scene.groups.commit_offsets(GROUP, CommitRequest(ANONYMOUS, offsets))
+        gate = gated(scene)
+        deletion = asyncio.ensure_future(scene.groups.delete_group(GROUP))
+        await asyncio.sleep(0.1)
+        commits = [asyncio.ensure_future(scene.commit(8, tp=tp)) for tp in (*tps[:1], *tps[-1:], TP)]
+        await asyncio.sleep(0.1)
+        gate.set_result(None)
+        await asyncio.gather(deletion, *commits)
+        again = await scene.restarted()
+        for tp in (tps[0], tps[-1], TP):
+            assert (scene.offset(tp), again.offset(tp)) == (8, 8)
 
     play(body)
 

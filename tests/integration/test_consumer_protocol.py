@@ -3,7 +3,7 @@
 from contextlib import ExitStack, closing
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, ConsumerGroupType, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, ConsumerGroupType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from integration.test_confluent import send
 
@@ -96,15 +96,7 @@ def new_consumer(bootstrap, group, **settings):
 
 
 def describe(admin, group):
-    """Asked again where a broker that was restarted is not found at once."""
-
-    def described():
-        try:
-            return admin.describe_consumer_groups([group], request_timeout=10)[group].result(2 * PATIENCE)
-        except KafkaException:
-            return None
-
-    return eventually(described, PATIENCE, f"a description of {group}")
+    return admin.describe_consumer_groups([group])[group].result(PATIENCE)
 
 
 def test_partitions_go_to_who_joins_and_come_back_from_who_leaves(quick, admin, made):
@@ -198,7 +190,8 @@ def test_a_classic_group_is_upgraded_and_downgraded_again(quick, admin, made):
 
 def test_members_and_offsets_outlive_the_broker(tmp_path, topic):
     with ClusterHarness(tmp_path, settings=SETTINGS) as harness:
-        admin = AdminClient({"bootstrap.servers": harness.bootstrap_servers, "log_level": 0})
+        settings = {"bootstrap.servers": harness.bootstrap_servers, "log_level": 0}
+        admin = AdminClient(settings)
         admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(PATIENCE)
         with Readers(harness.bootstrap_servers, topic) as readers:
             consumer = readers.add([topic])
@@ -211,6 +204,9 @@ def test_members_and_offsets_outlive_the_broker(tmp_path, topic):
             members = {each.member_id for each in describe(admin, topic).members}
             harness.kill_broker(0)
             harness.start_broker(0)
+            # librdkafka 2.16 bootstraps anew when all brokers were gone, and then may ask nobody: what it remembers as
+            # the group's coordinator is a connection that it has given up. A new client remembers none.
+            admin = AdminClient(settings)
 
             def same_again():
                 return {each.member_id for each in describe(admin, topic).members} == members

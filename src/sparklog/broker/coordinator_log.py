@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.replica.manager import ReplicaManager
@@ -41,9 +42,9 @@ class CoordinatorLog:
     def leader_epoch(self, partition: int) -> int:
         return self._replicas.partition(TopicPartition(self._topic, partition)).leader_epoch
 
-    async def append(self, partition: int, batch: bytes) -> None:
-        """Returns once every in-sync replica has the batch. Raises ApiError."""
-        await self._replicas.append_replicated(TopicPartition(self._topic, partition), batch, _COMMIT_TIMEOUT_MS)
+    def append(self, partition: int, batch: bytes) -> Coroutine[Any, Any, None]:
+        """Writes the log now; to be awaited until every in-sync replica has the batch. Both raise ApiError."""
+        return self._replicas.append_replicated(TopicPartition(self._topic, partition), batch, _COMMIT_TIMEOUT_MS)
 
     def read(self, partition: int) -> Iterator[memoryview]:
         """Whole batches, from the start of the log to its end."""

@@ -115,21 +115,31 @@ class Board:
 
     def bury(self, led: LedPartition, keys: Iterable[bytes]) -> asyncio.Task[ErrorCode]:
         """Write tombstones. If that fails, the next coordinator finds what they were to take back, and ages it anew."""
-        return self.spawn(self._append_all(led, build_tombstones(keys, self.clock.now_ms())))
+        batches = build_tombstones(keys, self.clock.now_ms())
+        return self.spawn(_worst([self.append(led, each, "tombstones", GROUP_STORE_ERRORS) for each in batches]))
 
-    async def _append_all(self, led: LedPartition, batches: list[bytes]) -> ErrorCode:
-        errors = [await self.append(led, batch, "tombstones", GROUP_STORE_ERRORS) for batch in batches]
-        return next((each for each in errors if each is not ErrorCode.NONE), ErrorCode.NONE)
-
-    async def append(
+    def append(
         self, led: LedPartition, batch: bytes, what: str, meanings: dict[ErrorCode, ErrorCode]
-    ) -> ErrorCode:
-        try:
-            await self.store.append(led.number, batch)
-        except ApiError as error:
+    ) -> asyncio.Future[ErrorCode]:
+        """Write to the log now; done when that is replicated or has failed, at once if the log refuses it."""
+
+        def error_of(error: ApiError) -> ErrorCode:
             _LOG.warning("%s: cannot write to __consumer_offsets: %s", what, error)
             return meanings.get(error.code, error.code)
-        return ErrorCode.NONE
+
+        async def outcome(replicated: Coroutine[Any, Any, None]) -> ErrorCode:
+            try:
+                await replicated
+            except ApiError as error:
+                return error_of(error)
+            return ErrorCode.NONE
+
+        try:
+            return self.spawn(outcome(self.store.append(led.number, batch)))
+        except ApiError as error:
+            refused: asyncio.Future[ErrorCode] = self.loop.create_future()
+            refused.set_result(error_of(error))
+            return refused
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Work that goes on when whoever asked for it hangs up."""
@@ -142,3 +152,9 @@ class Board:
         """Let what is being written come to its end."""
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+async def _worst(outcomes: list[asyncio.Future[ErrorCode]]) -> ErrorCode:
+    """NONE if all of them are."""
+    errors = [await each for each in outcomes]
+    return next((each for each in errors if each is not ErrorCode.NONE), ErrorCode.NONE)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.records import changes
 from sparklog.group.consumer.timers import Timers
 from sparklog.group.offsets import OffsetKey, group_key, offset_key
-from sparklog.group.pending import PendingOffsets
-from sparklog.group.state import Group, GroupState
+from sparklog.group.pending import PendingOffsets, PlacedOffset
+from sparklog.group.state import CommittedOffset, Group, GroupState
 from sparklog.structs import TopicPartition
 
 
@@ -20,7 +20,7 @@ class LedPartition:
     """A partition that this broker coordinates; a new object each time that leadership arrives.
 
     ``deleted`` are partitions whose topics went while the groups were being loaded. An offset in ``pending`` counts in
-    its group's ``pending_commits`` too.
+    its group's ``pending_commits`` too. ``last_place`` is that of the last batch of offsets in the log.
     """
 
     number: int
@@ -28,13 +28,19 @@ class LedPartition:
     hosted: dict[str, Hosted] = field(default_factory=dict)
     deleted: set[TopicPartition] = field(default_factory=set)
     pending: PendingOffsets = field(default_factory=PendingOffsets)
+    last_place: int = 0
+
+    def place(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, PlacedOffset]:
+        """To be called in the turn in which the log gets them."""
+        self.last_place += 1
+        return {tp: PlacedOffset(self.last_place, each) for tp, each in offsets.items()}
 
 
 @dataclass(slots=True, eq=False)
 class Hosted:
-    """A group, the timer that wakes it next, and for each of its offsets the number of the commit that set it.
+    """A group, the timer that wakes it next, and in ``places`` that of each offset since the partition was loaded.
 
-    A partition whose offset was taken out while a commit of it was under way has a number too: that commit is too late.
+    A partition whose offset was taken out while a commit of it was under way has a place too: that commit is too late.
     The members of a group of the consumer protocol are in ``consumer``, and ``group`` has none but keeps the offsets.
     ``turn`` is held by whoever must keep the members as they are over an await.
     """
@@ -46,7 +52,7 @@ class Hosted:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     timer: asyncio.TimerHandle | None = None
     wake_ms: int = 0
-    commits: dict[TopicPartition, int] = field(default_factory=dict)
+    places: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -62,19 +68,26 @@ class Hosted:
         elif kept.get(self.group.group_id) is self:
             del kept[self.group.group_id]
 
-    def take_out(self, partitions: Iterable[TopicPartition], commit_number: int) -> list[bytes]:
-        """Forget these offsets, commits up to this number, and those in open transactions.
+    def put(self, offsets: Mapping[TopicPartition, PlacedOffset]) -> None:
+        """These count from now on, save where what stands later in the log does already."""
+        for tp, (place, committed) in offsets.items():
+            if self.places.get(tp, 0) < place:
+                self.places[tp] = place
+                self.group.offsets[tp] = committed
 
-        Returns the keys that must go from the log.
+    def take_out(self, partitions: Iterable[TopicPartition]) -> list[bytes]:
+        """Forget these offsets, those that are being committed, and those in open transactions.
+
+        Returns the keys that must go from the log, in this turn.
         """
         group = self.group
         known = [tp for tp in partitions if tp in group.offsets or tp in group.pending_commits]
         for tp in known:
             group.offsets.pop(tp, None)
-            self.commits.pop(tp, None)
+            self.places.pop(tp, None)
             group.settle(self.partition.pending.forget(OffsetKey(group.group_id, tp)))
             if tp in group.pending_commits:
-                self.commits[tp] = commit_number
+                self.places[tp] = self.partition.last_place
         return [offset_key(group.group_id, tp) for tp in known]
 
     def end(self) -> list[bytes]:

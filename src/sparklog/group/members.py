@@ -1,8 +1,8 @@
 """MemberRequests: what members ask of their groups, of either protocol, on the coordinator's board.
 
 A request finds a group of the classic protocol or one of the consumer protocol, in which classic members may take part
-too; the first decides in one go, the second in its turn. What the log must hold is appended in the order in which it
-was decided, and counts only once the append has returned.
+too; the first decides in one go, the second in its turn. What the log must hold is appended in the moment in which it
+is decided, and counts only once it is replicated.
 """
 
 from __future__ import annotations
@@ -216,8 +216,8 @@ class MemberRequests:
         now_ms = self._board.clock.now_ms()
         hosted.group.state_timestamp_ms = now_ms
         batch = build_batch([group_record(hosted.group, store.assignments)], now_ms)
-        self._board.spawn(self._store_group(hosted, store, batch))
+        written = self._board.append(hosted.partition, batch, f"group {hosted.group.group_id}", GROUP_STORE_ERRORS)
+        self._board.spawn(self._stored(hosted, store, written))
 
-    async def _store_group(self, hosted: Hosted, store: Store, batch: bytes) -> None:
-        error = await self._board.append(hosted.partition, batch, f"group {hosted.group.group_id}", GROUP_STORE_ERRORS)
-        self._apply(hosted, self._machine.stored(hosted.group, store, error, self._now_ms()))
+    async def _stored(self, hosted: Hosted, store: Store, written: asyncio.Future[ErrorCode]) -> None:
+        self._apply(hosted, self._machine.stored(hosted.group, store, await written, self._now_ms()))

@@ -7,13 +7,26 @@ kept, and done once what was open is known.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sparklog.group.offsets import OffsetKey
 from sparklog.group.state import CommittedOffset
 from sparklog.structs import TopicPartition
 
-OpenOffsets = dict[int, dict[OffsetKey, CommittedOffset]]
+
+class PlacedOffset(NamedTuple):
+    """A committed offset and the place of its own record in the log, not of a marker: the higher, the later.
+
+    Places are a partition's, and hold while one coordinator leads it. The place 0 is before all others.
+    """
+
+    place: int
+    committed: CommittedOffset
+
+
+OpenOffsets = dict[int, dict[OffsetKey, PlacedOffset]]
 """Producer id → what it has committed in the transaction that it has open."""
-GroupOffsets = dict[str, dict[TopicPartition, CommittedOffset]]
+GroupOffsets = dict[str, dict[TopicPartition, PlacedOffset]]
 """By group."""
 
 
@@ -31,9 +44,7 @@ class PendingOffsets:
         ended, self._ended_meanwhile = self._ended_meanwhile, {}
         return [self.end(producer_id, commit=commit) for producer_id, commit in ended.items()]
 
-    def add(
-        self, producer_id: int, group_id: str, offsets: dict[TopicPartition, CommittedOffset]
-    ) -> list[TopicPartition]:
+    def add(self, producer_id: int, group_id: str, offsets: dict[TopicPartition, PlacedOffset]) -> list[TopicPartition]:
         """Returns those that the producer had not committed before."""
         opened = self._open.setdefault(producer_id, {})
         new = [tp for tp in offsets if OffsetKey(group_id, tp) not in opened]
@@ -41,7 +52,7 @@ class PendingOffsets:
         return new
 
     def drop(
-        self, producer_id: int, group_id: str, offsets: dict[TopicPartition, CommittedOffset]
+        self, producer_id: int, group_id: str, offsets: dict[TopicPartition, PlacedOffset]
     ) -> list[TopicPartition]:
         """They could not be written. Returns those that are not pending any more."""
         opened = self._open.get(producer_id, {})

@@ -65,6 +65,8 @@ class SyncRequest(NamedTuple):
 
 
 class SyncAnswer(NamedTuple):
+    """The member's share of the generation, and by which protocol it was made."""
+
     error: ErrorCode
     protocol_type: str | None = None
     protocol: str | None = None

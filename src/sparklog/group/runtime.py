@@ -2,8 +2,13 @@
 
 A group lives in the partition of ``__consumer_offsets`` that its id hashes to, and its coordinator is that partition's
 leader. Everything here runs on the loop's thread, so nothing is locked: between two awaits a group does not change.
-What the log must hold is appended in the order in which it was decided, and counts (an assignment, an offset) only once
-the append has returned.
+
+The invariant that lets the next coordinator find in the log what this one has in memory: a record is in the log in the
+turn of the loop in which it is decided, so records, tombstones and markers lie there in the order in which they took
+effect here. What is decided to be there (an assignment, an offset) counts only once it is replicated; what is decided
+to go is forgotten at once, also where it is still on its way or in an open transaction. Of two offsets of a partition
+the one whose own record comes later counts, whichever is replicated first and wherever the marker of a transaction
+stands: compaction will keep no other.
 """
 
 from __future__ import annotations
@@ -24,13 +29,13 @@ from sparklog.group.members import MemberRequests
 from sparklog.group.offsets import build_batch, offset_record
 from sparklog.group.pending import GroupOffsets
 from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, offset_deletion
-from sparklog.group.requests import (
-    CommitRequest,
-    TransactionalCommit,
-)
+from sparklog.group.requests import CommitRequest, TransactionalCommit
 from sparklog.group.state import CommittedOffset, Group
 from sparklog.group.storage import COMMIT_ERRORS, OffsetsStore
+from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
+
+Offsets = dict[TopicPartition, CommittedOffset]
 
 
 class GroupCoordinator(MemberRequests):
@@ -48,7 +53,6 @@ class GroupCoordinator(MemberRequests):
         super().__init__(config, store, clock, loop, topics, new_id)
         self._retention_ms = config.offsets_retention_minutes * 60_000
         self._metadata_limit = config.offset_metadata_max_bytes
-        self._commit_number = 0
 
     # Offsets. ``_status`` first: is the group ours, and loaded?
 
@@ -126,7 +130,7 @@ class GroupCoordinator(MemberRequests):
         if hosted is None or error is not ErrorCode.NONE:
             return error
         doomed = [*(hosted.group.offsets.keys() | hosted.group.pending_commits.keys())]
-        keys = hosted.take_out(doomed, self._commit_number) + hosted.end()
+        keys = hosted.take_out(doomed) + hosted.end()
         return await asyncio.shield(self._board.bury(hosted.partition, keys))
 
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeletion:
@@ -139,7 +143,7 @@ class GroupCoordinator(MemberRequests):
         free = [tp for tp, code in deletion.partitions.items() if code is ErrorCode.NONE]
         if hosted is None or not free:
             return deletion
-        keys = hosted.take_out(free, self._commit_number) + hosted.end_if_vacant()
+        keys = hosted.take_out(free) + hosted.end_if_vacant()
         error = await asyncio.shield(self._board.bury(hosted.partition, keys))
         return OffsetDeletion(deletion.error, {**deletion.partitions, **dict.fromkeys(free, error)})
 
@@ -196,7 +200,7 @@ class GroupCoordinator(MemberRequests):
 
     def _take_in(self, led: LedPartition, loader: GroupLoader) -> None:
         """The groups that the log describes; a consumer group in whose place the log has a classic one too counts."""
-        now_ms = self._now_ms()
+        now_ms, led.last_place = self._now_ms(), loader.last_place
         consumers = loader.consumer_groups()
         for group in loader.finish().values():
             hosted = led.hosted[group.group_id] = Hosted(group, led)
@@ -232,7 +236,7 @@ class GroupCoordinator(MemberRequests):
     def _clean(self, led: LedPartition, doomed: Callable[[Hosted], Collection[TopicPartition]]) -> None:
         keys: list[bytes] = []
         for hosted in [*led.hosted.values()]:
-            keys += hosted.take_out(doomed(hosted), self._commit_number) + hosted.end_if_vacant()
+            keys += hosted.take_out(doomed(hosted)) + hosted.end_if_vacant()
         if keys:
             self._board.bury(led, keys)
 
@@ -258,34 +262,33 @@ class GroupCoordinator(MemberRequests):
         fitting = {tp: each for tp, each in offsets.items() if self._metadata_fits(each.metadata)}
         errors = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if fitting:
-            led = self._board.led[self.partition_for(group_id)]
-            error = await asyncio.shield(self._board.spawn(self._commit_later(led, group_id, request, fitting)))
+            error = request.may_begin(self.partition_for(group_id))
+            if error is ErrorCode.NONE:
+                hosted = self._board.hosted(group_id)
+                error = await asyncio.shield(self._commit_later(hosted, request.producer, fitting))
             errors.update(dict.fromkeys(fitting, error))
         return errors
 
-    async def _commit_later(
-        self,
-        led: LedPartition,
-        group_id: str,
-        request: TransactionalCommit,
-        offsets: dict[TopicPartition, CommittedOffset],
-    ) -> ErrorCode:
-        if self._board.led.get(led.number) is not led:
-            return ErrorCode.NOT_COORDINATOR
-        error = request.may_begin(led.number)
-        if error is not ErrorCode.NONE:
-            return error
-        hosted, producer = self._board.hosted(group_id), request.producer
-        hosted.group.pending_commits.update(led.pending.add(producer.producer_id, group_id, offsets))
+    def _commit_later(
+        self, hosted: Hosted, producer: ProducerIdAndEpoch, offsets: Offsets
+    ) -> asyncio.Future[ErrorCode]:
+        """Write offsets that count, if they do, when the producer's transaction ends."""
+        group, led = hosted.group, hosted.partition
+        written = self._append(hosted, offsets, producer)
+        if written.done():
+            return written  # in the turn of a refusal, lest a marker find what is not in the log
+        placed = led.place(offsets)
+        group.pending_commits.update(led.pending.add(producer.producer_id, group.group_id, placed))
         hosted.keep()
-        batch = build_batch(
-            [offset_record(group_id, *each) for each in offsets.items()], self._board.clock.now_ms(), producer
-        )
-        error = await self._board.append(led, batch, f"offsets of group {group_id}", COMMIT_ERRORS)
-        if error is not ErrorCode.NONE:
-            hosted.group.settle(led.pending.drop(producer.producer_id, group_id, offsets))
-            hosted.keep()
-        return error
+
+        async def finish() -> ErrorCode:
+            error = await written
+            if error is not ErrorCode.NONE:
+                group.settle(led.pending.drop(producer.producer_id, group.group_id, placed))
+                hosted.keep()
+            return error
+
+        return self._board.spawn(finish())
 
     def end_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
         """A marker of the producer is in this partition of ``__consumer_offsets``."""
@@ -300,36 +303,34 @@ class GroupCoordinator(MemberRequests):
             hosted.keep()
 
     def _adopt(self, offsets_by_group: GroupOffsets) -> None:
-        self._commit_number += 1
         for group_id, offsets in offsets_by_group.items():
             hosted = self._board.hosted(group_id)
-            hosted.group.offsets.update(offsets)
-            hosted.commits.update(dict.fromkeys(offsets, self._commit_number))
+            hosted.put(offsets)
             hosted.keep()
 
-    def _commit(self, hosted: Hosted, offsets: dict[TopicPartition, CommittedOffset]) -> asyncio.Task[ErrorCode]:
-        self._commit_number += 1
+    def _commit(self, hosted: Hosted, offsets: Offsets) -> asyncio.Task[ErrorCode]:
+        """Write offsets that count as soon as they are replicated."""
+        written = self._append(hosted, offsets)
+        placed = hosted.partition.place(offsets)
         hosted.group.pending_commits.update(offsets.keys())
         hosted.keep()
-        return self._board.spawn(self._store_offsets(hosted, offsets, self._commit_number))
 
-    async def _store_offsets(
-        self, hosted: Hosted, offsets: dict[TopicPartition, CommittedOffset], number: int
-    ) -> ErrorCode:
-        group = hosted.group
-        batch = build_batch(
-            [offset_record(group.group_id, *each) for each in offsets.items()], self._board.clock.now_ms()
-        )
-        try:
-            error = await self._board.append(
-                hosted.partition, batch, f"offsets of group {group.group_id}", COMMIT_ERRORS
-            )
-        finally:
-            group.settle(offsets.keys())
-        for tp, committed in offsets.items() if error is ErrorCode.NONE else ():
-            # Two commits may be under way; that which comes later in the log wins, whichever is replicated first.
-            if hosted.commits.get(tp, 0) < number:
-                hosted.commits[tp] = number
-                group.offsets[tp] = committed
-        hosted.keep()
-        return error
+        async def finish() -> ErrorCode:
+            try:
+                error = await written
+            finally:
+                hosted.group.settle(offsets.keys())
+            if error is ErrorCode.NONE:
+                hosted.put(placed)
+            hosted.keep()
+            return error
+
+        return self._board.spawn(finish())
+
+    def _append(
+        self, hosted: Hosted, offsets: Offsets, producer: ProducerIdAndEpoch | None = None
+    ) -> asyncio.Future[ErrorCode]:
+        group_id = hosted.group.group_id
+        records = [offset_record(group_id, *each) for each in offsets.items()]
+        batch = build_batch(records, self._board.clock.now_ms(), producer)
+        return self._board.append(hosted.partition, batch, f"offsets of group {group_id}", COMMIT_ERRORS)

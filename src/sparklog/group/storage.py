@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Coroutine, Iterator
+from typing import Any, Protocol
 
 from sparklog.errors import ErrorCode
 
@@ -43,10 +43,10 @@ class OffsetsStore(Protocol):
 
     def is_leader(self, partition: int) -> bool: ...
 
-    async def append(self, partition: int, batch: bytes) -> None:
-        """Return once the in-sync replicas have the batch; raise ApiError within bounded time otherwise.
+    def append(self, partition: int, batch: bytes) -> Coroutine[Any, Any, None]:
+        """The batch is in the log when this returns, and in the in-sync replicas when what it returns was awaited.
 
-        Batches land in the log in the order of the calls: the log is written before the first await.
+        Either raises ApiError, the second within bounded time.
         """
 
     def read(self, partition: int) -> Iterator[memoryview]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 from uuid import UUID
 
 from sparklog.config.topic import TopicConfig
@@ -109,18 +111,18 @@ class ReplicaManager:
         self.fetch_purgatory.check(tp)
         return appended
 
-    async def append_replicated(
+    def append_replicated(
         self, tp: TopicPartition, batch: bytes, timeout_ms: int, origin: AppendOrigin = AppendOrigin.COORDINATOR
-    ) -> None:
-        """Append a coordinator's batch; returns once every in-sync replica has it. The log is written before the first
-        await, so calls land in their order. Raises ApiError, REQUEST_TIMED_OUT if the replicas do not follow.
+    ) -> Coroutine[Any, Any, None]:
+        """Append a coordinator's batch now; to be awaited until every in-sync replica has it. Both raise ApiError, the
+        second REQUEST_TIMED_OUT if the replicas do not follow.
         """
         appended = self.append(tp, memoryview(bytearray(batch)), -1, origin)
-        held = self.partition(tp)
-        if held.high_watermark.offset <= appended.last_offset:
-            committed = await self.produce_purgatory.wait(
-                [tp], lambda: held.high_watermark.offset > appended.last_offset, timeout_ms
-            )
+        return self._replicated(tp, self.partition(tp), appended.last_offset, timeout_ms)
+
+    async def _replicated(self, tp: TopicPartition, held: Partition, offset: int, timeout_ms: int) -> None:
+        if held.high_watermark.offset <= offset:
+            committed = await self.produce_purgatory.wait([tp], lambda: held.high_watermark.offset > offset, timeout_ms)
             if not committed:
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{tp} was not replicated in time")
 

@@ -1,4 +1,8 @@
-"""Metadata: the brokers, and who leads the partitions of the topics asked for; makes missing topics where it may."""
+"""Metadata: the brokers, and who leads the partitions of the topics asked for; makes missing topics where it may.
+
+A broker that has just started is connected to before the controller has told it of anybody. It lets clients wait: from
+an answer without brokers librdkafka does not recover before its next refresh, minutes later.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,12 @@ from sparklog.protocol.wire import ZERO_UUID
 API = ApiKey.METADATA
 VERSIONS = range(0, 14)
 _Topic = MetadataResponse.MetadataResponseTopic
+_PATIENCE_S = 20.0
+"""Less than clients wait for an answer."""
 
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    await broker.metadata.wait_for(lambda: bool(broker.metadata.brokers), _PATIENCE_S)
     asked = request.message.topics
     allowed = authorized_operations(request.message.include_topic_authorized_operations, ON_TOPIC)
     if asked is None or (request.version == 0 and not asked):

@@ -174,16 +174,10 @@ class ConsumerGroups:
         """Returns what the log said, not what that means to a client."""
         if not records:
             return ErrorCode.NONE
+        if not self._board.is_current(hosted):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # and what it was decided on may not be so any more
         batch = build_batch(records, self._board.clock.now_ms())
-        what = f"consumer group {hosted.group.group_id}"
-
-        async def append() -> ErrorCode:
-            if not self._board.is_current(hosted):
-                return ErrorCode.NOT_LEADER_OR_FOLLOWER  # and what it was decided on may not be so any more
-            return await self._board.append(hosted.partition, batch, what, _AS_IT_IS)
-
-        # A task of its own, to come after whatever of the group is about to be written.
-        return await self._board.spawn(append())
+        return await self._board.append(hosted.partition, batch, f"consumer group {hosted.group.group_id}", _AS_IT_IS)
 
     @staticmethod
     def _raise(error: ErrorCode) -> None:
