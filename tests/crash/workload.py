@@ -21,7 +21,7 @@ from sparklog.log.manager import LogManager
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
-_SMALL = {"segment.bytes": "1500", "index.interval.bytes": "200", "segment.index.bytes": "400"}
+_SMALL = {"segment.bytes": "2500", "index.interval.bytes": "200", "segment.index.bytes": "400"}
 DEFAULTS = parse(TopicConfig, _SMALL)
 FLUSH_MESSAGES = 3
 FLUSH_MS = 5000
