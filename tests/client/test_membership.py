@@ -162,6 +162,20 @@ def test_answers_to_an_earlier_generation_change_nothing(code):
     assert (member.needs_join, member.state, member.generation.number) == (False, MemberState.STABLE, 1)
 
 
+def test_the_consumer_stays_who_it_was_until_it_takes_another_assignment():
+    member = stable()
+    was = member.generation
+    member.heartbeat_answered(was, ErrorCode.UNKNOWN_MEMBER_ID, 1.0)
+    assert member.taken == was
+    _give_up(member)
+    member.join(["a"], 1.0)
+    joined(member, generation=2, name="m-2")
+    member.synced(member.generation, Answer(error_code=0), 1.0)
+    assert member.taken == was
+    member.take([], lambda topic: True)
+    assert member.taken == Generation(2, "m-2", "range")
+
+
 def test_a_rebalance_is_noticed_by_heartbeat_and_by_commit():
     for notice in (
         lambda each: each.heartbeat_answered(each.generation, ErrorCode.REBALANCE_IN_PROGRESS, 1.0),

@@ -77,10 +77,9 @@ class Member:
 
     @property
     def metadata(self) -> GroupMetadata:
-        generation = self._membership.generation
-        return GroupMetadata(
-            self._settings.group_id, generation.number, generation.member_id, self._settings.instance_id
-        )
+        """Who the consumer is to its user: a member of the generation whose assignment that was told last."""
+        taken = self._membership.taken
+        return GroupMetadata(self._settings.group_id, taken.number, taken.member_id, self._settings.instance_id)
 
     # -- the group, as far as the user is concerned
 

@@ -128,6 +128,9 @@ class Membership:
         """The protocol that all of the strategies can do, as Kafka's client chooses it."""
         self.state = MemberState.UNJOINED
         self.generation = Generation()
+        self.taken = Generation()
+        """The generation whose assignment the consumer was told last. Whoever commits for it outside of this membership
+        does so in its name: what others took since then is refused, where no generation at all would be let through."""
         self.owned: tuple[TopicPartition, ...] = ()
         self.is_leader = False
         self._lost = False
@@ -297,6 +300,7 @@ class Membership:
         added = tuple(tp for tp in assigned if tp not in set(self.owned))
         self.owned = tuple(tp for tp in self.owned if tp not in revoked) + added
         self._last_assignment = (tuple(assigned), self.generation.number)
+        self.taken = self.generation
         if revoked:
             self.request_rejoin(f"gave up {len(revoked)} partitions for others")
         return Change(added, revoked)
