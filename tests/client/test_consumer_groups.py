@@ -1,5 +1,6 @@
 """Groups: who owns what when, whoever comes, goes or dies, and that no record is lost by it."""
 
+import asyncio
 import contextlib
 import itertools
 import logging
@@ -22,6 +23,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.consumer import Consumer
+from sparklog.client.member import Member
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.producer import Producer
 from sparklog.errors import ApiError, ErrorCode, WokenUp
@@ -241,6 +243,26 @@ def _remove(servers, group, member_id):
     with wire.connect(servers) as connection:
         request = LeaveGroupRequest(group_id=group, member_id=member_id, members=[leaving])
         assert connection.request(ApiKey.LEAVE_GROUP, lambda _: request).error_code == 0
+
+
+def test_a_leader_that_takes_long_over_the_assignment_stays_a_member(consumer, partitions, monkeypatch):
+    (tp,) = partitions()
+    beaten = asyncio.Event()
+    lead, beat = Member._lead, Member._send_heartbeat
+
+    async def lead_late(self, answer):
+        await beaten.wait()
+        return await lead(self, answer)
+
+    async def beat_and_tell(self):
+        await beat(self)
+        beaten.set()
+
+    monkeypatch.setattr(Member, "_lead", lead_late)
+    monkeypatch.setattr(Member, "_send_heartbeat", beat_and_tell)
+    reader = consumer()
+    reader.subscribe([tp.topic])
+    eventually(lambda: reader.poll(0.05) or reader.assignment, 60)
 
 
 def test_a_consumer_that_does_not_poll_leaves_and_is_told(consumer, partitions, put, caplog):

@@ -237,6 +237,36 @@ def test_heartbeats_are_due_while_stable():
     assert member.wait_for_heartbeat(500.0) is None
 
 
+def test_heartbeats_are_due_while_the_leader_assigns():
+    member = stable()
+    _give_up(member)
+    member.join(["a"], 1.0)
+    assert member.wait_for_heartbeat(1.0) is None
+    joined(member, generation=2)
+    assert member.wait_for_heartbeat(1.0) == 3.0
+    assert member.wait_for_heartbeat(500.0) == 0.0
+    member.heartbeat(500.0)
+    assert member.wait_for_heartbeat(500.0) == 3.0
+    assert not member.is_stuck(500.0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION])
+@pytest.mark.parametrize("at", ["join", "sync"])
+def test_a_commit_that_is_refused_on_the_way_into_a_generation_does_not_hold_it_up(code, at):
+    member = stable(("cooperative-sticky",))
+    owned = member.owned
+    member.join(["a"], 1.0)
+    if at == "sync":
+        joined(member, generation=2, protocol="cooperative-sticky")
+    with pytest.raises(ApiError, match="another generation"):
+        member.commit_refused(member.generation, code)
+    if at == "join":
+        joined(member, generation=2, protocol="cooperative-sticky")
+    assert member.synced(member.generation, Answer(error_code=0), 1.0) is Verdict.GO_ON
+    assert member.take(owned, lambda topic: True) == ((), ())
+    assert not member.needs_join
+
+
 def test_a_coordinator_that_has_moved_is_not_a_sign_of_life():
     member = stable()
     member.heartbeat_answered(member.generation, ErrorCode.NOT_COORDINATOR, 9.0)

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
+from sparklog.client.assignors.base import group_members
 from sparklog.client.commits import Commits
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.group_metadata import GroupMetadata
@@ -25,7 +26,6 @@ from sparklog.client.membership import (
     Membership,
     MemberState,
     Verdict,
-    group_members,
 )
 from sparklog.client.retry import is_retriable
 from sparklog.client.session import COORDINATOR, Build, CoordinatorKind, Session
@@ -178,7 +178,6 @@ class Member:
                     raise
                 verdict, assigned = Verdict.FIND_COORDINATOR, ()
             if verdict is Verdict.GO_ON:
-                self._stirred.set()
                 return assigned
             await self._after(verdict)
             if self._membership.surrender(self._subscription.wants).partitions:
@@ -195,6 +194,7 @@ class Member:
         verdict = membership.joined(answer)
         if verdict is not Verdict.GO_ON:
             return verdict, ()
+        self._stirred.set()
         shares = await self._lead(answer) if membership.is_leader else {}
         sent = membership.generation
         answer = await self._ask(broker, ApiKey.SYNC_GROUP, membership.sync(shares), patience)
