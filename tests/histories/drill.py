@@ -54,7 +54,7 @@ class Workload(NamedTuple):
     kinds: Sequence[str] = tuple(CLIENTS)
     copiers: str = READERS["eager"]
     """The copiers' strategy of assignment."""
-    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    own_transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
 
 def roles(workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -67,7 +67,8 @@ def roles(workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dic
         mine |= {"isolation": "read_committed"}
         member = {"group": COPIERS, "source": SOURCE, "assignor": workload.copiers}
         target = {"target": TARGET, "target partitions": PARTITIONS[TARGET]}
-        named = {"transactional id": slot, "transaction timeout ms": workload.transaction_timeout_ms}
+        timeout = workload.own_transaction_timeout_ms if mine["client"] == OWN else TRANSACTION_TIMEOUT_MS
+        named = {"transactional id": slot, "transaction timeout ms": timeout}
         yield slot, {**mine, "role": "copier", "aborts": 0.25, **named, **member, **target}
         for group, assignor in READERS.items():
             slot = f"{group}-{number}"
@@ -257,8 +258,9 @@ class Drill:
         for slot in copiers:
             slot.resume()
             slot.held = not slot.is_own
-            if slot.held:
-                slot.kill()
+            if slot.held:  # it may end its transaction: ours would wait for its offsets
+                slot.stop()
+                slot.reap()
         own = [slot for slot in copiers if slot.is_own]
         self._await_life(own)
         self._kill_broker()

@@ -45,7 +45,7 @@ def drill(home, seed, seconds, brokers, workload, first=()):
 @pytest.mark.timeout(300)
 def test_a_short_history_holds(tmp_path):
     harms = ["pause_actor", "kill_actor", "kill_broker_under_own_copiers", "let_actors_go_on"]
-    workload = Workload(MIXED, COOPERATIVE, transaction_timeout_ms=60_000)
+    workload = Workload(MIXED, COOPERATIVE, own_transaction_timeout_ms=60_000)
     counts = drill(tmp_path, 4, 0.0, 1, workload, harms)
     assert min(counts[what] for what in ("sent", "committed", "aborted", "read", "kept", "owns", "observed")) > 0
 
