@@ -1,5 +1,6 @@
 """Groups: who owns what when, whoever comes, goes or dies, and that no record is lost by it."""
 
+import asyncio
 import contextlib
 import itertools
 import logging
@@ -14,6 +15,7 @@ import kafka
 import pytest
 from client.reading import read, values
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from integration import wire
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -21,8 +23,12 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.consumer import Consumer
+from sparklog.client.member import Member
 from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.producer import Producer
 from sparklog.errors import ApiError, ErrorCode, WokenUp
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import LeaveGroupRequest
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
@@ -210,6 +216,53 @@ def test_a_second_holder_of_an_instance_id_fences_the_first(consumer, partitions
             return error
 
     assert eventually(fenced, 60).code is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_transaction_of_a_member_that_was_removed_does_not_commit_its_offsets(consumer, partitions, servers, topic):
+    (tp,) = partitions()
+    first, second = consumer(), consumer()
+    first.subscribe([tp.topic])
+    eventually(lambda: first.poll(0.05) or first.assignment, 60)
+    _remove(servers, topic, first.consumer_group_metadata().member_id)
+    second.subscribe([tp.topic])
+    eventually(lambda: second.poll(0.05) or second.assignment, 60)
+    with pytest.raises(ApiError, match=r"another generation|not a member"):
+        first.commit({tp: 1})  # from now on it knows
+    with Producer(bootstrap_servers=servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(ApiError) as refused:
+            producer.send_offsets_to_transaction({tp: 1}, first.consumer_group_metadata())
+        assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+        producer.abort_transaction()
+    assert second.committed(tp) == {tp: None}
+
+
+def _remove(servers, group, member_id):
+    leaving = LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=None, reason="removed")
+    with wire.connect(servers) as connection:
+        request = LeaveGroupRequest(group_id=group, member_id=member_id, members=[leaving])
+        assert connection.request(ApiKey.LEAVE_GROUP, lambda _: request).error_code == 0
+
+
+def test_a_leader_that_takes_long_over_the_assignment_stays_a_member(consumer, partitions, monkeypatch):
+    (tp,) = partitions()
+    beaten = asyncio.Event()
+    lead, beat = Member._lead, Member._send_heartbeat
+
+    async def lead_late(self, answer):
+        await beaten.wait()
+        return await lead(self, answer)
+
+    async def beat_and_tell(self):
+        await beat(self)
+        beaten.set()
+
+    monkeypatch.setattr(Member, "_lead", lead_late)
+    monkeypatch.setattr(Member, "_send_heartbeat", beat_and_tell)
+    reader = consumer()
+    reader.subscribe([tp.topic])
+    eventually(lambda: reader.poll(0.05) or reader.assignment, 60)
 
 
 def test_a_consumer_that_does_not_poll_leaves_and_is_told(consumer, partitions, put, caplog):

@@ -162,6 +162,20 @@ def test_answers_to_an_earlier_generation_change_nothing(code):
     assert (member.needs_join, member.state, member.generation.number) == (False, MemberState.STABLE, 1)
 
 
+def test_the_consumer_stays_who_it_was_until_it_takes_another_assignment():
+    member = stable()
+    was = member.generation
+    member.heartbeat_answered(was, ErrorCode.UNKNOWN_MEMBER_ID, 1.0)
+    assert member.taken == was
+    _give_up(member)
+    member.join(["a"], 1.0)
+    joined(member, generation=2, name="m-2")
+    member.synced(member.generation, Answer(error_code=0), 1.0)
+    assert member.taken == was
+    member.take([], lambda topic: True)
+    assert member.taken == Generation(2, "m-2", "range")
+
+
 def test_a_rebalance_is_noticed_by_heartbeat_and_by_commit():
     for notice in (
         lambda each: each.heartbeat_answered(each.generation, ErrorCode.REBALANCE_IN_PROGRESS, 1.0),
@@ -221,6 +235,36 @@ def test_heartbeats_are_due_while_stable():
     assert member.has_expired(110.1)
     member.lose("test")
     assert member.wait_for_heartbeat(500.0) is None
+
+
+def test_heartbeats_are_due_while_the_leader_assigns():
+    member = stable()
+    _give_up(member)
+    member.join(["a"], 1.0)
+    assert member.wait_for_heartbeat(1.0) is None
+    joined(member, generation=2)
+    assert member.wait_for_heartbeat(1.0) == 3.0
+    assert member.wait_for_heartbeat(500.0) == 0.0
+    member.heartbeat(500.0)
+    assert member.wait_for_heartbeat(500.0) == 3.0
+    assert not member.is_stuck(500.0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION])
+@pytest.mark.parametrize("at", ["join", "sync"])
+def test_a_commit_that_is_refused_on_the_way_into_a_generation_does_not_hold_it_up(code, at):
+    member = stable(("cooperative-sticky",))
+    owned = member.owned
+    member.join(["a"], 1.0)
+    if at == "sync":
+        joined(member, generation=2, protocol="cooperative-sticky")
+    with pytest.raises(ApiError, match="another generation"):
+        member.commit_refused(member.generation, code)
+    if at == "join":
+        joined(member, generation=2, protocol="cooperative-sticky")
+    assert member.synced(member.generation, Answer(error_code=0), 1.0) is Verdict.GO_ON
+    assert member.take(owned, lambda topic: True) == ((), ())
+    assert not member.needs_join
 
 
 def test_a_coordinator_that_has_moved_is_not_a_sign_of_life():

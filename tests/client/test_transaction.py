@@ -75,6 +75,24 @@ def test_what_errors_mean(error, expected):
     assert severity(error) is expected
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ApiError(_E.REQUEST_TIMED_OUT), _E.TRANSACTION_ABORTABLE),
+        (ConnectionFailed("x"), _E.TRANSACTION_ABORTABLE),
+        (ApiError(_E.MESSAGE_TOO_LARGE), _E.MESSAGE_TOO_LARGE),
+        (ApiError(_E.PRODUCER_FENCED), _E.PRODUCER_FENCED),
+    ],
+)
+def test_a_spoiled_transaction_does_not_ask_to_be_tried_again(error, told):
+    transaction = _open()
+    transaction.batch_failed(error)
+    for use in (transaction.check, lambda: transaction.end(commit=True), lambda: transaction.sends_to(_TP)):
+        with pytest.raises(ApiError) as raised:
+            use()
+        assert raised.value.code is told
+
+
 def test_an_end_whose_answer_was_lost_can_be_asked_for_again_but_not_turned_around():
     transaction = _open()
     transaction.end(commit=True)

@@ -107,11 +107,11 @@ def aborted_reads(evidence: Evidence) -> Iterator[Breach]:
         log = evidence.logs.get(place(read))
         if read["isolation"] != READ_COMMITTED or log is None:
             continue
-        outcomes = {entry.offset: entry.outcome for entry in log.entries}
         for offset, value in read["records"]:
-            if outcomes.get(offset) in ("aborted", "open"):
+            entry = log.by_offset.get(offset)
+            if entry is not None and not entry.visible:
                 yield Breach(
-                    "aborted read", f"{_at(read)} {offset} {value!r}, which is {outcomes[offset]}, by {read['who']}"
+                    "aborted read", f"{_at(read)} {offset} {value!r}, which is {entry.outcome}, by {read['who']}"
                 )
 
 

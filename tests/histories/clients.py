@@ -5,20 +5,11 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
-
 Tp = tuple[str, int]
-TRANSACTION_TIMEOUT_MS = 6000
 SESSION_TIMEOUT_MS = 2500
 REQUEST_S = 10.0
 
@@ -39,7 +30,8 @@ class Received(NamedTuple):
 
 
 class AProducer(Protocol):
-    """Idempotent; with a transactional id it has taken over that id when it is made."""
+    """Idempotent; with a transactional id it has taken over that id when it is made. Made with the servers to ask
+    first, the transactional id or None, and the longest that a transaction may take (ms)."""
 
     def produce(self, tp: Tp, value: str, told: Callable[[int], None]) -> bool: ...
     def poll(self, seconds: float) -> None: ...
@@ -59,7 +51,8 @@ class Listener(Protocol):
 
 
 class AConsumer(Protocol):
-    """A member of a group; ``assigned`` says where each partition goes on."""
+    """A member of a group; ``assigned`` says where each partition goes on. Made with the servers to ask first, the
+    topic, the group, the listener, and the actor's role."""
 
     def receive(self, seconds: float) -> list[Received]: ...
     def committed(self, partitions: list[Tp]) -> dict[Tp, int]: ...
@@ -69,180 +62,11 @@ class AConsumer(Protocol):
     def close(self) -> None: ...
 
 
-def _failure(error: KafkaException) -> ClientFailed:
-    cause = error.args[0]
-    return ClientFailed(str(cause), retriable=cause.retriable(), abortable=cause.txn_requires_abort())
+CONFLUENT, OWN = "confluent", "own"
+CLIENTS = {CONFLUENT: "histories.confluent_client", OWN: "histories.own_client"}
 
 
-class ConfluentProducer:
-    """confluent-kafka's."""
-
-    def __init__(self, bootstrap: str, transactional_id: str | None) -> None:
-        settings = {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "linger.ms": 2,
-            "message.timeout.ms": TRANSACTION_TIMEOUT_MS - 1000 if transactional_id else 120_000,
-            "queue.buffering.max.messages": 2000,
-            "retry.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 300,
-            "log_level": 0,
-        }
-        if transactional_id is not None:
-            settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
-        self._producer = Producer(settings)
-        if transactional_id is not None:
-            self._call(self._producer.init_transactions, 60.0)
-
-    @staticmethod
-    def _call(method: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return method(*arguments)
-        except KafkaException as error:
-            raise _failure(error) from error
-
-    def produce(self, tp: Tp, value: str, told: Callable[[int], None]) -> bool:
-        """False if there is no room for it now."""
-
-        def delivered(error: Any, message: Any) -> None:
-            if error is None:
-                told(message.offset())
-
-        try:
-            self._call(lambda: self._producer.produce(tp[0], value.encode(), partition=tp[1], on_delivery=delivered))
-        except BufferError:
-            return False
-        return True
-
-    def poll(self, seconds: float) -> None:
-        self._producer.poll(seconds)
-
-    def flush(self, seconds: float) -> int:
-        return int(self._producer.flush(seconds))
-
-    def begin(self) -> None:
-        self._call(self._producer.begin_transaction)
-
-    def send_offsets(self, offsets: Mapping[Tp, int], consumer: ConfluentConsumer) -> None:
-        self._call(self._producer.send_offsets_to_transaction, _places(offsets), consumer.membership(), REQUEST_S)
-
-    def commit(self) -> None:
-        self._call(self._producer.commit_transaction, REQUEST_S)
-
-    def abort(self) -> None:
-        self._call(self._producer.abort_transaction, REQUEST_S)
-
-
-def _places(offsets: Mapping[Tp, int]) -> list[TopicPartition]:
-    return [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
-
-
-def _tps(partitions: list[TopicPartition]) -> list[Tp]:
-    return [(each.topic, each.partition) for each in partitions]
-
-
-class ConfluentConsumer:
-    """confluent-kafka's."""
-
-    def __init__(self, bootstrap: str, topic: str, group: str, listener: Listener, how: Mapping[str, Any]) -> None:
-        settings = {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "isolation.level": how["isolation"],
-            "partition.assignment.strategy": how["assignor"],
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 5,
-            "max.poll.interval.ms": 60_000,
-            "fetch.wait.max.ms": 100,
-            "reconnect.backoff.max.ms": 300,
-            "log_level": 0,
-        }
-        if how.get("instance"):
-            settings["group.instance.id"] = how["instance"]
-        self._consumer = Consumer(settings)
-        self._cooperative = "cooperative" in how["assignor"]
-        self._listener = listener
-        self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
-
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        where = self._listener.assigned(_tps(partitions))
-        assign = consumer.incremental_assign if self._cooperative else consumer.assign
-        assign(_places(where))
-
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._listener.revoked(_tps(partitions))
-        self._unassign(consumer, partitions)
-
-    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._listener.lost(_tps(partitions))
-        self._unassign(consumer, partitions)
-
-    def _unassign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._cooperative:
-            consumer.incremental_unassign(partitions)
-        else:
-            consumer.unassign()
-
-    def receive(self, seconds: float) -> list[Received]:
-        try:
-            messages = self._consumer.consume(50, seconds)
-        except KafkaException as error:
-            raise _failure(error) from error
-        received = []
-        for message in messages:
-            error = message.error()
-            if error is None:
-                received.append(
-                    Received((message.topic(), message.partition()), message.offset(), message.value().decode())
-                )
-            elif error.fatal():
-                raise ClientFailed(str(error))
-        return received
-
-    def committed(self, partitions: list[Tp]) -> dict[Tp, int]:
-        """0 where nothing is."""
-        asked = [TopicPartition(*tp) for tp in partitions]
-        try:
-            found = self._consumer.committed(asked, REQUEST_S) if asked else []
-        except KafkaException as error:
-            raise _failure(error) from error
-        for each in found:
-            if each.error is not None:
-                raise ClientFailed(str(each.error))
-        return {(each.topic, each.partition): max(each.offset, 0) for each in found}
-
-    def commit(self, offsets: Mapping[Tp, int]) -> None:
-        try:
-            answers = self._consumer.commit(offsets=_places(offsets), asynchronous=False)
-        except KafkaException as error:
-            raise _failure(error) from error
-        for each in answers or ():
-            if each.error is not None:
-                raise ClientFailed(str(each.error))
-
-    def seek(self, offsets: Mapping[Tp, int]) -> None:
-        for (topic, partition), offset in offsets.items():
-            try:
-                self._consumer.seek(TopicPartition(topic, partition, offset or OFFSET_BEGINNING))
-            except KafkaException as error:
-                raise _failure(error) from error
-
-    def membership(self) -> bytes:
-        return bytes(self._consumer.consumer_group_metadata())
-
-    def identity(self) -> tuple[str, int]:
-        """Member id (the instance id of a static one) and generation, from what librdkafka hands to a producer:
-        a mark, the generation in the machine's byte order, group, member, a byte that is 1 if there is no instance,
-        instance; the texts each ended by a zero."""
-        data = self.membership().removeprefix(b"CGMDv2:")
-        _, member, rest = data[4:].split(b"\0", 2)
-        instance = rest[1:].rstrip(b"\0")
-        return (instance or member).decode(), struct.unpack("=i", data[:4])[0]
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-CLIENTS = {"confluent": (ConfluentProducer, ConfluentConsumer)}
+def client(kind: str) -> tuple[Callable[..., AProducer], Callable[..., AConsumer]]:
+    """Its producer, and its consumer; only this one is imported."""
+    module = import_module(CLIENTS[kind])
+    return module.PRODUCER, module.CONSUMER

@@ -11,8 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
+from histories.clients import CLIENTS, OWN
 from histories.history import Recorder, load, now
 from integration import wire
 
@@ -32,6 +33,7 @@ SOURCE, TARGET = "source", "target"
 PARTITIONS = {SOURCE: 3, TARGET: 2}
 COPIERS = "copiers"
 READERS = {"eager": "range", "cooperative": "cooperative-sticky"}
+TRANSACTION_TIMEOUT_MS = 6000
 SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
@@ -46,23 +48,33 @@ _AWAY = (ConnectionFailed, RemoteProtocolError, ApiError)
 TESTS = Path(__file__).parents[1]
 
 
-def roles(seed: int, bootstrap: str, history: Path, client: str) -> Iterator[tuple[str, dict[str, Any]]]:
+class Workload(NamedTuple):
+    """Who takes part: the actors of each sort take turns in the ``kinds`` of clients."""
+
+    kinds: Sequence[str] = tuple(CLIENTS)
+    copiers: str = READERS["eager"]
+    """The copiers' strategy of assignment."""
+    own_transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+
+
+def roles(workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every actor's slot and role."""
-    common = {"seed": seed, "bootstrap": bootstrap, "history": str(history), "client": client}
-    target = {"target": TARGET, "target partitions": PARTITIONS[TARGET]}
     for number in range(2):
+        mine = {**common, "client": workload.kinds[number % len(workload.kinds)]}
         written = {"target": SOURCE, "target partitions": PARTITIONS[SOURCE]}
-        yield f"writer-{number}", {**common, "role": "writer", **written}
-    for number in range(2):
+        yield f"writer-{number}", {**mine, "role": "writer", **written}
         slot = f"copier-{number}"
-        member = {"group": COPIERS, "source": SOURCE, "isolation": "read_committed", "assignor": "range"}
-        yield slot, {**common, "role": "copier", "transactional id": slot, "aborts": 0.25, **member, **target}
-    for group, assignor in READERS.items():
-        for number in range(2):
+        mine |= {"isolation": "read_committed"}
+        member = {"group": COPIERS, "source": SOURCE, "assignor": workload.copiers}
+        target = {"target": TARGET, "target partitions": PARTITIONS[TARGET]}
+        timeout = workload.own_transaction_timeout_ms if mine["client"] == OWN else TRANSACTION_TIMEOUT_MS
+        named = {"transactional id": slot, "transaction timeout ms": timeout}
+        yield slot, {**mine, "role": "copier", "aborts": 0.25, **named, **member, **target}
+        for group, assignor in READERS.items():
             slot = f"{group}-{number}"
-            member = {"group": group, "source": TARGET, "isolation": "read_committed", "assignor": assignor}
+            member = {"group": group, "source": TARGET, "assignor": assignor}
             member["instance"] = slot if number == 0 else None
-            yield slot, {**common, "role": "reader", **member}
+            yield slot, {**mine, "role": "reader", **member}
 
 
 class Slot:
@@ -75,14 +87,34 @@ class Slot:
         self._child = ChildProcess(name, logs / f"{name}.log", environ={"PYTHONPATH": paths})
         self._lives = 0
         self.paused = False
+        self.held = False
+        """Kept from starting again."""
+
+    @property
+    def who(self) -> str:
+        """The name of the actor that is there now."""
+        return f"{self.name}.{self._lives}"
+
+    @property
+    def is_own(self) -> bool:
+        return str(self._role["client"]) == OWN
+
+    @property
+    def is_copier(self) -> bool:
+        return str(self._role["role"]) == "copier"
+
+    @property
+    def sign_of_life(self) -> str:
+        """What it tells of again and again as long as it does its work."""
+        return {"writer": "sent", "copier": "committed", "reader": "kept"}[self._role["role"]]
 
     def start(self) -> None:
         self._lives += 1
-        role = {**self._role, "who": f"{self.name}.{self._lives}"}
+        role = {**self._role, "who": self.who}
         self._child.spawn([sys.executable, "-m", "histories.actor", json.dumps(role)])
 
     def revive(self) -> None:
-        if not self._child.alive:
+        if not self._child.alive and not self.held:
             self.start()
 
     def kill(self) -> None:
@@ -100,8 +132,10 @@ class Slot:
     def stop(self) -> None:
         self._child.terminate()
 
-    def reap(self) -> None:
+    def reap(self) -> bool:
+        """Whether it ended by itself."""
         self._child.reap(REAP_S)
+        return "SIGKILL" not in self._child.fate
 
 
 def _signal(pid: int, number: int) -> None:
@@ -144,7 +178,7 @@ class Observer:
 class Drill:
     """``home`` keeps everything: the cluster, ``logs`` of the actors, ``history``."""
 
-    def __init__(self, home: Path, seed: int, brokers: int = 1, client: str = "confluent") -> None:
+    def __init__(self, home: Path, seed: int, brokers: int, workload: Workload) -> None:
         self.history = home / "history"
         self.history.mkdir(parents=True)
         self._chance = Random(seed)
@@ -152,9 +186,11 @@ class Drill:
         self._clock = SystemClock()
         self.cluster = ClusterHarness(home / "cluster", brokers, SETTINGS)
         self.partitions = [TopicPartition(topic, each) for topic, count in PARTITIONS.items() for each in range(count)]
-        named = roles(seed, self.cluster.bootstrap_servers, self.history, client)
+        bootstrap = self.cluster.bootstrap_servers
+        named = roles(workload, {"seed": seed, "bootstrap": bootstrap, "history": str(self.history)})
         self._logs = home / "logs"
         self.slots = [Slot(name, role, self._logs) for name, role in named]
+        self._hung: list[str] = []
 
     @property
     def addresses(self) -> list[str]:
@@ -179,8 +215,11 @@ class Drill:
                     slot.kill()
 
     def crashes(self) -> list[str]:
-        """The actors that ended in a way that no harm explains."""
-        return [path.name for path in sorted(self._logs.glob("*.log")) if "Traceback" in path.read_text()]
+        """The actors that ended in a way that no harm explains, and those of ours that did not end."""
+        return [
+            *(path.name for path in sorted(self._logs.glob("*.log")) if "Traceback" in path.read_text()),
+            *(f"{who} hung" for who in self._hung),
+        ]
 
     def _made_topics(self) -> bool:
         for address in self.addresses:
@@ -212,13 +251,35 @@ class Drill:
         slot.kill()
         slot.start()
 
-    def _kill_copiers(self) -> None:
-        """librdkafka may wait forever for a group's coordinator that was replaced while it waited (``actor``)."""
-        for slot in self.slots:
-            if slot.name.startswith("copier"):
-                slot.resume()
-                slot.kill()
-                slot.start()
+    def _kill_broker_under_own_copiers(self) -> None:
+        """They go on with their work: none has to be started again. librdkafka's are kept out of this, because one may
+        wait forever for a group's coordinator that was replaced while it waited (``confluent_client``)."""
+        copiers = [slot for slot in self.slots if slot.is_copier]
+        for slot in copiers:
+            slot.resume()
+            slot.held = not slot.is_own
+            if slot.held:  # it may end its transaction: ours would wait for its offsets
+                slot.stop()
+                slot.reap()
+        own = [slot for slot in copiers if slot.is_own]
+        self._await_life(own)
+        self._kill_broker()
+        self._await_life(own, restarted=False)
+        for slot in copiers:
+            slot.held = False
+
+    def _await_life(self, slots: Sequence[Slot], *, restarted: bool = True) -> None:
+        """Return when each of them does its work, from now on; with ``restarted`` what ends is started again."""
+        since = now()
+
+        def live() -> bool:
+            if restarted:
+                for slot in slots:
+                    slot.revive()
+            signs = {(event["who"], event["what"]) for event in load(self.history) if event["at"] > since}
+            return all((slot.who, slot.sign_of_life) in signs for slot in slots)
+
+        eventually(live, END_S, f"{[slot.who for slot in slots]} to work")
 
     def _pause_actor(self) -> None:
         self._chance.choice(self.slots).pause()
@@ -254,6 +315,7 @@ class Drill:
         self._record("fault", text="healed")
         healed = now()
         eventually(lambda: self._works(healed), END_S, "all to work again")
+        self._await_life([slot for slot in self.slots if slot.is_own or slot.is_copier])
 
     def _works(self, since: int) -> bool:
         """Whether records were written and copied and offsets committed since then; what ended is started again."""
@@ -267,7 +329,8 @@ class Drill:
         for slot in self.slots:
             slot.stop()
         for slot in self.slots:
-            slot.reap()
+            if not slot.reap() and slot.is_own:
+                self._hung.append(slot.who)
 
     def _close(self) -> None:
         """When no transaction is open any more: the logs, and what the groups have committed."""

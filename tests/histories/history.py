@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,6 +93,8 @@ class FinalLog:
         self.end: int = event["end"]
         self.transactions = list(_transactions(event["batches"]))
         self.entries = list(_entries(event["batches"], self.transactions))
+        self.by_offset = {entry.offset: entry for entry in self.entries}
+        self._offsets = [entry.offset for entry in self.entries]
         self.by_value: dict[str, list[Entry]] = {}
         for entry in self.entries:
             self.by_value.setdefault(entry.value, []).append(entry)
@@ -100,8 +103,8 @@ class FinalLog:
         """The offsets and values that such a reader must be given in this range."""
         return [
             [entry.offset, entry.value]
-            for entry in self.entries
-            if first <= entry.offset < following and (entry.visible or isolation == READ_UNCOMMITTED)
+            for entry in self.entries[bisect_left(self._offsets, first) : bisect_left(self._offsets, following)]
+            if entry.visible or isolation == READ_UNCOMMITTED
         ]
 
 

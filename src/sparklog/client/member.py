@@ -17,11 +17,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
+from sparklog.client.assignors.base import group_members
 from sparklog.client.commits import Commits
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.group_metadata import GroupMetadata
 from sparklog.client.group_offsets import GroupOffsets
-from sparklog.client.membership import Membership, Verdict, group_members
+from sparklog.client.membership import (
+    Membership,
+    Verdict,
+)
 from sparklog.client.retry import is_retriable
 from sparklog.client.session import COORDINATOR, Build, CoordinatorKind, Session
 from sparklog.client.subscription import Mode, SubscriptionState
@@ -72,10 +76,9 @@ class Member:
 
     @property
     def metadata(self) -> GroupMetadata:
-        generation = self._membership.generation
-        return GroupMetadata(
-            self._settings.group_id, generation.number, generation.member_id, self._settings.instance_id
-        )
+        """Who the consumer is to its user: a member of the generation whose assignment that was told last."""
+        taken = self._membership.taken
+        return GroupMetadata(self._settings.group_id, taken.number, taken.member_id, self._settings.instance_id)
 
     # -- the group, as far as the user is concerned
 
@@ -174,7 +177,6 @@ class Member:
                     raise
                 verdict, assigned = Verdict.FIND_COORDINATOR, ()
             if verdict is Verdict.GO_ON:
-                self._stirred.set()
                 return assigned
             await self._after(verdict)
             if self._membership.surrender(self._subscription.wants).partitions:
@@ -191,6 +193,7 @@ class Member:
         verdict = membership.joined(answer)
         if verdict is not Verdict.GO_ON:
             return verdict, ()
+        self._stirred.set()
         shares = await self._lead(answer) if membership.is_leader else {}
         sent = membership.generation
         answer = await self._ask(broker, ApiKey.SYNC_GROUP, membership.sync(shares), patience)

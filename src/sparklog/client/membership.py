@@ -27,13 +27,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from sparklog.client.assignors import Assignor, GroupMember
+from sparklog.client.assignors import Assignor
+from sparklog.client.assignors.base import group_members
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,
     Subscription,
-    decode_subscription,
     encode_assignment,
     encode_subscription,
 )
@@ -128,6 +128,8 @@ class Membership:
         """The protocol that all of the strategies can do, as Kafka's client chooses it."""
         self.state = MemberState.UNJOINED
         self.generation = Generation()
+        self.taken = Generation()
+        """The one whose assignment was taken last. In its name transactions commit: without any they would pass."""
         self.owned: tuple[TopicPartition, ...] = ()
         self.is_leader = False
         self._lost = False
@@ -152,10 +154,12 @@ class Membership:
 
     def wait_for_heartbeat(self, now: float) -> float | None:
         """Seconds to the next heartbeat, or to finding the consumer stuck; None while no heartbeat is due at all."""
-        if self.state is not MemberState.STABLE:
+        due = self._beat_at + self.settings.heartbeat_interval
+        if self.state is MemberState.STABLE:
+            due = min(due, self._polled_at + self.settings.max_poll_interval)
+        elif self.state is not MemberState.SYNCING:  # in which the leader may take long over the assignment
             return None
-        next_beat = self._beat_at + self.settings.heartbeat_interval
-        return max(0.0, min(next_beat, self._polled_at + self.settings.max_poll_interval) - now)
+        return max(0.0, due - now)
 
     # -- leaving and rejoining
 
@@ -297,6 +301,7 @@ class Membership:
         added = tuple(tp for tp in assigned if tp not in set(self.owned))
         self.owned = tuple(tp for tp in self.owned if tp not in revoked) + added
         self._last_assignment = (tuple(assigned), self.generation.number)
+        self.taken = self.generation
         if revoked:
             self.request_rejoin(f"gave up {len(revoked)} partitions for others")
         return Change(added, revoked)
@@ -326,8 +331,7 @@ class Membership:
         """What a commit's refusal says of the membership. Raises ApiError if the commit cannot succeed any more."""
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
             if sent == self.generation:
-                self._failed("OffsetCommit", code)
-                self.request_rejoin("the group is rebalancing")
+                self._doubt(code)
             raise ApiError(
                 code,
                 f"group {self.settings.group_id!r} has begun another generation, so these offsets are not committed and"
@@ -339,6 +343,13 @@ class Membership:
         if code not in _REACTIONS:
             raise ApiError(code, f"OffsetCommit of group {self.settings.group_id!r}: {code.name}")
         return _REACTIONS[code]
+
+    def _doubt(self, code: ErrorCode) -> None:
+        """A commit was refused. A member that is entering a generation goes on: JoinGroup's or SyncGroup's answer will
+        say what it means, and beginning again would hold up the whole group, endlessly if it commits often."""
+        if code is ErrorCode.UNKNOWN_MEMBER_ID or self.state not in (MemberState.JOINING, MemberState.SYNCING):
+            self._failed("OffsetCommit", code)
+            self.request_rejoin("the group is rebalancing")
 
     def leave(self) -> Build | None:
         """Leave for good; the request that tells the coordinator, or None for a static member, who keeps its place."""
@@ -387,11 +398,3 @@ _HINTS = {
     " (group.min.session.timeout.ms to group.max.session.timeout.ms)",
     ErrorCode.GROUP_MAX_SIZE_REACHED: ": the group has as many members as the broker allows (group.max.size)",
 }
-
-
-def group_members(answer: Message) -> list[GroupMember]:
-    """The members that JoinGroup's answer names to the leader."""
-    return [
-        GroupMember(each.member_id, each.group_instance_id, decode_subscription(each.metadata))
-        for each in answer.members
-    ]

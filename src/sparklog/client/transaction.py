@@ -168,13 +168,15 @@ class Transaction:
         raise ApiError(_E.INVALID_TXN_STATE, f"cannot {what} now: {hint}")
 
     def _again(self) -> SparklogError:
+        """What spoiled the transaction may have been of the sort that passes; the transaction does not: whoever tries
+        again what may pass must not try this."""
         assert self.error is not None
         if self.step is Step.FATAL:
             hint = "this producer cannot go on; close it"
         else:
             hint = "call abort_transaction, then try again"
-        code = self.error.code if isinstance(self.error, ApiError) else _E.NETWORK_EXCEPTION
-        return ApiError(code, f"{self.error}: {hint}")
+        code = self.error.code if isinstance(self.error, ApiError) else _E.TRANSACTION_ABORTABLE
+        return ApiError(_E.TRANSACTION_ABORTABLE if code.retriable else code, f"{self.error}: {hint}")
 
     # What was answered.
 

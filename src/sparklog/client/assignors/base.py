@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from sparklog.protocol.consumer_protocol import Subscription
+from sparklog.protocol.consumer_protocol import Subscription, decode_subscription
+from sparklog.protocol.messages import Message
 from sparklog.structs import TopicPartition
 
 Assigned = dict[str, list[TopicPartition]]
@@ -23,6 +24,14 @@ class GroupMember(NamedTuple):
     def rank(self) -> tuple[bool, str]:
         """Kafka's order of members: the static first, by instance id; then the others, by member id."""
         return (True, self.member_id) if self.instance_id is None else (False, self.instance_id)
+
+
+def group_members(answer: Message) -> list[GroupMember]:
+    """The members that JoinGroup's answer names to the leader."""
+    return [
+        GroupMember(each.member_id, each.group_instance_id, decode_subscription(each.metadata))
+        for each in answer.members
+    ]
 
 
 class Assignor(Protocol):
