@@ -48,8 +48,7 @@ class SchemaEncoder:
     def _field(self, field):
         kind = field["type"]
         if not kind.startswith("[]"):
-            is_nullable = "fields" in field and covers(field.get("nullableVersions"), self.version)
-            return (b"\1" if is_nullable else b"") + self._value(kind, field)
+            return self._value(kind, field)
         elements = [self._value(kind[2:], field) for _ in range(self.fill.length())]
         count = uvarint(len(elements) + 1) if self.flexible else struct.pack(">i", len(elements))
         return count + b"".join(elements)
