@@ -1,6 +1,5 @@
 """kafka-python: groups as they form and break, and what an administrator asks."""
 
-import gc
 import threading
 from contextlib import ExitStack, contextmanager
 from itertools import chain
@@ -9,11 +8,12 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 from kafka.errors import InvalidTopicError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.net.inet import KafkaNetSocket
 
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.integration
 
 PARTITIONS = 4
 
@@ -102,11 +102,21 @@ def admin(bootstrap):
     client.close()
 
 
-@pytest.fixture(autouse=True)
-def _leaked_sockets():
-    """kafka-python drops the socket of a refused connection unclosed: let that be told here, where it is ignored."""
-    yield
-    gc.collect()
+@pytest.fixture(autouse=True, scope="module")
+def _no_leaked_sockets():
+    """kafka-python drops the socket of a refused connection unclosed, and some later test would be told."""
+    connect = KafkaNetSocket.sock_connect
+
+    async def connect_or_close(self, net, sock, sockaddr, timeout_at=None):
+        try:
+            return await connect(self, net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KafkaNetSocket, "sock_connect", connect_or_close)
+        yield
 
 
 def own_evenly(members):

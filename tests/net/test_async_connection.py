@@ -1,6 +1,7 @@
 """The asking end on a loop: one request at a time, and no connection outlives a failure."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -176,3 +177,23 @@ def test_small_pieces_of_a_request_go_out_in_one_and_large_ones_uncopied(peer):
     assert head.endswith(b"some")
     assert middle is large
     assert tail == b"smallpieces"
+
+
+def test_an_aborted_connection_lets_go_of_its_socket_though_the_peer_reads_nothing():
+    async def test():
+        with socket.create_server(("127.0.0.1", 0)) as deaf:
+            connection = await AsyncConnection.open(Endpoint(*deaf.getsockname()))
+            peer, _ = deaf.accept()
+            with peer:
+                sock = connection._transport.get_extra_info("socket")
+                answer = connection.submit(ApiKey.PRODUCE, 3, [bytes(64 << 20)])
+                connection.close()
+                await asyncio.sleep(0)
+                assert sock.fileno() >= 0, "what is written still goes out"
+                connection.abort()
+                await asyncio.sleep(0)
+                assert sock.fileno() < 0
+                with pytest.raises(ConnectionFailed, match="closed"):
+                    await answer
+
+    asyncio.run(test())

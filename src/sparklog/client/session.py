@@ -85,8 +85,9 @@ class Session:
         await asyncio.gather(*tasks, return_exceptions=True)
         for task in self._connections.values():
             if not task.cancelled() and task.exception() is None:
-                task.result().close()
+                task.result().abort()
         self._connections.clear()
+        await asyncio.sleep(0)  # a transport lets go of its socket a turn later; the loop may have no other
 
     # One question to one broker.
 

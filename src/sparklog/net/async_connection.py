@@ -143,6 +143,12 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._transport.close()
         self._fail(ConnectionFailed("it was closed"))
 
+    def abort(self) -> None:
+        """As ``close``, but at once: what is not on the wire yet is dropped, whether the peer reads or not."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail(ConnectionFailed("it was closed"))
+
     @property
     def closed(self) -> bool:
         return self._transport is None or self._transport.is_closing()
