@@ -153,6 +153,7 @@ class AsyncConsumer:
 
     async def _poll(self, timeout: float, take: Callable[[], T]) -> T | None:
         with self._alone():
+            self._subscription.check_subscribed()
             deadline = self._clock.monotonic() + timeout
             self._end_loan()
             while True:

@@ -117,6 +117,13 @@ class SubscriptionState:
             raise LocalProtocolError(f"the group assigned partitions to a consumer that reads {self.mode.value}")
         self._set(tuple(partitions))
 
+    def check_subscribed(self) -> None:
+        """Raises LocalProtocolError before it was said what to read."""
+        if self.mode is Mode.NONE:
+            raise LocalProtocolError(
+                "the consumer reads nothing yet: call subscribe(topics) or assign(partitions) first"
+            )
+
     @property
     def is_group_managed(self) -> bool:
         return self.mode in (Mode.TOPICS, Mode.PATTERN)
