@@ -1,0 +1,56 @@
+"""The consumer for programs that block, without any broker: who may use it, and what it refuses at once."""
+
+import contextlib
+import threading
+
+import pytest
+
+from sparklog.client.consumer import Consumer
+from sparklog.errors import ClientClosed, LocalProtocolError, WokenUp
+from sparklog.structs import TopicPartition
+from sparklog.testing.eventually import eventually
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def reader():
+    with Consumer(bootstrap_servers="127.0.0.1:1", group_id="g", enable_auto_commit=False) as consumer:
+        consumer.assign([T0])
+        yield consumer
+
+
+def test_close_in_another_thread_is_refused_and_closes_nothing(reader):
+    ends = []
+
+    def poll():
+        with contextlib.suppress(WokenUp):
+            reader.poll(60.0)
+        ends.append("woken")
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    eventually(lambda: reader._jobs)
+    with pytest.raises(LocalProtocolError, match="another thread"):
+        reader.close()
+    reader.wakeup()
+    thread.join()
+    assert ends == ["woken"]
+    assert reader.assignment == {T0}
+    assert reader.poll(0) == []
+    reader.close()
+    with pytest.raises(ClientClosed):
+        reader.poll(0)
+
+
+def test_close_around_a_callback_is_refused(reader):
+    told = []
+
+    def close(_offsets, _error):
+        with pytest.raises(LocalProtocolError, match="callback"):
+            reader.close()
+        told.append(True)
+
+    reader.commit_async(close, {})
+    eventually(lambda: reader.poll(0) == [] and told)
+    assert reader.poll(0) == []
