@@ -54,3 +54,10 @@ def test_close_around_a_callback_is_refused(reader):
     reader.commit_async(close, {})
     eventually(lambda: reader.poll(0) == [] and told)
     assert reader.poll(0) == []
+
+
+@pytest.mark.parametrize("call", ["commit", "commit_async"])
+def test_a_negative_offset_is_refused_before_anybody_is_asked(reader, call):
+    arguments = ({T0: -5},) if call == "commit" else (None, {T0: -5})
+    with pytest.raises(LocalProtocolError, match="cannot commit the offset -5 for partition t-0"):
+        getattr(reader, call)(*arguments)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from sparklog.client.arguments import check_offsets
 from sparklog.client.cluster_info import PartitionInfo
 from sparklog.client.commits import CommitCallback
 from sparklog.client.consumer_config import ConsumerConfig
@@ -295,9 +296,7 @@ class AsyncConsumer:
         self._group_member().commits.start(self._to_commit(offsets), callback)
 
     def _to_commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> Offsets:
-        if offsets is None:
-            return to_commit(self._subscription.positions())
-        return {tp: at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at) for tp, at in offsets.items()}
+        return to_commit(self._subscription.positions()) if offsets is None else check_offsets(offsets)
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these, or for all that are assigned; None for nothing."""
