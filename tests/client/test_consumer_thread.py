@@ -61,3 +61,40 @@ def test_a_negative_offset_is_refused_before_anybody_is_asked(reader, call):
     arguments = ({T0: -5},) if call == "commit" else (None, {T0: -5})
     with pytest.raises(LocalProtocolError, match="cannot commit the offset -5 for partition t-0"):
         getattr(reader, call)(*arguments)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda reader: reader.seek(T0, 2.0),
+        lambda reader: reader.seek(("t", 0), 2),
+        lambda reader: reader.assign([("t", 0)]),
+        lambda reader: reader.poll(None),
+        lambda reader: reader.poll("1"),
+        lambda reader: reader.poll_arrow(None),
+        lambda reader: reader.commit({"t": 5}),
+        lambda reader: reader.commit_async("not a function"),
+    ],
+)
+def test_what_does_not_fit_is_refused_where_it_is_handed_in(reader, call):
+    with pytest.raises(TypeError, match=" not "):
+        call(reader)
+    assert reader.poll(0) == []
+
+
+@pytest.mark.parametrize("given", [{"topics": [1]}, {"topics": [b"t"]}, {"topics": ["t"], "on_revoked": 3}])
+def test_a_subscription_that_does_not_fit_leaves_nothing_behind(given):
+    with Consumer(bootstrap_servers="127.0.0.1:1", group_id="g") as reader:
+        with pytest.raises(TypeError, match=r"str|function"):
+            reader.subscribe(**given)
+        reader.assign([T0])
+        assert reader.subscription == set()
+
+
+def test_a_consumer_that_cannot_be_made_leaves_no_thread():
+    before = set(threading.enumerate())
+    with pytest.raises(TypeError, match="value_deserializer must be a function, not 'utf8'"):
+        Consumer(bootstrap_servers="127.0.0.1:1", value_deserializer="utf8")
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(TypeError, match="bootstrap_servers='a:1'"):
+        Consumer("a:1")

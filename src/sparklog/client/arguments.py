@@ -6,21 +6,21 @@ A wrong type that passes breaks something later, far from who wrote it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from sparklog.client.offsets_to_commit import OffsetAndMetadata, Offsets
 from sparklog.errors import LocalProtocolError
 from sparklog.structs import TopicPartition
 
 
-def check_topics(topics: Iterable[str], what: str = "subscribe") -> tuple[str, ...]:
+def check_topics(topics: Iterable[str]) -> tuple[str, ...]:
     """Names of topics."""
     if isinstance(topics, str):
-        raise LocalProtocolError(f"{what} takes a list of topics, not the text {topics!r}: write [{topics!r}]")
+        raise LocalProtocolError(f"subscribe takes a list of topics, not the text {topics!r}: write [{topics!r}]")
     given = tuple(topics) if isinstance(topics, Iterable) else (topics,)
     for topic in given:
         if not isinstance(topic, str):
-            raise TypeError(f"{what} takes a list of topics' names, and {topic!r} is not a str")
+            raise TypeError(f"subscribe takes a list of topics' names, and {topic!r} is not a str")
     return given
 
 
@@ -75,4 +75,5 @@ def check_callable(name: str, function: Any) -> None:
 
 
 def _is_whole(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)
+    """NumPy's integers count too."""
+    return isinstance(number, SupportsIndex) and not isinstance(number, bool)

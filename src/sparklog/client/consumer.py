@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from sparklog.client.arguments import check_callable
 from sparklog.client.async_consumer import ARROW_BYTES, AsyncConsumer
 from sparklog.client.cluster_info import PartitionInfo
 from sparklog.client.commits import CommitCallback
@@ -68,7 +69,11 @@ class Consumer:
                 settings, key_deserializer=key_deserializer, value_deserializer=value_deserializer, clock=clock, **more
             )
 
-        self._consumer = self._loop.run(make())
+        try:
+            self._consumer = self._loop.run(make())
+        except BaseException:
+            self._loop.close()
+            raise
 
     def __enter__(self) -> Consumer:
         return self
@@ -307,6 +312,7 @@ class Consumer:
 
     def _here(self, callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """The callback, run in the thread that waits for the loop; a coroutine function runs on the loop itself."""
+        check_callable("a callback", callback)
         if callback is None or inspect.iscoroutinefunction(callback):
             return callback
 
