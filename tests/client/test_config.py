@@ -1,6 +1,9 @@
 import pytest
 
+from sparklog.client import config as client_config
 from sparklog.client.config import ClientConfig, parse_bootstrap
+from sparklog.client.consumer_config import ConsumerConfig
+from sparklog.client.producer_config import ProducerConfig
 from sparklog.errors import ConfigError
 from sparklog.record.compression import CompressionType
 from sparklog.structs import Endpoint, IsolationLevel
@@ -75,3 +78,42 @@ def test_unknown_settings_are_ignored_with_one_warning(caplog):
         ClientConfig.from_properties(properties)
     (warning,) = caplog.messages
     assert "receive.buffer.bytes, some.java.class" in warning
+
+
+@pytest.fixture
+def anew(monkeypatch):
+    """As in a process that has warned of nothing yet."""
+    monkeypatch.setattr(client_config, "_warned", set())
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "meant"),
+    [
+        (ProducerConfig, "lingr_ms", "linger.ms"),
+        (ConsumerConfig, "groupid", "group.id"),
+        (ConsumerConfig, "max_poll_record", "max.poll.records"),
+        (ConsumerConfig, "clientId", "client.id"),
+    ],
+)
+def test_a_misspelt_setting_is_told_what_it_may_mean(config, given, meant, anew, caplog):
+    config.of({"bootstrap.servers": "a:1"}, **{given: "1"})
+    assert f"{given.replace('_', '.')} (did you mean {meant}?)" in caplog.text
+
+
+@pytest.mark.parametrize("given", ["group_id", "fetch_min_bytes", "session_timeout_ms", "enable_auto_commit"])
+def test_a_setting_of_another_client_is_not_taken_for_a_misspelt_one(given, anew, caplog):
+    ProducerConfig.of({"bootstrap.servers": "a:1"}, **{given: "7"})
+    assert given.replace("_", ".") in caplog.text
+    assert "did you mean" not in caplog.text
+
+
+@pytest.mark.parametrize("given", ["bootstrap_server", "bootstrapservers", "boostrap_servers"])
+def test_misspelt_bootstrap_servers_are_named(given):
+    with pytest.raises(ConfigError, match=r"did you mean bootstrap\.servers"):
+        ConsumerConfig.of(**{given: "a:1"})
+
+
+def test_this_client_speaks_the_classic_group_protocol():
+    assert ConsumerConfig.of(bootstrap_servers="a:1", group_protocol="CLASSIC").group_protocol == "CLASSIC"
+    with pytest.raises(ConfigError, match=r"group\.protocol='consumer': this client speaks the classic protocol only"):
+        ConsumerConfig.of(bootstrap_servers="a:1", group_protocol="consumer")

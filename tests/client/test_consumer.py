@@ -343,3 +343,10 @@ def test_in_the_callers_loop(servers, partitions, put, topic):
 
     assert asyncio.run(main()) == [b"%d" % n for n in range(5)]
     assert assigned == [([tp], {tp: None})]
+
+
+def test_subscribing_to_a_name_that_no_topic_can_have_is_raised(consumer):
+    reader = consumer()
+    reader.subscribe(["a b"])
+    with pytest.raises(ApiError, match="topic 'a b': INVALID_TOPIC_EXCEPTION"):
+        read(reader, 1)

@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from sparklog.client import troubles
 from sparklog.client.async_consumer import AsyncConsumer
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LocalProtocolError, RemoteProtocolError
+from sparklog.local.ports import free_port
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition
@@ -296,5 +298,82 @@ def test_close_does_not_wait_for_a_broker_that_is_silent():
             consumer.seek(T0, 0)
             await consumer.poll(0.01)
             await consumer.close(timeout=0.2)
+
+    run(test)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Tell of a trouble the first time."""
+    monkeypatch.setattr(troubles, "PATIENCE", 0.0)
+
+
+async def poll_until_told(consumer, caplog, text):
+    while text not in caplog.text:
+        assert await consumer.poll(0.05) == []
+
+
+def test_a_consumer_without_any_broker_tells_the_log(impatient, caplog):
+    async def test():
+        port = free_port("127.0.0.1")
+        async with AsyncConsumer(bootstrap_servers=f"127.0.0.1:{port}", retry_backoff_ms=1) as consumer:
+            consumer.assign([T0])
+            await poll_until_told(consumer, caplog, f"no broker can be reached; tried 127.0.0.1:{port}")
+            assert len(caplog.messages) == 1
+
+    run(test)
+
+
+def test_a_partition_that_does_not_exist_is_told(impatient, caplog):
+    async def test():
+        async with consuming(Log(end=0)) as (consumer, _):
+            consumer.assign([TopicPartition("t", 77)])
+            await poll_until_told(consumer, caplog, "topic 't' has no partition 77, only 0 to 0")
+
+    run(test)
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_is_told(impatient, caplog):
+    async def test():
+        log = Log(*TWO, end=3)
+        async with consuming(log) as (consumer, cluster):
+            consumer.seek(T0, 0)
+            assert len(await read(consumer, 3)) == 3
+            del cluster.topics["t"]
+            log.troubles = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 1000
+            await poll_until_told(consumer, caplog, "topic 't' does not exist")
+
+    run(test)
+
+
+@pytest.mark.parametrize("choose", ["nothing", "unsubscribe"])
+def test_polling_before_it_was_said_what_to_read_is_refused(choose):
+    async def test():
+        async with AsyncConsumer(bootstrap_servers="127.0.0.1:1", group_id="g") as consumer:
+            if choose == "unsubscribe":
+                consumer.assign([T0])
+                await consumer.unsubscribe()
+            with pytest.raises(LocalProtocolError, match=r"call subscribe\(topics\) or assign\(partitions\) first"):
+                await consumer.poll(0)
+
+    run(test)
+
+
+def test_a_name_that_no_topic_can_have_is_raised():
+    async def test():
+        async with consuming(Log(end=0)) as (consumer, cluster):
+            describe = cluster.on[ApiKey.METADATA]
+
+            def refuse(asked):
+                answer = describe(asked)
+                for topic in answer.topics:
+                    topic.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                return answer
+
+            cluster.on[ApiKey.METADATA] = refuse
+            consumer.assign([TopicPartition("a b", 0)])
+            with pytest.raises(ApiError, match="topic 'a b'") as raised:
+                await consumer.poll(20.0)
+            assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
     run(test)

@@ -15,6 +15,7 @@ parser.add_argument("--host", required=True)
 parser.add_argument("--port", type=int, required=True)
 parser.add_argument("--set", action="append", default=[])
 parser.add_argument("--fail")
+parser.add_argument("--log", action="append", default=[])
 parser.add_argument("--ignore-sigterm", action="store_true")
 options = parser.parse_args()
 
@@ -27,5 +28,7 @@ options.data.mkdir(parents=True, exist_ok=True)
 with socket.create_server((options.host, options.port)), (options.data / "starts").open("a") as starts:
     starts.write(f"{options.zookeeper} {' '.join(options.set)}\n")
     starts.flush()
+    for line in options.log:
+        sys.stdout.write(f"{line}\n")
     sys.stdout.write(f"sparklog broker {options.id} listening on {options.host}:{options.port}\n")
     signal.pause()

@@ -149,3 +149,13 @@ def test_everything_dies_with_its_parent_and_the_directory_is_free(tmp_path):
             wait_for_death(pid)
     with FakeCluster(tmp_path, base_port=0) as again:
         eventually(lambda: again.brokers[0].is_ready())
+
+
+@pytest.mark.parametrize("level", ["ERROR  ", "WARNING"])
+def test_errors_of_a_broker_that_starts_all_the_same_are_reported(tmp_path, level):
+    events = []
+    line = f"2024-05-06 07:08:09,123 {level} sparklog.log  t-0 is damaged: an ERROR "
+    cluster = FakeCluster(tmp_path, base_port=0, broker_args=["--log", line], on_event=events.append)
+    with cluster:
+        said = f"broker 0 reported errors while starting: see {tmp_path / 'logs' / 'broker-0.log'}"
+        assert events == ([said] if level.startswith("ERROR") else [])

@@ -48,8 +48,8 @@ Ctrl-C stops the cluster; "sparklog up" with the same directory goes on from the
 def up(brokers: int, data: Path, port: int, host: str) -> None:
     """Start a cluster on this machine: ZooKeeper and some brokers.
 
-    It runs until Ctrl-C or SIGTERM. A broker that dies is started again, and a line says so. Process ids are in
-    DIR/zookeeper.pid and DIR/broker-N.pid, logs in DIR/logs.
+    It runs until Ctrl-C or SIGTERM. A broker that dies is started again, and a line says so; another names each broker
+    that reported errors while starting. Process ids are in DIR/zookeeper.pid and DIR/broker-N.pid, logs in DIR/logs.
 
     \b
     Examples:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from sparklog.client import arguments
 from sparklog.client.cluster_info import PartitionInfo
 from sparklog.client.commits import CommitCallback
 from sparklog.client.consumer_config import ConsumerConfig
@@ -33,7 +34,7 @@ from sparklog.client.session import Session
 from sparklog.client.subscription import Position, SubscriptionState
 from sparklog.clock import Clock
 from sparklog.errors import ApiError, ClientClosed, ErrorCode, LocalProtocolError, WokenUp
-from sparklog.structs import IsolationLevel, LeaderEpoch, TopicPartition
+from sparklog.structs import LeaderEpoch, TopicPartition
 
 T = TypeVar("T")
 ARROW_BYTES = 8 << 20
@@ -57,6 +58,8 @@ class AsyncConsumer:
         clock: Clock | None = None,
         **more: Any,
     ) -> None:
+        arguments.check_callable("key_deserializer", key_deserializer)
+        arguments.check_callable("value_deserializer", value_deserializer)
         self.config = ConsumerConfig.of(settings, **more)
         self._session = Session(self.config, clock)
         self._clock = self._session.clock
@@ -100,20 +103,22 @@ class AsyncConsumer:
         self._check_open()
         if (topics is None) == (pattern is None):
             raise LocalProtocolError("subscribe takes either topics or a pattern")
-        if isinstance(topics, str):
-            raise LocalProtocolError(f"subscribe takes a list of topics, not the text {topics!r}: write [{topics!r}]")
+        named = arguments.check_topics(() if topics is None else topics)
+        callbacks = Callbacks(on_assigned, on_revoked, on_lost)
+        for name, function in callbacks._asdict().items():
+            arguments.check_callable(name, function)
         member = self._group_member()
         if pattern is not None:
             self._subscription.subscribe_pattern(pattern)
         else:
-            self._subscription.subscribe(topics or ())
-        member.callbacks = Callbacks(on_assigned, on_revoked, on_lost)
+            self._subscription.subscribe(named)
+        member.callbacks = callbacks
         member.subscription_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, whatever others do. Replaces what was assigned before."""
         self._check_open()
-        self._subscription.assign(partitions)
+        self._subscription.assign(arguments.check_partitions(partitions))
 
     async def unsubscribe(self) -> None:
         """Read nothing any more; leaves the group."""
@@ -152,7 +157,9 @@ class AsyncConsumer:
         return await self._poll(timeout, lambda: self._buffer.take_arrow(max_bytes, max_rows))
 
     async def _poll(self, timeout: float, take: Callable[[], T]) -> T | None:
+        arguments.check_seconds(timeout)
         with self._alone():
+            self._subscription.check_subscribed()
             deadline = self._clock.monotonic() + timeout
             self._end_loan()
             while True:
@@ -221,7 +228,8 @@ class AsyncConsumer:
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on there."""
-        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        arguments.check_partition(tp)
+        at = arguments.check_offset(offset)
         self._subscription.seek(tp, Position(at.offset, LeaderEpoch(at.leader_epoch)))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -268,13 +276,7 @@ class AsyncConsumer:
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """Records behind the end of each partition, as of its last fetch; None where that is not known yet."""
-        committed = self.config.isolation_level is IsolationLevel.READ_COMMITTED
-        lags: dict[TopicPartition, int | None] = {}
-        for tp, state in self._subscription.states.items():
-            end = state.last_stable_offset if committed else state.high_watermark
-            known = end is not None and state.position is not None
-            lags[tp] = max(0, end - state.position.offset) if known else None  # type: ignore[operator, union-attr]
-        return lags
+        return self._subscription.lag(self.config.isolation_level)
 
     # -- commits
 
@@ -291,12 +293,11 @@ class AsyncConsumer:
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
     ) -> None:
         """Commit without waiting; ``callback(offsets, error)`` runs in a later ``poll``, or in ``close``."""
+        arguments.check_callable("callback", callback)
         self._group_member().commits.start(self._to_commit(offsets), callback)
 
     def _to_commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> Offsets:
-        if offsets is None:
-            return to_commit(self._subscription.positions())
-        return {tp: at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at) for tp, at in offsets.items()}
+        return to_commit(self._subscription.positions()) if offsets is None else arguments.check_offsets(offsets)
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for these, or for all that are assigned; None for nothing."""

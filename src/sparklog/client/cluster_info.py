@@ -48,6 +48,12 @@ class ClusterInfo(NamedTuple):
     topics: dict[str, TopicInfo]
     errors: dict[str, ErrorCode]
 
+    def raise_refusal(self, topics: Collection[str]) -> None:
+        """Raise what will not pass for these: a name that no topic can have, a topic that may not be read."""
+        for topic, code in self.errors.items():
+            if topic in topics and not code.retriable:
+                raise ApiError(code, f"topic {topic!r}: {code.name}")
+
 
 def metadata_request(version: int, topics: Collection[str] | None, create: bool) -> Message:
     """Ask for these topics, or all for None; ``create`` lets a broker that is configured so make the missing ones."""

@@ -7,9 +7,10 @@ JMX); they are ignored with one warning a process for each set of names, as Kafk
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from sparklog.config.definition import (
@@ -32,6 +33,8 @@ _ADDRESS = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9+._-]*://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\]]+)):(?P<port>\d+)"
 )
 _warned: set[frozenset[str]] = set()
+_ALIKE = 0.9
+"""How alike two names must be, of 1: ``fetch.min.bytes`` is not a misspelt ``fetch.max.bytes``."""
 
 
 def parse_bootstrap(text: str) -> tuple[Endpoint, ...]:
@@ -45,6 +48,20 @@ def parse_bootstrap(text: str) -> tuple[Endpoint, ...]:
     if not endpoints:
         raise ConfigError("bootstrap.servers names no broker; write it as host:port,host:port")
     return tuple(dict.fromkeys(endpoints))
+
+
+def _check_misspelt_bootstrap(properties: Mapping[str, str]) -> None:
+    if "bootstrap.servers" not in properties:
+        for name in properties:
+            if hint := _likely(name, ["bootstrap.servers"]):
+                raise ConfigError(f"bootstrap.servers is not set, but {name} is{hint}")
+
+
+def _likely(name: str, known: Iterable[str]) -> str:
+    """What a misspelt name may have been meant for; Kafka has many names that resemble one another and are none."""
+    plain = {each.replace(".", ""): each for each in known}
+    near = difflib.get_close_matches(name.replace(".", "").replace("_", "").lower(), plain, n=1, cutoff=_ALIKE)
+    return f" (did you mean {plain[near[0]]}?)" if near else ""
 
 
 def _acks(value: str) -> str | None:
@@ -123,7 +140,9 @@ class ClientConfig:
         unknown = frozenset(properties) - frozenset(known)
         if unknown and unknown not in _warned:
             _warned.add(unknown)
-            _log.warning("ignored Kafka settings that mean nothing to sparklog: %s", ", ".join(sorted(unknown)))
+            told = ", ".join(name + _likely(name, known) for name in sorted(unknown))
+            _log.warning("ignored Kafka settings that mean nothing to sparklog: %s", told)
+        _check_misspelt_bootstrap(properties)
         config = parse(cls, {name: text for name, text in properties.items() if name in known})
         parse_bootstrap(config.bootstrap_servers)
         return config
@@ -149,6 +168,8 @@ class ClientConfig:
 
 def as_properties(settings: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> dict[str, str]:
     """Kafka's names and texts, from a mapping and from keywords, whose underscores stand for dots; None is left out."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise TypeError(f"settings are a mapping, not {settings!r}: write bootstrap_servers={settings!r}")
     named = dict(settings or {}) | {name.replace("_", "."): value for name, value in keywords.items()}
     return {name: _text(value) for name, value in named.items() if value is not None}
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from sparklog.client.arguments import check_callable
 from sparklog.client.async_consumer import ARROW_BYTES, AsyncConsumer
 from sparklog.client.cluster_info import PartitionInfo
 from sparklog.client.commits import CommitCallback
@@ -68,7 +69,11 @@ class Consumer:
                 settings, key_deserializer=key_deserializer, value_deserializer=value_deserializer, clock=clock, **more
             )
 
-        self._consumer = self._loop.run(make())
+        try:
+            self._consumer = self._loop.run(make())
+        except BaseException:
+            self._loop.close()
+            raise
 
     def __enter__(self) -> Consumer:
         return self
@@ -244,10 +249,20 @@ class Consumer:
     def close(self, timeout: float = 30.0) -> None:
         """Commit (if auto-commit is on), give up the partitions, leave the group (a static member stays), hang up.
 
-        After ``timeout`` seconds it hangs up whatever is not done. Raises what a callback raised.
+        After ``timeout`` seconds it hangs up whatever is not done. Raises what a callback raised. Refused, with nothing
+        closed, while another call is under way: in another thread (``wakeup`` ends a poll), or around a callback.
         """
         if self._is_closed:
             return
+        self._enter()
+        try:
+            if self._jobs:
+                raise LocalProtocolError("a callback cannot close its consumer; close it when the call has returned")
+            self._close(timeout)
+        finally:
+            self._user.release()
+
+    def _close(self, timeout: float) -> None:
         self._is_closed = True
         try:
             self._call(self._consumer.close(timeout))
@@ -258,9 +273,11 @@ class Consumer:
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of ``work`` on the loop; what it wants done in this thread meanwhile is done."""
-        if not self._user.acquire(blocking=False):
+        try:
+            self._enter()
+        except LocalProtocolError:
             work.close()
-            raise LocalProtocolError("another thread is using this consumer; a consumer is for one at a time")
+            raise
         jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._jobs.append(jobs)
         try:
@@ -270,6 +287,11 @@ class Consumer:
         finally:
             self._jobs.remove(jobs)
             self._user.release()
+
+    def _enter(self) -> None:
+        """Take the consumer for this thread; to be released."""
+        if not self._user.acquire(blocking=False):
+            raise LocalProtocolError("another thread is using this consumer; a consumer is for one at a time")
 
     def _attend(self, future: concurrent.futures.Future[T], jobs: SimpleQueue[_Job | None]) -> T:
         try:
@@ -290,6 +312,7 @@ class Consumer:
 
     def _here(self, callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """The callback, run in the thread that waits for the loop; a coroutine function runs on the loop itself."""
+        check_callable("a callback", callback)
         if callback is None or inspect.iscoroutinefunction(callback):
             return callback
 

@@ -20,11 +20,20 @@ def _ms(name: str, default: int, doc: str, least: int = 1) -> int:
     return setting(name, ConfigType.INT, default, doc, between(least, _MAX_INT))  # type: ignore[no-any-return]
 
 
+def _classic(value: str) -> str | None:
+    if value.lower() == "classic":
+        return None
+    return "this client speaks the classic protocol only; brokers serve members of both"
+
+
 @dataclasses.dataclass(frozen=True)
 class ConsumerConfig(ClientConfig):
     """What a consumer is told besides; names and defaults are Kafka's. Sizes are bytes, times milliseconds."""
 
     group_id: str = setting("group.id", ConfigType.STRING, "", "The group that shares the topics; empty for none.")
+    group_protocol: str = setting(
+        "group.protocol", ConfigType.STRING, "classic", "How the member speaks to its group.", _classic
+    )
     group_instance_id: str = setting(
         "group.instance.id", ConfigType.STRING, "", "Makes the member static: a restart moves no partition."
     )

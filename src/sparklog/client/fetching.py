@@ -249,9 +249,18 @@ class Fetching:
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
             topics = sorted({tp.topic for tp in self._subscription.assignment})
             await self._session.refresh(topics, create=self._config.allow_auto_create_topics)
+            self._tell_of_leaderless()
         except SparklogError:
             return  # asked again by the next send
         finally:
             self._refreshing = None
             self._news.set()
         self.send()
+
+    def _tell_of_leaderless(self) -> None:
+        leaders = self._session.leaders
+        reasons = [leaders.why_no_leader(tp) for tp in self._subscription.fetchable() if leaders.leader(tp) is None]
+        if reasons:
+            self._session.troubles.met("leaders", "; ".join(list(dict.fromkeys(reasons))[:5]))
+        else:
+            self._session.troubles.over("leaders")

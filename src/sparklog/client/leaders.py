@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sparklog.client.cluster_info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.client.cluster_info import ClusterInfo, PartitionInfo, TopicInfo, no_such_partition
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import NO_LEADER, BrokerId, Endpoint, TopicPartition
 
@@ -60,6 +60,15 @@ class Leaders:
         """The broker that leads ``tp``; None while that is not known, or the leader not among the brokers."""
         info = self.partition(tp)
         return None if info is None or info.leader == NO_LEADER or info.leader not in self.brokers else info.leader
+
+    def why_no_leader(self, tp: TopicPartition) -> str:
+        """What is in the way of reading ``tp``, as of the last answer about it."""
+        topic = self._topics.get(tp.topic)
+        if topic is None:
+            return f"topic {tp.topic!r} does not exist"
+        if all(each.partition != tp.partition for each in topic.partitions):
+            return no_such_partition(topic, tp.partition).reason
+        return f"no broker leads partition {tp}"
 
     def invalidate(self, topic: str) -> None:
         """Ask again before the next use of ``topic``: its leaders have moved, or may have."""

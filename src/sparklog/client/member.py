@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 from sparklog.client.assignors.base import group_members
+from sparklog.client.cluster_info import ClusterInfo
 from sparklog.client.commits import Commits
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.group_metadata import GroupMetadata
@@ -175,8 +176,10 @@ class Member:
             except SparklogError as error:
                 if not is_retriable(error):
                     raise
+                self._session.troubles.met("group", f"joining group {self._settings.group_id!r}: {error}")
                 verdict, assigned = Verdict.FIND_COORDINATOR, ()
             if verdict is Verdict.GO_ON:
+                self._session.troubles.over("group")
                 return assigned
             await self._after(verdict)
             if self._membership.surrender(self._subscription.wants).partitions:
@@ -250,15 +253,26 @@ class Member:
             try:
                 if self._subscription.mode is not Mode.PATTERN:
                     wanted = self._subscription.topics | self._group_topics
-                    await self._session.refresh(sorted(wanted), create=self._config.allow_auto_create_topics)
+                    info = await self._session.refresh(sorted(wanted), create=self._config.allow_auto_create_topics)
+                    self._look_for_missing(info)
                 else:
                     before = self._subscription.topics
                     await self._match_topics()
                     if self._subscription.topics != before:
                         self.subscription_changed()
-            except SparklogError:
-                continue
+            except SparklogError as error:
+                if is_retriable(error):
+                    continue
+                self._failure = error
             self._news.set()
+
+    def _look_for_missing(self, info: ClusterInfo) -> None:
+        missing = sorted(self._subscription.topics & info.errors.keys())
+        if missing:
+            self._session.troubles.met("topics", f"subscribed to topics that do not exist: {', '.join(missing)}")
+        else:
+            self._session.troubles.over("topics")
+        info.raise_refusal(self._subscription.topics)
 
     # -- staying a member
 

@@ -97,11 +97,13 @@ class Positions:
                     await self._reset()
                     await self._validate()
                     backoff.reset()
+                    self._session.troubles.over("positions")
                 except SparklogError as error:
                     if not is_retriable(error):
                         raise
                     for tp in self._subscription.assignment:
                         self._session.leaders.invalidate(tp.topic)
+                    self._session.troubles.met("positions", error)
                     await asyncio.sleep(_pause(backoff, error))
         except Exception as error:  # whatever it is, poll must raise it
             self._failure = error
@@ -162,7 +164,7 @@ class Positions:
                     raise ApiError(code, f"the leader epochs of partition {tp}: {code.name}")
                 if self._subscription.is_current(tp, waiting[tp]):
                     self._judge(tp, waiting[tp], LeaderEpoch(wanted[tp][0]), Position(end, LeaderEpoch(epoch)))
-        _raise_leaderless(leaderless)
+        self._raise_leaderless(leaderless)
 
     def _judge(self, tp: TopicPartition, incarnation: int, leader_epoch: LeaderEpoch, end: Position) -> None:
         position = self._subscription.state(tp).position
@@ -200,7 +202,7 @@ class Positions:
                     self._session.leaders.invalidate(tp.topic)
                     raise ApiError(code, f"offsets of partition {tp}: {code.name}")
                 found[tp] = at
-        _raise_leaderless(leaderless)
+        self._raise_leaderless(leaderless)
 
     async def _by_leader(
         self, partitions: Collection[TopicPartition]
@@ -209,7 +211,8 @@ class Positions:
         leaders = self._session.leaders
         unknown = {tp.topic for tp in partitions if leaders.leader(tp) is None}
         if unknown:
-            await self._session.refresh(sorted(unknown), create=self._config.allow_auto_create_topics)
+            info = await self._session.refresh(sorted(unknown), create=self._config.allow_auto_create_topics)
+            info.raise_refusal(unknown)
         brokers: dict[BrokerId, list[TopicPartition]] = {}
         leaderless = []
         for tp in partitions:
@@ -220,18 +223,17 @@ class Positions:
                 brokers.setdefault(leader, []).append(tp)
         return brokers, leaderless
 
+    def _raise_leaderless(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            reasons = dict.fromkeys(map(self._session.leaders.why_no_leader, partitions))
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "; ".join(list(reasons)[:5]))
+
 
 def _pause(backoff: Backoff, error: SparklogError) -> float:
     """A consumer waits for its cluster as long as it takes."""
     if backoff.expired:
         backoff.reset()
     return backoff.next_pause(error)
-
-
-def _raise_leaderless(partitions: list[TopicPartition]) -> None:
-    if partitions:
-        names = ", ".join(map(str, partitions[:5]))
-        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"no broker leads {names}; do the topics exist?")
 
 
 def _timestamp(reset: OffsetReset, now_ms: int) -> int:

@@ -26,6 +26,7 @@ from sparklog.client.cluster_info import (
 from sparklog.client.config import ClientConfig
 from sparklog.client.leaders import Leaders
 from sparklog.client.retry import UNKNOWN_TOPIC_PATIENCE, Backoff, retrying_async
+from sparklog.client.troubles import Troubles
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ApiError, ClientClosed, ConnectionFailed, ErrorCode, SparklogError
 from sparklog.net.async_connection import AsyncConnection
@@ -66,6 +67,7 @@ class Session:
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.leaders = Leaders()
+        self.troubles = Troubles(self.clock)
         self._connections: dict[tuple[Endpoint, str], asyncio.Task[AsyncConnection]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], BrokerId] = {}
         self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[ClusterInfo]] = {}
@@ -304,13 +306,18 @@ class Session:
     async def _ask_any(self, api: ApiKey, build: Build, timeout: float | None) -> Message:
         """Ask broker after broker until one answers. Raises ConnectionFailed naming all of them if none does."""
         failures = []
+        since = self.clock.monotonic()
         for endpoint in dict.fromkeys([*self._connected(), *self.leaders.brokers.values(), *self.config.bootstrap]):
             try:
                 connection = await self._connect(endpoint, CONTROL)
-                return await connection.request(api, build, timeout=self._seconds(timeout))
+                answer = await connection.request(api, build, timeout=self._seconds(timeout))
+                self.troubles.over("brokers")
+                return answer
             except ConnectionFailed as error:
                 failures.append(f"{endpoint} ({error.__cause__ or error})")
-        raise ConnectionFailed(f"no broker can be reached; tried {', '.join(failures)}")
+        unreachable = f"no broker can be reached; tried {', '.join(failures)}"
+        self.troubles.met("brokers", unreachable, since)
+        raise ConnectionFailed(unreachable)
 
     def _connected(self) -> list[Endpoint]:
         return [

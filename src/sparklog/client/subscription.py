@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from sparklog.client.offset_reset import OffsetReset
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
-from sparklog.structs import NO_EPOCH, LeaderEpoch, TopicPartition
+from sparklog.structs import NO_EPOCH, IsolationLevel, LeaderEpoch, TopicPartition
 
 
 class Mode(Enum):
@@ -116,6 +116,13 @@ class SubscriptionState:
         if not self.is_group_managed:
             raise LocalProtocolError(f"the group assigned partitions to a consumer that reads {self.mode.value}")
         self._set(tuple(partitions))
+
+    def check_subscribed(self) -> None:
+        """Raises LocalProtocolError before it was said what to read."""
+        if self.mode is Mode.NONE:
+            raise LocalProtocolError(
+                "the consumer reads nothing yet: call subscribe(topics) or assign(partitions) first"
+            )
 
     @property
     def is_group_managed(self) -> bool:
@@ -233,6 +240,16 @@ class SubscriptionState:
             state = self._partitions[tp]
             state.needs_validation = False
             state.validated_epoch = leader_epoch
+
+    def lag(self, isolation: IsolationLevel) -> dict[TopicPartition, int | None]:
+        """Records that a reader of this isolation has before it, as of the last fetch; None where that is not known."""
+        committed = isolation is IsolationLevel.READ_COMMITTED
+        lags: dict[TopicPartition, int | None] = {}
+        for tp, state in self._partitions.items():
+            end = state.last_stable_offset if committed else state.high_watermark
+            known = end is not None and state.position is not None
+            lags[tp] = max(0, end - state.position.offset) if known else None  # type: ignore[operator, union-attr]
+        return lags
 
     # -- what is to be done
 

@@ -18,6 +18,9 @@ STOP_GRACE_S = 20.0
 PROGRAM = (sys.executable, "-P", "-m", "sparklog.cli.main")
 """``-P``: a module that lies about in the working directory must not stand in for one of the library's."""
 
+_ERROR = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL) ", re.MULTILINE)
+"""How the line of an error begins in the log of ``sparklog broker``: date, time, level."""
+
 
 @dataclass(frozen=True)
 class BrokerSpec:
@@ -91,6 +94,14 @@ class BrokerProcess:
 
     def is_ready(self) -> bool:
         return self._ready.search(self._child.output()) is not None
+
+    def has_reported_errors(self) -> bool:
+        """Whether the latest run has logged one: it may serve all the same, without what is damaged."""
+        return _ERROR.search(self._child.output()) is not None
+
+    @property
+    def log_path(self) -> Path:
+        return self._child.log_path
 
     def output(self) -> str:
         """What the latest run has written so far."""

@@ -24,8 +24,9 @@ class LocalCluster(Running):
 
     Broker N listens on ``base_port + N``; ``base_port`` 0 picks free ports. ZooKeeper's port, if 0, is last run's when
     that is still free. Ports picked once are kept while the directory lives. A broker or a ZooKeeper that dies is
-    started again; ``on_event(text)`` hears of it, on another thread. ``start`` raises ConfigError (no Java, a port
-    or the directory in use) or ConnectionFailed (a child died; with its log's tail), and then leaves nothing running.
+    started again; ``on_event(text)`` hears of it, on another thread, and of a broker that serves but reported errors
+    at the start. ``start`` raises ConfigError (no Java, a port or the directory in use) or ConnectionFailed (a child
+    died; with its log's tail), and then leaves nothing running.
     """
 
     program: ClassVar[Sequence[str]] = PROGRAM
@@ -79,6 +80,8 @@ class LocalCluster(Running):
                 self._note_process(broker)
             for broker in self.brokers:
                 broker.wait_until_ready()
+                if broker.has_reported_errors():
+                    self._on_event(f"{broker.name} reported errors while starting: see {broker.log_path}")
         except BaseException:
             self.stop()
             raise
