@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from sparklog.client import named
 from sparklog.client.admin_base import AdminBase, Answers, error_of, raise_error
 from sparklog.client.session import Build, Check, CoordinatorKind
 from sparklog.errors import ApiError, ErrorCode
@@ -81,6 +82,7 @@ class TransactionAdmin(AdminBase):
         Raises ApiError(INVALID_REQUEST) for a state that does not exist, UNSUPPORTED_VERSION for a filter that a
         broker does not know.
         """
+        states = named.names(states, "states")
 
         def build(version: int) -> Message:
             if open_longer_ms >= 0 and version < _FIRST_LIST_BY_DURATION:
@@ -109,7 +111,9 @@ class TransactionAdmin(AdminBase):
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """These ids as their coordinators have them; the first unknown one raises."""
-        return {each: await self._describe_transaction(each) for each in transactional_ids}
+        return {
+            each: await self._describe_transaction(each) for each in named.names(transactional_ids, "transactional ids")
+        }
 
     async def _describe_transaction(self, transactional_id: str) -> TransactionDescription:
         answer = await self._ask_transaction_coordinator(
@@ -203,7 +207,7 @@ class TransactionAdmin(AdminBase):
                 for each in topic.partitions
             }
 
-        return await self._ask_leaders(partitions, ask)
+        return await self._ask_leaders(named.partitions(partitions), ask)
 
     async def hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, silent_since_ms: int
