@@ -23,6 +23,7 @@ from sparklog.client.accumulator import Accumulator
 from sparklog.client.cluster_info import PartitionInfo, no_such_partition
 from sparklog.client.delivery import BatchFuture, OnDelivery, RecordFuture
 from sparklog.client.group_metadata import GroupMetadata
+from sparklog.client.outgoing import as_bytes, as_headers, as_timestamp
 from sparklog.client.producer_batch import ProducerBatch
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.routing import Partitioning, Router
@@ -32,6 +33,7 @@ from sparklog.client.transaction import Step, Transaction
 from sparklog.client.transaction_driver import Positions, TransactionDriver
 from sparklog.clock import Clock
 from sparklog.errors import ApiError, ClientClosed, ConfigError, ErrorCode, SparklogError
+from sparklog.record import layout
 from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -153,34 +155,39 @@ class AsyncProducer:
             await self.within(deadline, room.wait())
 
     def record(self, value: Any, key: Any, headers: Any, timestamp: int | None) -> tuple[Any, ...]:
-        """What is appended: timestamp, key, value, headers."""
+        """What is appended: timestamp, key, value, headers. TypeError or ValueError for what is no record."""
         if self._key_serializer is not None:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
         if key is not None and key.__class__ is not bytes:
-            key = _as_bytes(key, "key")
+            key = as_bytes(key, "key")
         if value is not None and value.__class__ is not bytes:
-            value = _as_bytes(value, "value")
-        if headers:
-            headers = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
-        return (self._now_ms() if timestamp is None else timestamp, key, value, headers or ())
+            value = as_bytes(value, "value")
+        if timestamp is None:
+            timestamp = self._now_ms()
+        elif timestamp.__class__ is not int or not 0 <= timestamp <= layout.MAX_INT64:
+            timestamp = as_timestamp(timestamp)
+        return (timestamp, key, value, () if headers is None else as_headers(headers))
 
     def try_append(
         self, tp: TopicPartition, record: tuple[Any, ...], on_delivery: OnDelivery | None
     ) -> RecordFuture | None:
         """Add a record now, from any thread; None if there is no room."""
         with self._lock:
-            self._check_sending(tp)
+            self._check_sending()
             future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
-            if future is not None and on_delivery is not None:
-                future.delivery.will_tell(partial(future.tell, on_delivery))
+            if future is not None:
+                if self._transaction is not None:
+                    self._transaction.sends_to(tp)
+                if on_delivery is not None:
+                    future.delivery.will_tell(partial(future.tell, on_delivery))
             return future
 
-    def _check_sending(self, tp: TopicPartition) -> None:
+    def _check_sending(self) -> None:
         self._require_open()
         if self._transaction is not None:
-            self._transaction.sends_to(tp)
+            self._transaction.require_open()
         elif self._sender.fatal is not None:
             raise self._sender.fatal
 
@@ -254,8 +261,11 @@ class AsyncProducer:
     def try_add(self, tp: TopicPartition, data: bytearray) -> ProducerBatch | None:
         """Add an encoded batch now, from any thread; None if there is no room."""
         with self._lock:
-            self._check_sending(tp)
-            return self._accumulator.add_encoded(tp, data, self._monotonic())
+            self._check_sending()
+            batch = self._accumulator.add_encoded(tp, data, self._monotonic())
+            if batch is not None and self._transaction is not None:
+                self._transaction.sends_to(tp)
+            return batch
 
     async def flush(self) -> None:
         """Return when every record sent before is settled, well or badly."""
@@ -318,13 +328,3 @@ class AsyncProducer:
         if self._transaction is None:
             raise ConfigError("transactions need transactional.id")
         return self._transaction
-
-
-def _as_bytes(given: Any, what: str) -> bytes | None:
-    if given is None:
-        return None
-    if isinstance(given, str):
-        return given.encode()
-    if isinstance(given, bytes | bytearray | memoryview):
-        return bytes(given)
-    raise TypeError(f"a {what} must be bytes, str or None, not {type(given).__name__}: pass a {what}_serializer")

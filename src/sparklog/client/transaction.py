@@ -109,8 +109,12 @@ class Transaction:
         self.step = Step.OPEN
         self.added, self.pending, self.has_begun = set(), set(), False
 
+    def require_open(self) -> None:
+        """Records may be sent now."""
+        self._require("send", Step.OPEN)
+
     def sends_to(self, tp: TopicPartition) -> bool:
-        """A record goes to ``tp``; whether the partition is new to the transaction."""
+        """A record waits to be sent to ``tp``; whether the partition is new to the transaction."""
         self._require("send", Step.OPEN)
         if tp in self.added or tp in self.pending:
             return False
