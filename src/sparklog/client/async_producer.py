@@ -13,6 +13,7 @@ such as PRODUCER_FENCED, for good.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -39,6 +40,7 @@ from sparklog.structs import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_log = logging.getLogger(__name__)
 Serializer = Callable[[Any], "bytes | None"]
 _CREATION_PATIENCE = 15.0
 """Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
@@ -101,13 +103,15 @@ class AsyncProducer:
     async def close(self, timeout: float | None = None) -> None:
         """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed.
 
-        An open transaction is aborted.
+        An open transaction is aborted. Records that fail here are counted in a warning.
         """
         if self._is_closed:
             return
         self._is_closed = True
         if self._loop is None:
             return
+        with self._lock:
+            left = self._accumulator.incomplete()
         try:
             async with asyncio.timeout(timeout):
                 if self._transaction is not None and self._transaction.step in (Step.OPEN, Step.ABORTABLE):
@@ -118,6 +122,24 @@ class AsyncProducer:
         finally:
             await self._sender.stop()
             await self._session.close()
+            self._warn_of_lost(left)
+
+    def _warn_of_lost(self, batches: list[ProducerBatch]) -> None:
+        """Who closes may have no future of what waited then; what a transaction gave up was never to be seen."""
+        lost = [batch for batch in batches if batch.delivery.error is not None]
+        if lost and self._transaction is None:
+            _log.warning(
+                "%d records were not delivered when the producer was closed: %s",
+                sum(batch.count for batch in lost),
+                lost[0].delivery.error,
+            )
+
+    def warn_of_left(self) -> None:
+        """Log how much the end of the program loses, if it is anything; from any thread."""
+        with self._lock:
+            left = 0 if self._is_closed else sum(batch.count for batch in self._accumulator.incomplete())
+        if left:
+            _log.warning("%d records were not sent: close the producer, or flush it, before the program ends", left)
 
     # Sending.
 
