@@ -12,7 +12,7 @@ from sparklog.client.outgoing import as_headers, as_timestamp
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.sequences import ProducerId
 from sparklog.client.transaction import Transaction
-from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
+from sparklog.errors import ApiError, ConfigError, ErrorCode, LocalProtocolError
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition
 
@@ -59,6 +59,12 @@ def test_what_are_headers():
         {"timestamp": _NOW},
         {"headers": {"a": 1}},
         {"headers": {"\ud800": b""}},
+        {"topic": None},
+        {"topic": b"t"},
+        {"topic": "unheard of", "partition": "0"},
+        {"partition": "0"},
+        {"partition": 0.0},
+        {"on_delivery": 3},
         {"value": 5},
         {"key": 5},
     ],
@@ -74,7 +80,7 @@ def test_a_send_that_raised_has_begun_nothing(transactional_id, bad):
         if transaction is not None:
             _open(transaction)
         with pytest.raises((TypeError, ValueError)):
-            await producer.send("t", **{"value": b"x", **bad})
+            await producer.send(**{"topic": "t", "value": b"x", **bad})
         assert producer._accumulator.is_empty
         if transaction is not None:
             assert not transaction.has_begun
@@ -108,6 +114,17 @@ def test_what_the_format_refuses_begins_no_batch():
     assert accumulator.is_empty
     assert not accumulator.used
     assert not accumulator.has_news
+
+
+@pytest.mark.parametrize("name", ["key_serializer", "value_serializer", "partitioner"])
+def test_what_is_to_be_called_is_a_function(name):
+    with pytest.raises(TypeError, match=f"{name} is a function, not 'utf8'"):
+        AsyncProducer(bootstrap_servers="h:1", **{name: "utf8"})
+
+
+def test_an_address_is_no_settings():
+    with pytest.raises(ConfigError, match=r"\{'bootstrap.servers': 'host:port'\}, or keywords, not 'h:1'"):
+        AsyncProducer("h:1")
 
 
 def _open(transaction: Transaction):

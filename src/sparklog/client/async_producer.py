@@ -24,7 +24,7 @@ from sparklog.client.accumulator import Accumulator
 from sparklog.client.cluster_info import PartitionInfo, no_such_partition
 from sparklog.client.delivery import BatchFuture, OnDelivery, RecordFuture
 from sparklog.client.group_metadata import GroupMetadata
-from sparklog.client.outgoing import as_bytes, as_headers, as_timestamp
+from sparklog.client.outgoing import as_bytes, as_headers, as_timestamp, check_callable, check_target
 from sparklog.client.producer_batch import ProducerBatch
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.routing import Partitioning, Router
@@ -65,6 +65,9 @@ class AsyncProducer:
         clock: Clock | None = None,
         **more: Any,
     ) -> None:
+        check_callable(key_serializer, "key_serializer")
+        check_callable(value_serializer, "value_serializer")
+        check_callable(partitioner, "partitioner")
         self.config = ProducerConfig.of(settings, **more)
         self._session = Session(self.config, clock)
         self._clock = self._session.clock
@@ -196,6 +199,8 @@ class AsyncProducer:
         self, tp: TopicPartition, record: tuple[Any, ...], on_delivery: OnDelivery | None
     ) -> RecordFuture | None:
         """Add a record now, from any thread; None if there is no room."""
+        if on_delivery is not None:
+            check_callable(on_delivery, "on_delivery")
         with self._lock:
             self._check_sending()
             future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
@@ -228,7 +233,9 @@ class AsyncProducer:
             self._loop.call_soon_threadsafe(self._sender.wake)
 
     async def learn(self, topic: str, partition: int | None, deadline: float) -> None:
-        """Find out how many partitions a topic has. Raises ApiError if it, or ``partition``, is not there in time."""
+        """Find out how many partitions a topic has. Raises ApiError if it, or ``partition``, is not there in time,
+        TypeError for what can be neither."""
+        check_target(topic, partition)
         left = max(deadline - self._monotonic(), 0.0)
         backoff = self._session.backoff(int(left * 1000), patience=min(left, _CREATION_PATIENCE))
         known = self._session.leaders.last_known(topic)

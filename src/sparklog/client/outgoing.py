@@ -15,6 +15,20 @@ from sparklog.record import layout
 Headers = tuple[tuple[str, "bytes | None"], ...]
 
 
+def check_target(topic: Any, partition: Any) -> None:
+    """Raises TypeError for what names no topic or is no partition's number."""
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic goes by its name, a str, not {topic!r}")
+    if partition is not None and not isinstance(partition, int):
+        raise TypeError(f"a partition is an int, not {partition!r}")
+
+
+def check_callable(given: Any, what: str) -> None:
+    """Raises TypeError for what is given as a function and is none."""
+    if given is not None and not callable(given):
+        raise TypeError(f"{what} is a function, not {given!r}")
+
+
 def as_bytes(given: Any, what: str) -> bytes | None:
     """A key or value: bytes as they are, text as UTF-8."""
     if given is None:
