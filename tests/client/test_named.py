@@ -1,9 +1,11 @@
 """What programs name instead of a list of names: it is refused before any broker is asked."""
 
 import asyncio
+import inspect
 
 import pytest
 
+from sparklog import client
 from sparklog.client import AsyncAdmin
 from sparklog.client.named import names, partitions
 from sparklog.errors import LocalProtocolError
@@ -75,3 +77,10 @@ def test_topics_to_create_are_new_topics(admin):
 def test_any_collection_will_do():
     assert names(iter(("a", "b")), "topics") == ["a", "b"]
     assert partitions({_TP: 1}) == [_TP]
+
+
+def test_what_there_is_can_be_found():
+    assert {"Admin", "Consumer", "Producer"} <= set(dir(client))
+    assert str(inspect.signature(client.Admin.create_topics)).startswith("(self, topics: ")
+    assert "NewTopic" in client.Admin.create_topics.__doc__
+    assert not inspect.iscoroutinefunction(client.Admin.create_topics)

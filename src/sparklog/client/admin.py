@@ -6,6 +6,7 @@ retry what passes by itself for ``default.api.timeout.ms``. ``AdminClient`` is f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -69,10 +70,10 @@ class AsyncAdmin(TopicAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin):
 def _blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Admin, P], R]:
+    @functools.wraps(method)
     def call(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._thread.run(method(self._admin, *args, **kwargs))
 
-    call.__doc__, call.__name__ = method.__doc__, method.__name__
     return call
 
 
