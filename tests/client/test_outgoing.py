@@ -12,7 +12,7 @@ from sparklog.client.outgoing import as_headers, as_timestamp
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.sequences import ProducerId
 from sparklog.client.transaction import Transaction
-from sparklog.errors import ApiError, ConfigError, ErrorCode, LocalProtocolError
+from sparklog.errors import ApiError, ConfigError, ConnectionFailed, ErrorCode, LocalProtocolError, SparklogError
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition
 
@@ -125,6 +125,26 @@ def test_what_is_to_be_called_is_a_function(name):
 def test_an_address_is_no_settings():
     with pytest.raises(ConfigError, match=r"\{'bootstrap.servers': 'host:port'\}, or keywords, not 'h:1'"):
         AsyncProducer("h:1")
+
+
+def test_without_metadata_it_says_where_there_is_no_broker():
+    producer = AsyncProducer(bootstrap_servers="127.0.0.1:1")
+    backoff = producer._session.backoff()
+    refused = ConnectionFailed("connection refused")
+    backoff.next_pause(refused)
+    error = producer._still_unknown("t", backoff.last_error)
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+    for part in ("no metadata of topic 't'", "max.block.ms=60000", "127.0.0.1:1", "connection refused"):
+        assert part in str(error)
+
+
+def test_what_no_broker_answers_names_the_brokers_that_were_asked():
+    async def run():
+        async with AsyncProducer(bootstrap_servers="127.0.0.1:1", max_block_ms=0) as producer:
+            with pytest.raises(SparklogError, match=r"127\.0\.0\.1:1"):
+                await producer.send("t", b"x")
+
+    asyncio.run(run())
 
 
 def _open(transaction: Transaction):

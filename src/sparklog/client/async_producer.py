@@ -241,7 +241,11 @@ class AsyncProducer:
         known = self._session.leaders.last_known(topic)
         if known is not None and partition is not None:
             self._session.leaders.invalidate(topic)
-        info = await self.within(deadline, self._session.topic(topic, create=True, backoff=backoff))
+        try:
+            async with asyncio.timeout(left):
+                info = await self._session.topic(topic, create=True, backoff=backoff)
+        except TimeoutError:
+            raise self._still_unknown(topic, backoff.last_error) from None
         if partition is not None and not 0 <= partition < len(info.partitions):
             raise no_such_partition(info, partition)
 
@@ -254,12 +258,17 @@ class AsyncProducer:
             raise self.blocked() from None
 
     def blocked(self) -> ApiError:
-        """``send`` waited too long."""
+        """``send`` waited too long for room."""
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"no room in buffer.memory={self.config.buffer_memory}, or no metadata,"
+            f"no room in buffer.memory={self.config.buffer_memory}"
             f" within max.block.ms={self.config.max_block_ms}: is the broker up, and as fast as the program?",
         )
+
+    def _still_unknown(self, topic: str, error: SparklogError | None) -> ApiError:
+        text = f"no metadata of topic {topic!r} within max.block.ms={self.config.max_block_ms}"
+        why = "no broker has answered" if error is None else str(error)
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{text} from {self.config.bootstrap_servers}: {why}")
 
     async def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> list[BatchFuture]:
         """Queue all rows; columns: ``key``, ``value``, ``headers``, ``partition``, ``timestamp``, as far as given.
