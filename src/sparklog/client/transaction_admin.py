@@ -66,6 +66,19 @@ class ActiveProducer(NamedTuple):
     open_since: int
 
 
+_STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+)
+"""As Kafka names them (``TransactionState``)."""
+
+
 class TransactionAdmin(AdminBase):
     """Asks coordinators for transactions, leaders for producers."""
 
@@ -102,7 +115,8 @@ class TransactionAdmin(AdminBase):
         )
         unknown = {state for answer in answers.values() for state in answer.unknown_state_filters}
         if unknown:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"no transaction is ever in a state {', '.join(sorted(unknown))}")
+            text = f"no transaction is ever in a state {', '.join(sorted(unknown))}, only in {', '.join(_STATES)}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
         return sorted(
             TransactionListing(each.transactional_id, broker, each.producer_id, each.transaction_state)
             for broker, answer in answers.items()
@@ -120,7 +134,7 @@ class TransactionAdmin(AdminBase):
             transactional_id,
             ApiKey.DESCRIBE_TRANSACTIONS,
             lambda version: DescribeTransactionsRequest(version=version, transactional_ids=[transactional_id]),
-            lambda answer: raise_error(answer.transaction_states[0], f"transactional id {transactional_id!r}"),
+            lambda answer: _check_described(answer.transaction_states[0], transactional_id),
         )
         found = answer.transaction_states[0]
         return TransactionDescription(
@@ -277,6 +291,13 @@ class TransactionAdmin(AdminBase):
         return await self._session.coordinator_request(
             CoordinatorKind.TRANSACTION, transactional_id, api, build, check=check
         )
+
+
+def _check_described(each: Message, transactional_id: str) -> None:
+    if ErrorCode(each.error_code) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        text = f"no transaction was ever made under {transactional_id!r}, or it is long past"
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, text)
+    raise_error(each, f"transactional id {transactional_id!r}")
 
 
 def _active_producer(each: Message) -> ActiveProducer:
