@@ -93,6 +93,32 @@ def test_a_spoiled_transaction_does_not_ask_to_be_tried_again(error, told):
         assert raised.value.code is told
 
 
+@pytest.mark.parametrize("code", [_E.INVALID_PRODUCER_EPOCH, _E.PRODUCER_FENCED])
+def test_a_fence_has_one_code_and_says_who_fences_whom(code):
+    error = _open().explained(ApiError(code, "as the broker has it"))
+    assert error.code is _E.PRODUCER_FENCED
+    assert "a newer producer has the transactional id 'x' and fenced this one" in str(error)
+    assert "as the broker has it" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "setting"),
+    [
+        (_E.INVALID_TXN_STATE, "transaction.timeout.ms"),
+        (_E.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
+    ],
+)
+def test_an_error_names_the_setting_that_leads_to_it(code, setting):
+    error = _open().explained(ApiError(code, "x"))
+    assert error.code is code
+    assert setting in str(error)
+
+
+@pytest.mark.parametrize("error", [ApiError(_E.MESSAGE_TOO_LARGE), ConnectionFailed("x")])
+def test_other_errors_speak_for_themselves(error):
+    assert _open().explained(error) is error
+
+
 def test_an_end_whose_answer_was_lost_can_be_asked_for_again_but_not_turned_around():
     transaction = _open()
     transaction.end(commit=True)

@@ -135,11 +135,24 @@ def test_what_nothing_can_match_is_refused():
             error = await _refused(admin.list_transactions(states=["Lost"]))
             assert (error.code, error.reason) == (
                 ErrorCode.INVALID_REQUEST,
-                "no transaction is ever in a state Lost",
+                "no transaction is ever in a state Lost, only in Empty, Ongoing, PrepareCommit, PrepareAbort,"
+                " CompleteCommit, CompleteAbort, PrepareEpochFence, Dead",
             )
             cluster.on[ApiKey.LIST_TRANSACTIONS] = lambda _: _listed(error=ErrorCode.INVALID_REGULAR_EXPRESSION)
             error = await _refused(admin.list_transactions(pattern="("))
             assert str(error) == "cannot list transactions: INVALID_REGULAR_EXPRESSION"
+
+    _run(test)
+
+
+def test_an_id_that_nobody_knows_is_said_to_be_none():
+    async def test():
+        async with _admin() as (admin, cluster):
+            unknown = _described("nope", error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+            cluster.on[ApiKey.DESCRIBE_TRANSACTIONS] = lambda _: unknown
+            error = await _refused(admin.describe_transactions(["nope"]))
+            assert error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            assert "no transaction was ever made under 'nope'" in str(error)
 
     _run(test)
 

@@ -79,7 +79,8 @@ class Accumulator:
     ) -> RecordFuture | None:
         """Add a record to the batch being filled; None if there is no room for it now.
 
-        Raises ApiError(MESSAGE_TOO_LARGE) for one that can never be sent, LocalProtocolError for what is no record.
+        Raises ApiError(MESSAGE_TOO_LARGE) for one that can never be sent, LocalProtocolError for what is no record;
+        then nothing has changed.
         """
         size = RECORD_OVERHEAD + (len(key) if key is not None else 0) + (len(value) if value is not None else 0)  # type: ignore[arg-type]
         if headers:
@@ -90,8 +91,11 @@ class Accumulator:
         queue = self._queues.get(tp) or self._queue(tp)
         batch = queue.open
         if batch is None or len(batch.records) + size > self._batch_size:
-            batch = self._begin(queue, now)
-        future = batch.append(timestamp, key, value, headers)
+            batch = ProducerBatch(queue.tp, float(queue.begun + 1), now)
+            future = batch.append(timestamp, key, value, headers)
+            self._begin(queue, batch)  # only now: what is no record begins no batch
+        else:
+            future = batch.append(timestamp, key, value, headers)
         batch.charged += size
         self.used += size
         return future
@@ -125,13 +129,12 @@ class Accumulator:
             queue = self._queues[tp] = PartitionQueue(tp)
         return queue
 
-    def _begin(self, queue: PartitionQueue, now: float) -> ProducerBatch:
+    def _begin(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         queue.begun += 1
-        batch = queue.open = ProducerBatch(queue.tp, float(queue.begun), now)
+        queue.open = batch
         queue.waiting.append(batch)
         self._busy[queue.tp] = queue
         self.has_news = True
-        return batch
 
     # What the sender asks.
 

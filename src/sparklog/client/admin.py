@@ -6,10 +6,12 @@ retry what passes by itself for ``default.api.timeout.ms``. ``AdminClient`` is f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from sparklog.client import named
 from sparklog.client.cluster_info import ClusterInfo, TopicInfo
 from sparklog.client.config import ClientConfig, as_properties
 from sparklog.client.config_admin import ConfigAdmin, ConfigEntry, LogDir
@@ -18,7 +20,7 @@ from sparklog.client.loop_thread import LoopThread
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets_to_commit import OffsetAndMetadata
 from sparklog.client.session import Session
-from sparklog.client.topic_admin import NewTopic, TopicAdmin
+from sparklog.client.topic_admin import NewTopic, TopicAdmin, new_topics
 from sparklog.client.transaction_admin import (
     ActiveProducer,
     TransactionAdmin,
@@ -68,10 +70,10 @@ class AsyncAdmin(TopicAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin):
 def _blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Admin, P], R]:
+    @functools.wraps(method)
     def call(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._thread.run(method(self._admin, *args, **kwargs))
 
-    call.__doc__, call.__name__ = method.__doc__, method.__name__
     return call
 
 
@@ -142,16 +144,18 @@ class AdminClient:
 
     def describe_topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
         """These topics; the first unknown one raises."""
-        return self._cluster.describe(names)
+        return self._cluster.describe(named.names(names, "topics"))
 
     def create_topics(self, topics: Collection[NewTopic], *, validate_only: bool = False) -> None:
         """As ``Admin.create_topics``."""
+        topics = new_topics(topics)
         self._forget([topic.name for topic in topics])
         with self._admin() as admin:
             admin.create_topics(topics, validate_only=validate_only)
 
     def delete_topics(self, names: Collection[str]) -> None:
         """As ``Admin.delete_topics``."""
+        names = named.names(names, "topics")
         self._forget(names)
         with self._admin() as admin:
             admin.delete_topics(names)

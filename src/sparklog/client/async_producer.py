@@ -13,6 +13,7 @@ such as PRODUCER_FENCED, for good.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,6 +24,7 @@ from sparklog.client.accumulator import Accumulator
 from sparklog.client.cluster_info import PartitionInfo, no_such_partition
 from sparklog.client.delivery import BatchFuture, OnDelivery, RecordFuture
 from sparklog.client.group_metadata import GroupMetadata
+from sparklog.client.outgoing import as_bytes, as_headers, as_timestamp, check_callable, check_target
 from sparklog.client.producer_batch import ProducerBatch
 from sparklog.client.producer_config import ProducerConfig
 from sparklog.client.routing import Partitioning, Router
@@ -32,11 +34,13 @@ from sparklog.client.transaction import Step, Transaction
 from sparklog.client.transaction_driver import Positions, TransactionDriver
 from sparklog.clock import Clock
 from sparklog.errors import ApiError, ClientClosed, ConfigError, ErrorCode, SparklogError
+from sparklog.record import layout
 from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_log = logging.getLogger(__name__)
 Serializer = Callable[[Any], "bytes | None"]
 _CREATION_PATIENCE = 15.0
 """Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
@@ -61,6 +65,9 @@ class AsyncProducer:
         clock: Clock | None = None,
         **more: Any,
     ) -> None:
+        check_callable(key_serializer, "key_serializer")
+        check_callable(value_serializer, "value_serializer")
+        check_callable(partitioner, "partitioner")
         self.config = ProducerConfig.of(settings, **more)
         self._session = Session(self.config, clock)
         self._clock = self._session.clock
@@ -99,13 +106,15 @@ class AsyncProducer:
     async def close(self, timeout: float | None = None) -> None:
         """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed.
 
-        An open transaction is aborted.
+        An open transaction is aborted. Records that fail here are counted in a warning.
         """
         if self._is_closed:
             return
         self._is_closed = True
         if self._loop is None:
             return
+        with self._lock:
+            left = self._accumulator.incomplete()
         try:
             async with asyncio.timeout(timeout):
                 if self._transaction is not None and self._transaction.step in (Step.OPEN, Step.ABORTABLE):
@@ -116,6 +125,24 @@ class AsyncProducer:
         finally:
             await self._sender.stop()
             await self._session.close()
+            self._warn_of_lost(left)
+
+    def _warn_of_lost(self, batches: list[ProducerBatch]) -> None:
+        """Who closes may have no future of what waited then; what a transaction gave up was never to be seen."""
+        lost = [batch for batch in batches if batch.delivery.error is not None]
+        if lost and self._transaction is None:
+            _log.warning(
+                "%d records were not delivered when the producer was closed: %s",
+                sum(batch.count for batch in lost),
+                lost[0].delivery.error,
+            )
+
+    def warn_of_left(self) -> None:
+        """Log how much the end of the program loses, if it is anything; from any thread."""
+        with self._lock:
+            left = 0 if self._is_closed else sum(batch.count for batch in self._accumulator.incomplete())
+        if left:
+            _log.warning("%d records were not sent: close the producer, or flush it, before the program ends", left)
 
     # Sending.
 
@@ -153,34 +180,41 @@ class AsyncProducer:
             await self.within(deadline, room.wait())
 
     def record(self, value: Any, key: Any, headers: Any, timestamp: int | None) -> tuple[Any, ...]:
-        """What is appended: timestamp, key, value, headers."""
+        """What is appended: timestamp, key, value, headers. TypeError or ValueError for what is no record."""
         if self._key_serializer is not None:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
         if key is not None and key.__class__ is not bytes:
-            key = _as_bytes(key, "key")
+            key = as_bytes(key, "key")
         if value is not None and value.__class__ is not bytes:
-            value = _as_bytes(value, "value")
-        if headers:
-            headers = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
-        return (self._now_ms() if timestamp is None else timestamp, key, value, headers or ())
+            value = as_bytes(value, "value")
+        if timestamp is None:
+            timestamp = self._now_ms()
+        elif timestamp.__class__ is not int or not 0 <= timestamp <= layout.MAX_INT64:
+            timestamp = as_timestamp(timestamp)
+        return (timestamp, key, value, () if headers is None else as_headers(headers))
 
     def try_append(
         self, tp: TopicPartition, record: tuple[Any, ...], on_delivery: OnDelivery | None
     ) -> RecordFuture | None:
         """Add a record now, from any thread; None if there is no room."""
+        if on_delivery is not None:
+            check_callable(on_delivery, "on_delivery")
         with self._lock:
-            self._check_sending(tp)
+            self._check_sending()
             future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
-            if future is not None and on_delivery is not None:
-                future.delivery.will_tell(partial(future.tell, on_delivery))
+            if future is not None:
+                if self._transaction is not None:
+                    self._transaction.sends_to(tp)
+                if on_delivery is not None:
+                    future.delivery.will_tell(partial(future.tell, on_delivery))
             return future
 
-    def _check_sending(self, tp: TopicPartition) -> None:
+    def _check_sending(self) -> None:
         self._require_open()
         if self._transaction is not None:
-            self._transaction.sends_to(tp)
+            self._transaction.require_open()
         elif self._sender.fatal is not None:
             raise self._sender.fatal
 
@@ -199,13 +233,19 @@ class AsyncProducer:
             self._loop.call_soon_threadsafe(self._sender.wake)
 
     async def learn(self, topic: str, partition: int | None, deadline: float) -> None:
-        """Find out how many partitions a topic has. Raises ApiError if it, or ``partition``, is not there in time."""
+        """Find out how many partitions a topic has. Raises ApiError if it, or ``partition``, is not there in time,
+        TypeError for what can be neither."""
+        check_target(topic, partition)
         left = max(deadline - self._monotonic(), 0.0)
         backoff = self._session.backoff(int(left * 1000), patience=min(left, _CREATION_PATIENCE))
         known = self._session.leaders.last_known(topic)
         if known is not None and partition is not None:
             self._session.leaders.invalidate(topic)
-        info = await self.within(deadline, self._session.topic(topic, create=True, backoff=backoff))
+        try:
+            async with asyncio.timeout(left):
+                info = await self._session.topic(topic, create=True, backoff=backoff)
+        except TimeoutError:
+            raise self._still_unknown(topic, backoff.last_error) from None
         if partition is not None and not 0 <= partition < len(info.partitions):
             raise no_such_partition(info, partition)
 
@@ -218,12 +258,17 @@ class AsyncProducer:
             raise self.blocked() from None
 
     def blocked(self) -> ApiError:
-        """``send`` waited too long."""
+        """``send`` waited too long for room."""
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"no room in buffer.memory={self.config.buffer_memory}, or no metadata,"
+            f"no room in buffer.memory={self.config.buffer_memory}"
             f" within max.block.ms={self.config.max_block_ms}: is the broker up, and as fast as the program?",
         )
+
+    def _still_unknown(self, topic: str, error: SparklogError | None) -> ApiError:
+        text = f"no metadata of topic {topic!r} within max.block.ms={self.config.max_block_ms}"
+        why = "no broker has answered" if error is None else str(error)
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{text} from {self.config.bootstrap_servers}: {why}")
 
     async def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> list[BatchFuture]:
         """Queue all rows; columns: ``key``, ``value``, ``headers``, ``partition``, ``timestamp``, as far as given.
@@ -254,8 +299,11 @@ class AsyncProducer:
     def try_add(self, tp: TopicPartition, data: bytearray) -> ProducerBatch | None:
         """Add an encoded batch now, from any thread; None if there is no room."""
         with self._lock:
-            self._check_sending(tp)
-            return self._accumulator.add_encoded(tp, data, self._monotonic())
+            self._check_sending()
+            batch = self._accumulator.add_encoded(tp, data, self._monotonic())
+            if batch is not None and self._transaction is not None:
+                self._transaction.sends_to(tp)
+            return batch
 
     async def flush(self) -> None:
         """Return when every record sent before is settled, well or badly."""
@@ -318,13 +366,3 @@ class AsyncProducer:
         if self._transaction is None:
             raise ConfigError("transactions need transactional.id")
         return self._transaction
-
-
-def _as_bytes(given: Any, what: str) -> bytes | None:
-    if given is None:
-        return None
-    if isinstance(given, str):
-        return given.encode()
-    if isinstance(given, bytes | bytearray | memoryview):
-        return bytes(given)
-    raise TypeError(f"a {what} must be bytes, str or None, not {type(given).__name__}: pass a {what}_serializer")

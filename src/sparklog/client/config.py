@@ -169,7 +169,9 @@ class ClientConfig:
 def as_properties(settings: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> dict[str, str]:
     """Kafka's names and texts, from a mapping and from keywords, whose underscores stand for dots; None is left out."""
     if settings is not None and not isinstance(settings, Mapping):
-        raise TypeError(f"settings are a mapping, not {settings!r}: write bootstrap_servers={settings!r}")
+        raise ConfigError(
+            f"settings are a mapping, such as {{'bootstrap.servers': 'host:port'}}, or keywords, not {settings!r}"
+        )
     named = dict(settings or {}) | {name.replace("_", "."): value for name, value in keywords.items()}
     return {name: _text(value) for name, value in named.items() if value is not None}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from sparklog.client import named
 from sparklog.client.admin_base import AdminBase, raise_error, raise_first
 from sparklog.client.membership import Generation
 from sparklog.client.offset_requests import Asker, commit_request, fetch_request, fetched_offsets
@@ -61,6 +62,7 @@ class GroupAdmin(AdminBase):
 
     async def list_groups(self, *, states: Collection[str] = ()) -> list[GroupListing]:
         """Every group of the cluster, by name; of certain states only, if any are given."""
+        states = named.names(states, "states")
 
         def build(version: int) -> Message:
             if states and version < 4:
@@ -81,7 +83,7 @@ class GroupAdmin(AdminBase):
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """These groups; one that nobody knows has the state Dead, or raises GROUP_ID_NOT_FOUND with newer brokers."""
-        return {group_id: await self._describe_group(group_id) for group_id in group_ids}
+        return {group_id: await self._describe_group(group_id) for group_id in named.names(group_ids, "groups")}
 
     async def _describe_group(self, group_id: str) -> GroupDescription:
         answer = await self._ask_coordinator(
@@ -108,7 +110,7 @@ class GroupAdmin(AdminBase):
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete them and their offsets, or raise the first error; a group with members is not deleted."""
-        for group_id in group_ids:
+        for group_id in named.names(group_ids, "groups"):
             await self._ask_coordinator(
                 group_id,
                 ApiKey.DELETE_GROUPS,
@@ -123,6 +125,7 @@ class GroupAdmin(AdminBase):
         def check(answer: Message) -> None:
             found.update({tp: at for tp, at in fetched_offsets(answer, {}).items() if at is not None})
 
+        partitions = None if partitions is None else named.partitions(partitions)
         request = fetch_request(group_id, partitions, {}, require_stable=False)
         await self._ask_coordinator(group_id, ApiKey.OFFSET_FETCH, request, check, _BY_NAME)
         return found
@@ -131,6 +134,7 @@ class GroupAdmin(AdminBase):
         self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> None:
         """Store these offsets for a group without members, or raise the first error."""
+        named.partitions(offsets)
         stored = {tp: OffsetAndMetadata(each) if isinstance(each, int) else each for tp, each in offsets.items()}
         await self._ask_coordinator(
             group_id,
@@ -147,7 +151,7 @@ class GroupAdmin(AdminBase):
                 name=name,
                 partitions=[_DeleteTopic.OffsetDeleteRequestPartition(partition_index=number) for number in numbers],
             )
-            for name, numbers in by_topic(partitions).items()
+            for name, numbers in by_topic(named.partitions(partitions)).items()
         ]
         await self._ask_coordinator(
             group_id,

@@ -1,31 +1,39 @@
 """An event loop in a thread of its own, for the clients that block.
 
-One daemon thread a client, ended with it. The loop does not survive a fork: its thread is not in the child process, so
-there every use raises ClientClosed, and nothing of it touches the sockets that both processes hold.
+One daemon thread a client, ended with it, or with the program: then ``at_exit`` may say what is lost. The loop does not
+survive a fork: its thread is not in the child process, so there every use raises ClientClosed, and nothing of it
+touches the sockets that both processes hold.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from sparklog.errors import ApiError, ClientClosed, ErrorCode
 
 T = TypeVar("T")
+_EXIT_PATIENCE = 1.0
+"""Seconds that the end of the program waits for what it cancels."""
+_running: set[LoopThread] = set()
 
 
 class LoopThread:
     """Runs coroutines for other threads. Starts at once; ``close`` ends it."""
 
-    def __init__(self, name: str = "sparklog client") -> None:
+    def __init__(self, name: str = "sparklog client", at_exit: Callable[[], object] | None = None) -> None:
+        self._at_exit = at_exit
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        _running.add(self)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -96,9 +104,22 @@ class LoopThread:
             return
         if self.is_current:
             raise ClientClosed("a callback of this client cannot close it")
-        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
+        self._end(None)
+
+    def _end(self, patience: float | None) -> None:
+        _running.discard(self)
+        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(patience)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.join(patience)
+
+    def _exit(self) -> None:
+        """The program ends, and nobody closed this."""
+        if os.getpid() != self._process or self._loop.is_closed():
+            return
+        if self._at_exit is not None:
+            self._at_exit()
+        with suppress(TimeoutError):  # a callback that never returns must not keep the program
+            self._end(_EXIT_PATIENCE)
 
 
 async def _cancel_all() -> None:
@@ -106,3 +127,9 @@ async def _cancel_all() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@atexit.register
+def _end_all() -> None:
+    for thread in list(_running):
+        thread._exit()

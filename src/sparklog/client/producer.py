@@ -34,14 +34,15 @@ class Producer:
     """``AsyncProducer`` for code that blocks, from any number of threads; its loop runs in a thread of its own.
 
     The arguments are AsyncProducer's. Callbacks run on its thread and must not wait for it. ``with`` closes it; what is
-    neither flushed nor closed when the program ends is lost. After a fork it works in the parent only.
+    neither flushed nor closed when the program ends is lost, and a warning says how much. After a fork it works in the
+    parent only.
     """
 
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._producer = AsyncProducer(settings, **more)
         self.config = self._producer.config
         self._process = _process
-        self._thread = LoopThread("sparklog producer")
+        self._thread = LoopThread("sparklog producer", at_exit=self._producer.warn_of_left)
         self._thread.run(self._producer.start())
 
     def __enter__(self) -> Producer:

@@ -37,6 +37,8 @@ class Backoff:
         self._clock = clock
         self._timeout = timeout_ms / 1000
         self._patience = patience
+        self.last_error: SparklogError | None = None
+        """What the attempts failed with, so far."""
         self.reset()
 
     def reset(self) -> None:
@@ -55,6 +57,7 @@ class Backoff:
 
     def next_pause(self, error: SparklogError) -> float:
         """Seconds to wait before the next attempt; raises ``error`` where there is to be none."""
+        self.last_error = error
         if not is_retriable(error) or self.expired or self._is_unknown_for_good(error):
             raise error
         pause = min(self._pause, max(self._deadline - self._clock.monotonic(), 0))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparklog.client.leaders import Leaders
+from sparklog.client.outgoing import check_target
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.record import _impl, layout
 from sparklog.structs import TopicPartition
@@ -50,6 +51,8 @@ class Router:
             if known is None:
                 return None
         if partition is not None:
+            if partition.__class__ is not int:
+                check_target(topic, partition)
             return known.partitions[partition] if 0 <= partition < known.count else None
         if self._partitioner is not None:
             return self._chosen(known, topic, key, value)

@@ -295,8 +295,9 @@ class Sender:
         self._make_room()
 
     def _refused(self, verdict: Verdict, batch: ProducerBatch, result: ProduceResult) -> None:
-        error = _refusal(batch, result)
+        error: SparklogError = _refusal(batch, result)
         if self._transaction is not None:
+            error = self._transaction.explained(error)
             self._transaction.batch_failed(error)
         elif verdict is Verdict.FENCED:
             self.fatal = error

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sparklog.client import named
 from sparklog.client.admin_base import AdminBase, Answers, error_of, raise_first
 from sparklog.client.cluster_info import ClusterInfo, TopicInfo
 from sparklog.client.offsets import OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.retry import retrying_async
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     CreatePartitionsRequest,
@@ -50,6 +51,7 @@ class TopicAdmin(AdminBase):
 
     async def describe_topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
         """These topics as they are now; the first unknown one raises."""
+        names = named.names(names, "topics")
 
         async def describe() -> dict[str, TopicInfo]:
             info = await self._session.refresh(names)
@@ -62,8 +64,9 @@ class TopicAdmin(AdminBase):
     async def create_topics(self, topics: Collection[NewTopic], *, validate_only: bool = False) -> None:
         """Create them all, or raise the first error; those before it in the answer then exist.
 
-        Returns when every partition has a leader.
+        Each is a ``NewTopic``. Returns when every partition has a leader.
         """
+        topics = new_topics(topics)
         answer = await self._session.controller_request(
             ApiKey.CREATE_TOPICS,
             lambda version: _create_request(version, topics, self._timeout_ms, validate_only),
@@ -75,6 +78,7 @@ class TopicAdmin(AdminBase):
 
     async def delete_topics(self, names: Collection[str]) -> None:
         """Delete them all, or raise the first error; returns when they are gone from the cluster's metadata."""
+        names = named.names(names, "topics")
         answer = await self._session.controller_request(
             ApiKey.DELETE_TOPICS,
             lambda version: _delete_request(version, names, self._timeout_ms),
@@ -91,6 +95,7 @@ class TopicAdmin(AdminBase):
 
     async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Let each topic have so many partitions, more than now; returns when the new ones have leaders."""
+        named.names(counts, "topics")
         topic = CreatePartitionsRequest.CreatePartitionsTopic
         answer = await self._session.controller_request(
             ApiKey.CREATE_PARTITIONS,
@@ -122,7 +127,7 @@ class TopicAdmin(AdminBase):
 
         What became of each: None for elected, or why not; ELECTION_NOT_NEEDED is such a reason.
         """
-        asked = None if partitions is None else by_topic(partitions)
+        asked = None if partitions is None else by_topic(named.partitions(partitions))
         form = ElectLeadersRequest.TopicPartitions
 
         def build(version: int) -> Message:
@@ -147,6 +152,7 @@ class TopicAdmin(AdminBase):
 
         Times are ms; None where no record is that young. LATEST is the last stable offset for read_committed.
         """
+        named.partitions(wanted)
         level = self._session.config.isolation_level if isolation is None else isolation
 
         async def ask(broker: BrokerId, tps: list[TopicPartition]) -> Answers[OffsetAndTimestamp | None]:
@@ -187,7 +193,17 @@ class TopicAdmin(AdminBase):
                 for each in topic.partitions
             }
 
-        return await self._ask_leaders(before, ask)
+        return await self._ask_leaders(named.partitions(before), ask)
+
+
+def new_topics(given: Iterable[NewTopic]) -> list[NewTopic]:
+    """The topics to create. Raises LocalProtocolError for anything else than a collection of ``NewTopic``."""
+    topics = [] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else list(given)
+    if not all(isinstance(each, NewTopic) for each in topics) or (given and not topics):
+        raise LocalProtocolError(
+            f'topics to create are a list, such as [NewTopic("name", partitions=3)], not {given!r}'
+        )
+    return topics
 
 
 def _check_controller(results: Iterable[Message]) -> None:

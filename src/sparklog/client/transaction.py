@@ -46,6 +46,10 @@ _ABORTABLE = frozenset(
         _E.INVALID_COMMIT_OFFSET_SIZE,
     }
 )
+_REASONS = {
+    _E.INVALID_TXN_STATE: "the coordinator has ended the transaction, as it does after transaction.timeout.ms",
+    _E.INVALID_TRANSACTION_TIMEOUT: "lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms",
+}
 NO_TRANSACTION = ProducerId(-1, -1)
 
 
@@ -109,8 +113,12 @@ class Transaction:
         self.step = Step.OPEN
         self.added, self.pending, self.has_begun = set(), set(), False
 
+    def require_open(self) -> None:
+        """Records may be sent now."""
+        self._require("send", Step.OPEN)
+
     def sends_to(self, tp: TopicPartition) -> bool:
-        """A record goes to ``tp``; whether the partition is new to the transaction."""
+        """A record waits to be sent to ``tp``; whether the partition is new to the transaction."""
         self._require("send", Step.OPEN)
         if tp in self.added or tp in self.pending:
             return False
@@ -179,6 +187,18 @@ class Transaction:
         return ApiError(_E.TRANSACTION_ABORTABLE if code.retriable else code, f"{self.error}: {hint}")
 
     # What was answered.
+
+    def explained(self, error: SparklogError) -> SparklogError:
+        """A broker's error with what it means for this producer. Whichever broker it was that noticed a fence, and by
+        whatever code, it is PRODUCER_FENCED."""
+        code = error.code if isinstance(error, ApiError) else None
+        if code in (_E.INVALID_PRODUCER_EPOCH, _E.PRODUCER_FENCED):
+            text = (
+                f"a newer producer has the transactional id {self.transactional_id!r} and fenced this one, or its"
+                f" transaction lasted longer than transaction.timeout.ms and was aborted ({error})"
+            )
+            return ApiError(_E.PRODUCER_FENCED, text)
+        return error if code not in _REASONS else ApiError(code, f"{error}: {_REASONS[code]}")
 
     def initialized(self, producer: ProducerId, prepared: ProducerId = NO_TRANSACTION) -> None:
         """An id and epoch were given; ``prepared`` is the transaction that was kept, if there was one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from sparklog.client import named
 from sparklog.client.admin_base import AdminBase, Answers, error_of, raise_error
 from sparklog.client.session import Build, Check, CoordinatorKind
 from sparklog.errors import ApiError, ErrorCode
@@ -65,6 +66,19 @@ class ActiveProducer(NamedTuple):
     open_since: int
 
 
+_STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+)
+"""As Kafka names them (``TransactionState``)."""
+
+
 class TransactionAdmin(AdminBase):
     """Asks coordinators for transactions, leaders for producers."""
 
@@ -81,6 +95,7 @@ class TransactionAdmin(AdminBase):
         Raises ApiError(INVALID_REQUEST) for a state that does not exist, UNSUPPORTED_VERSION for a filter that a
         broker does not know.
         """
+        states = named.names(states, "states")
 
         def build(version: int) -> Message:
             if open_longer_ms >= 0 and version < _FIRST_LIST_BY_DURATION:
@@ -100,7 +115,8 @@ class TransactionAdmin(AdminBase):
         )
         unknown = {state for answer in answers.values() for state in answer.unknown_state_filters}
         if unknown:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"no transaction is ever in a state {', '.join(sorted(unknown))}")
+            text = f"no transaction is ever in a state {', '.join(sorted(unknown))}, only in {', '.join(_STATES)}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
         return sorted(
             TransactionListing(each.transactional_id, broker, each.producer_id, each.transaction_state)
             for broker, answer in answers.items()
@@ -109,14 +125,16 @@ class TransactionAdmin(AdminBase):
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """These ids as their coordinators have them; the first unknown one raises."""
-        return {each: await self._describe_transaction(each) for each in transactional_ids}
+        return {
+            each: await self._describe_transaction(each) for each in named.names(transactional_ids, "transactional ids")
+        }
 
     async def _describe_transaction(self, transactional_id: str) -> TransactionDescription:
         answer = await self._ask_transaction_coordinator(
             transactional_id,
             ApiKey.DESCRIBE_TRANSACTIONS,
             lambda version: DescribeTransactionsRequest(version=version, transactional_ids=[transactional_id]),
-            lambda answer: raise_error(answer.transaction_states[0], f"transactional id {transactional_id!r}"),
+            lambda answer: _check_described(answer.transaction_states[0], transactional_id),
         )
         found = answer.transaction_states[0]
         return TransactionDescription(
@@ -203,7 +221,7 @@ class TransactionAdmin(AdminBase):
                 for each in topic.partitions
             }
 
-        return await self._ask_leaders(partitions, ask)
+        return await self._ask_leaders(named.partitions(partitions), ask)
 
     async def hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, silent_since_ms: int
@@ -273,6 +291,13 @@ class TransactionAdmin(AdminBase):
         return await self._session.coordinator_request(
             CoordinatorKind.TRANSACTION, transactional_id, api, build, check=check
         )
+
+
+def _check_described(each: Message, transactional_id: str) -> None:
+    if ErrorCode(each.error_code) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        text = f"no transaction was ever made under {transactional_id!r}, or it is long past"
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, text)
+    raise_error(each, f"transactional id {transactional_id!r}")
 
 
 def _active_producer(each: Message) -> ActiveProducer:

@@ -216,9 +216,11 @@ class TransactionDriver:
                 kind, key, api, build, check=check, ceiling=ceiling, patience_ms=patience
             )
         except SparklogError as error:
-            if severity(error) is not Severity.RETRIABLE:
-                self._transaction.failed(error)
-            raise
+            if severity(error) is Severity.RETRIABLE:
+                raise
+            told = self._transaction.explained(error)
+            self._transaction.failed(told)
+            raise told from error
 
 
 def _check_partitions(answer: Message) -> None:

@@ -1,0 +1,65 @@
+"""What is said of records that are lost because nobody closed the producer, or because nobody took them."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+
+from sparklog.client import AsyncProducer
+from sparklog.client.cluster_info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import Endpoint
+
+_UNCLOSED = """
+from sparklog.client import Producer
+from sparklog.structs import TopicPartition
+
+producer = Producer(bootstrap_servers="127.0.0.1:1", linger_ms=100_000)
+for _ in range({records}):
+    record = producer._producer.record(b"x", None, None, None)
+    producer._producer.try_append(TopicPartition("t", 0), record, None)
+{then}
+"""
+
+
+def _end_of(records, then=""):
+    done = subprocess.run(
+        [sys.executable, "-c", _UNCLOSED.format(records=records, then=then)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stderr
+
+
+def test_a_program_that_ends_without_close_is_told_what_it_loses():
+    said = _end_of(5)
+    assert "5 records were not sent: close the producer" in said
+    assert "destroyed" not in said
+
+
+def test_without_records_nothing_is_said():
+    assert _end_of(0) == ""
+
+
+def test_what_is_not_delivered_by_the_end_of_close_is_counted(caplog):
+    async def run():
+        producer = AsyncProducer(bootstrap_servers="127.0.0.1:1", linger_ms=100_000)
+        await producer.start()
+        producer._session.leaders.apply(
+            ClusterInfo(
+                cluster_id="c",
+                controller=0,
+                brokers={0: Endpoint("127.0.0.1", 1)},
+                topics={"t": TopicInfo("t", ZERO_UUID, False, (PartitionInfo(0, 0, 0, (0,), (0,)),))},
+                errors={},
+            )
+        )
+        for _ in range(3):
+            await producer.send("t", b"x")
+        await producer.close(timeout=0)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert "3 records were not delivered when the producer was closed" in caplog.text
