@@ -17,7 +17,7 @@ from sparklog.errors import ErrorCode, SparklogError
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AddPartitionsToTxnRequest, Message
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import Endpoint, TopicPartition, by_topic
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.txn.state import ClientVersion, Producer
 
@@ -152,10 +152,8 @@ def _request_of(entries: Sequence[Entry]) -> Callable[[int], Message]:
     topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
     def topics(entry: Entry) -> list[Message]:
-        by_topic: dict[str, list[int]] = {}
-        for tp in sorted(entry.partitions):
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
-        return [topic(name=name, partitions=numbers) for name, numbers in by_topic.items()]
+        named = by_topic(sorted(entry.partitions))
+        return [topic(name=name, partitions=numbers) for name, numbers in named.items()]
 
     asked = [
         transaction(

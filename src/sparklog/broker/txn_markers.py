@@ -17,7 +17,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, WriteTxnMarkersRequest
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
 from sparklog.replica.manager import ReplicaManager
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import Endpoint, TopicPartition, by_topic
 from sparklog.txn.markers import Marker
 from sparklog.txn.state import ClientVersion
 from sparklog.zk.client import ZkClient
@@ -121,11 +121,9 @@ class TransactionMarkers:
 def markers_request(marker: Marker, partitions: Collection[TopicPartition]) -> Message:
     """One marker for several partitions of one broker."""
     writable = WriteTxnMarkersRequest.WritableTxnMarker
-    by_topic: dict[str, list[int]] = {}
-    for tp in partitions:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
     topics = [
-        writable.WritableTxnMarkerTopic(name=name, partition_indexes=numbers) for name, numbers in by_topic.items()
+        writable.WritableTxnMarkerTopic(name=name, partition_indexes=numbers)
+        for name, numbers in by_topic(partitions).items()
     ]
     return WriteTxnMarkersRequest(
         markers=[

@@ -127,12 +127,7 @@ class Session:
         opening = self._connections.get((endpoint, lane))
         if opening is None or (opening.done() and _has_failed(opening)):
             opening = self._connections[endpoint, lane] = asyncio.create_task(self._open(endpoint))
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            if opening.cancelled():
-                raise ClientClosed("this client was closed") from None
-            raise
+        return await _shared(opening)
 
     async def _open(self, endpoint: Endpoint) -> AsyncConnection:
         seconds = self.config.connect_timeout_ms / 1000
@@ -279,12 +274,7 @@ class Session:
         if asking is None:
             asking = self._refreshes[key] = asyncio.create_task(self._fetch_metadata(topics, create))
             asking.add_done_callback(lambda _: self._refreshes.pop(key, None))
-        try:
-            return await asyncio.shield(asking)
-        except asyncio.CancelledError:
-            if asking.cancelled():
-                raise ClientClosed("this client was closed") from None
-            raise
+        return await _shared(asking)
 
     async def _fetch_metadata(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
         answer = await self._ask_any(
@@ -333,6 +323,16 @@ class Session:
         between: Callable[[], None] | None = None,
     ) -> T:
         return await retrying_async(self.backoff(patience_ms), attempt, between=between)
+
+
+async def _shared(work: asyncio.Task[T]) -> T:
+    """The result of what several may wait for: who is cancelled leaves it running, only ``close`` cancels it."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        if work.cancelled():
+            raise ClientClosed("this client was closed") from None
+        raise
 
 
 def _has_failed(opening: asyncio.Task[AsyncConnection]) -> bool:

@@ -27,7 +27,7 @@ from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.record.partitioning import coordinator_partition
-from sparklog.structs import FileSlice, TopicPartition
+from sparklog.structs import TopicPartition
 
 _OFFSET_KEY_VERSION = 1
 _GROUP_KEY_VERSION = 2
@@ -92,14 +92,14 @@ def offset_key(group_id: str, tp: TopicPartition) -> bytes:
     key.string(group_id)
     key.string(tp.topic)
     key.int32(tp.partition)
-    return _bytes(key)
+    return key.joined()
 
 
 def group_key(group_id: str) -> bytes:
     key = WireWriter()
     key.int16(_GROUP_KEY_VERSION)
     key.string(group_id)
-    return _bytes(key)
+    return key.joined()
 
 
 def offset_record(group_id: str, tp: TopicPartition, committed: CommittedOffset) -> tuple[bytes, bytes]:
@@ -114,7 +114,7 @@ def offset_record(group_id: str, tp: TopicPartition, committed: CommittedOffset)
     value.int64(committed.commit_timestamp_ms)
     if expires:
         value.int64(committed.expire_timestamp_ms)
-    return offset_key(group_id, tp), _bytes(value)
+    return offset_key(group_id, tp), value.joined()
 
 
 def group_record(group: Group, assignments: Mapping[str, bytes]) -> tuple[bytes, bytes]:
@@ -129,7 +129,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> tuple[bytes,
     value.array_length(len(group.members))
     for member in group.members.values():
         _write_member(value, member, group.protocol, assignments.get(member.member_id, b""))
-    return group_key(group.group_id), _bytes(value)
+    return group_key(group.group_id), value.joined()
 
 
 def _write_member(value: WireWriter, member: Member, protocol: str | None, assignment: bytes) -> None:
@@ -142,10 +142,6 @@ def _write_member(value: WireWriter, member: Member, protocol: str | None, assig
     for data in (member.metadata(protocol), assignment):
         value.int32(len(data))
         value.raw(data)
-
-
-def _bytes(writer: WireWriter) -> bytes:
-    return b"".join(chunk for chunk in writer.chunks() if not isinstance(chunk, FileSlice))
 
 
 def read_key(key: bytes) -> OffsetKey | GroupKey | None:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from sparklog.errors import ErrorCode
 from sparklog.group.consumer.group import ConsumerGroup
-from sparklog.group.consumer_protocol import PROTOCOL_TYPE, is_subscribed
+from sparklog.group.consumer_protocol import is_subscribed
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState
+from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE
 from sparklog.structs import TopicPartition
 
 

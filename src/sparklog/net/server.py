@@ -131,12 +131,12 @@ class SocketServer:
     def _let_in(self, sock: socket.socket, host: str, port: int) -> None:
         held, most = self._by_host.get(host, 0), self._limits.of_host(host)
         if held >= most:
-            sock.close()
             self.complaints.warn(
                 "host",
                 f"hung up on {host}:{port}: {host} has {held} connections already, and max.connections.per.ip (or "
                 f"max.connections.per.ip.overrides) allows it {most}",
             )
+            sock.close()
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sparklog.errors import RemoteProtocolError
 from sparklog.protocol.wire import WireReader, WireWriter
-from sparklog.structs import Chunk, FileSlice, TopicPartition
+from sparklog.structs import TopicPartition, by_topic
 
 PROTOCOL_TYPE = "consumer"
 HIGHEST_VERSION = 3
@@ -57,13 +57,13 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
         writer.int32(subscription.generation)
     if version >= 3:
         writer.string(subscription.rack)
-    return joined(writer)
+    return writer.joined()
 
 
 def decode_subscription(data: bytes | memoryview) -> Subscription:
     """Raises RemoteProtocolError if it is malformed."""
     reader = WireReader(memoryview(data))
-    version = _version(reader)
+    version = read_version(reader)
     topics = tuple(reader.string() for _ in range(reader.array_length()))
     user_data = _bytes_or_none(reader)
     owned = read_partitions(reader) if version >= 1 else ()
@@ -78,7 +78,7 @@ def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) ->
     writer.int16(version)
     write_partitions(writer, assignment.partitions)
     _write_bytes(writer, assignment.user_data)
-    return joined(writer)
+    return writer.joined()
 
 
 def decode_assignment(data: bytes | memoryview) -> Assignment:
@@ -86,15 +86,13 @@ def decode_assignment(data: bytes | memoryview) -> Assignment:
     if not data:
         return Assignment(())
     reader = WireReader(memoryview(data))
-    _version(reader)
+    read_version(reader)
     return Assignment(read_partitions(reader), _bytes_or_none(reader))
 
 
 def write_partitions(writer: WireWriter, partitions: Iterable[TopicPartition]) -> None:
     """Partitions under their topics, in the order given."""
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
+    topics = by_topic(partitions)
     writer.array_length(len(topics))
     for topic, numbers in topics.items():
         writer.string(topic)
@@ -112,17 +110,8 @@ def read_partitions(reader: WireReader) -> tuple[TopicPartition, ...]:
     return tuple(found)
 
 
-def joined(writer: WireWriter) -> bytes:
-    """All that was written."""
-    return b"".join(map(_plain, writer.chunks()))
-
-
-def _plain(chunk: Chunk) -> bytes | bytearray | memoryview:
-    assert not isinstance(chunk, FileSlice)
-    return chunk
-
-
-def _version(reader: WireReader) -> int:
+def read_version(reader: WireReader) -> int:
+    """The version that a subscription or an assignment is to be read as. Raises RemoteProtocolError."""
     version = reader.int16()
     if version < 0:
         raise RemoteProtocolError(f"a consumer's metadata has the version {version}")

@@ -196,6 +196,15 @@ class WireWriter:
         """What was written, in order."""
         return [*self._chunks, self._tail] if self._tail else list(self._chunks)
 
+    def joined(self) -> bytes:
+        """All that was written, for a message that holds no slice of a file."""
+        return b"".join(map(_plain, self.chunks()))
+
+
+def _plain(chunk: Chunk) -> bytes | bytearray | memoryview:
+    assert not isinstance(chunk, FileSlice)
+    return chunk
+
 
 def frame(chunks: list[Chunk]) -> list[Chunk]:
     """The chunks behind the four bytes that say their length."""

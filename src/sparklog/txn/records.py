@@ -27,7 +27,7 @@ from sparklog.errors import CorruptRecord, ProtocolError
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_batches, iter_records
-from sparklog.structs import FileSlice, TopicPartition
+from sparklog.structs import TopicPartition, by_topic
 from sparklog.txn.state import (
     LAST_EPOCH,
     NO_EPOCH,
@@ -55,7 +55,7 @@ def key_of(transactional_id: str) -> bytes:
     writer = WireWriter()
     writer.int16(_KEY_VERSION)
     writer.string(transactional_id)
-    return _bytes(writer)
+    return writer.joined()
 
 
 def value_of(transaction: Transaction) -> bytes | None:
@@ -78,7 +78,7 @@ def value_of(transaction: Transaction) -> bytes | None:
         writer.uvarint(tag)
         writer.uvarint(_TAGS[tag].size)
         writer.raw(_TAGS[tag].pack(value))
-    return _bytes(writer)
+    return writer.joined()
 
 
 def _tags_of(transaction: Transaction) -> dict[int, int]:
@@ -99,20 +99,14 @@ def _write_partitions(writer: WireWriter, transaction: Transaction) -> None:
     if transaction.state is TransactionState.EMPTY:
         writer.array_length(None)
         return
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(transaction.partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    writer.array_length(len(by_topic))
-    for topic, numbers in by_topic.items():
+    topics = by_topic(sorted(transaction.partitions))
+    writer.array_length(len(topics))
+    for topic, numbers in topics.items():
         writer.string(topic)
         writer.array_length(len(numbers))
         for number in numbers:
             writer.int32(number)
         writer.tags()
-
-
-def _bytes(writer: WireWriter) -> bytes:
-    return b"".join(chunk for chunk in writer.chunks() if not isinstance(chunk, FileSlice))
 
 
 def build_batch(transaction: Transaction, now_ms: int) -> bytes:

@@ -6,7 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeTransactionsResponse, Message
-from sparklog.structs import TopicPartition
+from sparklog.structs import TopicPartition, by_topic
 
 API = ApiKey.DESCRIBE_TRANSACTIONS
 VERSIONS = range(0, 1)
@@ -35,7 +35,5 @@ def _describe(broker: BrokerContext, transactional_id: str) -> Message:
 
 
 def _topics(partitions: frozenset[TopicPartition]) -> list[Message]:
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return [_State.TopicData(topic=name, partitions=numbers) for name, numbers in by_topic.items()]
+    topics = by_topic(sorted(partitions))
+    return [_State.TopicData(topic=name, partitions=numbers) for name, numbers in topics.items()]

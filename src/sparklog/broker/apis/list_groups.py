@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.group.consumer.group import ConsumerGroup
-from sparklog.group.consumer_protocol import PROTOCOL_TYPE
 from sparklog.group.state import Group
 from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE
 from sparklog.protocol.messages import ListGroupsResponse, Message
 
 API = ApiKey.LIST_GROUPS

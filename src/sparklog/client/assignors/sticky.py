@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from sparklog.client.assignors.base import Assigned, GroupMember, partitions_of, ranked, subscribed
 from sparklog.errors import RemoteProtocolError
-from sparklog.protocol.consumer_protocol import NO_GENERATION, joined, read_partitions, write_partitions
+from sparklog.protocol.consumer_protocol import NO_GENERATION, read_partitions, write_partitions
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.structs import TopicPartition
 
@@ -55,7 +55,7 @@ class StickyAssignor:
         writer = WireWriter()
         write_partitions(writer, owned)
         writer.int32(generation)
-        return joined(writer)
+        return writer.joined()
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[GroupMember]) -> Assigned:
         claims = {member.member_id: _eager_claim(member) for member in members}
@@ -71,7 +71,7 @@ class CooperativeStickyAssignor:
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
         writer = WireWriter()
         writer.int32(generation)
-        return joined(writer)
+        return writer.joined()
 
     def assign(self, partition_counts: Mapping[str, int], members: Sequence[GroupMember]) -> Assigned:
         claims = {member.member_id: _cooperative_claim(member) for member in members}

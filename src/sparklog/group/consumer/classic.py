@@ -7,6 +7,7 @@ again, and says what it still holds on to, which is how it gives partitions up. 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,9 +17,10 @@ from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.machine import ConsumerMachine, expect_static, replace_static, unknown_member
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from sparklog.group.consumer.topics import Topics
-from sparklog.group.consumer_protocol import PROTOCOL_TYPE, Subscription, read_subscription, write_assignment
+from sparklog.group.consumer_protocol import write_assignment
 from sparklog.group.requests import JoinAnswer, JoinRequest, MemberIdentity, SyncAnswer, SyncRequest
 from sparklog.group.state import Protocol
+from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription
 from sparklog.structs import TopicPartition
 
 
@@ -51,10 +53,10 @@ def join(machine: ConsumerMachine, group: ConsumerGroup, request: JoinRequest, n
     updated = replace(
         member,
         instance_id=request.instance_id or member.instance_id,
-        rack_id=said.rack_id or member.rack_id,
+        rack_id=said.rack or member.rack_id,
         client_id=request.client_id,
         client_host=request.client_host,
-        topics=said.topics,
+        topics=frozenset(said.topics),
         regex=None,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         classic=ClassicSide(request.session_timeout_ms, request.protocols),
@@ -86,12 +88,12 @@ def _claim(draft: ConsumerGroup, request: JoinRequest, member_id: str) -> Consum
 
 def _subscription(protocols: tuple[Protocol, ...]) -> Subscription:
     try:
-        return read_subscription(protocols[0].metadata)
+        return decode_subscription(protocols[0].metadata)
     except ProtocolError as error:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the subscription cannot be read: {error}") from error
 
 
-def by_id(partitions: frozenset[TopicPartition], topics: Topics) -> Partitions:
+def by_id(partitions: Iterable[TopicPartition], topics: Topics) -> Partitions:
     """Those whose topics exist."""
     found = ((topics.topic(topic), number) for topic, number in partitions)
     return frozenset(TopicIdPartition(topic.topic_id, number) for topic, number in found if topic is not None)

@@ -16,14 +16,9 @@ from sparklog.group.consumer.classic import by_id, by_name
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember
 from sparklog.group.consumer.topics import Topics
-from sparklog.group.consumer_protocol import (
-    PROTOCOL_TYPE,
-    read_assignment,
-    read_subscription,
-    subscribed_topics,
-    write_assignment,
-)
+from sparklog.group.consumer_protocol import read_assignment, subscribed_topics, write_assignment
 from sparklog.group.state import Group, GroupState, Member
+from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 
 
 class MigrationPolicy(Enum):
@@ -61,15 +56,15 @@ def upgraded(group: Group, topics: Topics, policy: MigrationPolicy, max_size: in
 
 
 def _upgraded_member(group: Group, member: Member, topics: Topics, made: ConsumerGroup) -> ConsumerMember:
-    said = read_subscription(member.metadata(group.protocol) or member.protocols[0].metadata)
+    said = decode_subscription(member.metadata(group.protocol) or member.protocols[0].metadata)
     had = by_id(read_assignment(member.assignment), topics)
     return ConsumerMember(
         member.member_id,
         instance_id=member.instance_id,
-        rack_id=said.rack_id,
+        rack_id=said.rack,
         client_id=member.client_id,
         client_host=member.client_host,
-        topics=said.topics,
+        topics=frozenset(said.topics),
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         classic=ClassicSide(member.session_timeout_ms, member.protocols),
         epoch=group.generation,
@@ -108,6 +103,6 @@ def downgraded(group: ConsumerGroup, generation: int, topics: Topics) -> Group:
     made.state = GroupState.STABLE
     made.subscribed = subscribed_topics(made)
     for taken in made.members.values():
-        version = read_subscription(taken.metadata(made.protocol)).version
+        version = decode_subscription(taken.metadata(made.protocol)).version
         taken.assignment = write_assignment(version, by_name(group.target.get(taken.member_id, NONE), topics))
     return made

@@ -32,7 +32,6 @@ from sparklog.group.consumer.member import ClassicSide, ConsumerMember, MemberSt
 from sparklog.group.consumer.topics import TopicDescription
 from sparklog.group.state import Protocol
 from sparklog.protocol.wire import WireReader, WireWriter
-from sparklog.structs import FileSlice
 
 T = TypeVar("T")
 _CLASSIC_TAG = 0
@@ -83,7 +82,7 @@ def consumer_key(subject: Subject, group_id: str, member_id: str | None = None) 
     key.string(group_id)
     if member_id is not None:
         key.string(member_id)
-    return _bytes(key)
+    return key.joined()
 
 
 def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> list[Record]:
@@ -139,7 +138,7 @@ def _value(write: Callable[[WireWriter, T], None], content: T) -> bytes:
     value.int16(0)
     write(value, content)
     value.tags()
-    return _bytes(value)
+    return value.joined()
 
 
 def _write_member(value: WireWriter, member: ConsumerMember) -> None:
@@ -170,12 +169,12 @@ def _member_value(member: ConsumerMember) -> bytes:
         classic.raw(metadata)
         classic.tags()
     classic.tags()
-    content = _bytes(classic)
+    content = classic.joined()
     tags = WireWriter(flexible=True)
     for number in (1, _CLASSIC_TAG, len(content)):
         tags.uvarint(number)
     tags.raw(content)
-    return plain[:-1] + _bytes(tags)  # in place of the byte that says that there are none
+    return plain[:-1] + tags.joined()  # in place of the byte that says that there are none
 
 
 def _write_topics(value: WireWriter, topics: Iterable[TopicDescription]) -> None:
@@ -206,10 +205,6 @@ def _write_progress(value: WireWriter, member: ConsumerMember) -> None:
     value.int8(member.state)
     _write_partitions(value, member.assigned)
     _write_partitions(value, member.revoking)
-
-
-def _bytes(writer: WireWriter) -> bytes:
-    return b"".join(chunk for chunk in writer.chunks() if not isinstance(chunk, FileSlice))
 
 
 def _open(value: bytes) -> WireReader:
