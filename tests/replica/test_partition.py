@@ -102,13 +102,19 @@ def test_a_high_watermark_does_not_go_back(partition):
 
 
 def test_acks_all_wants_enough_replicas_in_sync(partition):
-    partition.apply(state(ME, 0))
+    partition.apply(state(ME, 0), replica_count=3)
     assert refusal(partition.append_as_leader, batch(), -1) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.log.log_end_offset == 0
     partition.append_as_leader(batch(), 1)
-    partition.apply(state(ME, 1, ME, OTHER))
+    partition.apply(state(ME, 1, ME, OTHER), replica_count=3)
     partition.append_as_leader(batch(), -1)
     assert partition.log.log_end_offset == 2
+
+
+def test_acks_all_wants_no_more_replicas_than_there_are(partition):
+    partition.apply(state(ME, 0), replica_count=1)
+    partition.append_as_leader(batch(), -1)
+    assert partition.high_watermark.offset == 1
 
 
 def test_a_refused_batch_leaves_the_partition_as_it_was(partition):

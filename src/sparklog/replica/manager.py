@@ -55,6 +55,7 @@ class ReplicaManager:
         config: TopicConfig,
         topic_id: UUID | None,
         *,
+        replica_count: int = 1,
         is_new: bool = True,
     ) -> ErrorCode:
         """Lead or follow the partition as the controller decided; one that ``is_new`` may be made here."""
@@ -64,7 +65,8 @@ class ReplicaManager:
                 log = self._logs.get_or_create(tp, config, topic_id, is_new=is_new)
                 log.config = config
                 partition = self._partitions[tp] = Partition(tp, self.broker_id, log, topic_id)
-            return ErrorCode.NONE if partition.apply(state) else ErrorCode.STALE_CONTROLLER_EPOCH
+            taken = partition.apply(state, replica_count)
+            return ErrorCode.NONE if taken else ErrorCode.STALE_CONTROLLER_EPOCH
         except (LogError, OSError) as error:
             _logger.error("cannot open %s: %s", tp, error)
             self._report(error, tp, self._logs.logs.get(tp))

@@ -30,6 +30,7 @@ class Partition:
         self.leader = int(NO_LEADER)
         self.leader_epoch = -1
         self.isr: tuple[int, ...] = ()
+        self.replica_count = 1
         self._high_watermark = log.position_of(log.log_start_offset)
 
     @property
@@ -46,13 +47,17 @@ class Partition:
         unstable, committed = self.log.first_unstable_offset, self._high_watermark.offset
         return committed if unstable is None else min(unstable, committed)
 
-    def apply(self, state: PartitionState) -> bool:
-        """Take over what the controller decided; False if a newer decision is known already."""
+    def apply(self, state: PartitionState, replica_count: int = 1) -> bool:
+        """Take over what the controller decided; False if a newer decision is known already.
+
+        ``replica_count``: how many brokers are to hold the partition, this one among them.
+        """
         if state.leader_epoch < self.leader_epoch:
             return False
         if state.leader_epoch > self.leader_epoch and state.leader == self._broker_id:
             self.log.epochs.assign(state.leader_epoch, self.log.log_end_offset)
         self.leader, self.leader_epoch, self.isr = state.leader, state.leader_epoch, state.isr
+        self.replica_count = replica_count
         self._advance()
         return True
 
@@ -101,15 +106,21 @@ class Partition:
         Raises ApiError: not the leader, too few in-sync replicas for acks=all, a refused batch.
         """
         self.check_leader()
-        if required_acks == -1 and len(self.isr) < self.log.config.min_insync_replicas:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} replicas of {self.tp} are in sync, "
-                f"min.insync.replicas={self.log.config.min_insync_replicas}",
-            )
+        if required_acks == -1 and len(self.isr) < self.replica_count:
+            self._check_in_sync()
         appended = self.log.append_as_leader(records, self.leader_epoch, origin, verification)
         self._advance()
         return appended
+
+    def _check_in_sync(self) -> None:
+        """More replicas than the partition has nobody can ask for (Kafka 3.9, ``Partition.effectiveMinIsr``)."""
+        wanted = min(self.log.config.min_insync_replicas, self.replica_count)
+        if len(self.isr) < wanted:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} of the {self.replica_count} replicas of {self.tp} are in sync, "
+                f"min.insync.replicas={self.log.config.min_insync_replicas}",
+            )
 
     def _advance(self) -> None:
         if self.is_leader and self.isr == (self._broker_id,):

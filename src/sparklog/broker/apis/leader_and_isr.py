@@ -25,7 +25,9 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
             tp = TopicPartition(topic.topic_name, each.partition_index)
             led = broker.replicas.leads(tp)
             state = PartitionState(each.leader, each.leader_epoch, tuple(each.isr), each.controller_epoch)
-            error = broker.replicas.apply(tp, state, config, topic.topic_id, is_new=each.is_new)
+            error = broker.replicas.apply(
+                tp, state, config, topic.topic_id, replica_count=len(each.replicas), is_new=each.is_new
+            )
             errors.append(
                 LeaderAndIsrResponse.LeaderAndIsrTopicError.LeaderAndIsrPartitionError(
                     partition_index=each.partition_index, error_code=error
