@@ -28,8 +28,8 @@ def unframed(answer):
     return memoryview(data)[4:]
 
 
-def hello(version):
-    return encode(ApiVersionsRequest(client_software_name="x", client_software_version="1"), version)
+def hello(version, name="x", release="1"):
+    return encode(ApiVersionsRequest(client_software_name=name, client_software_version=release), version)
 
 
 @pytest.mark.parametrize("version", OFFERED[ApiKey.API_VERSIONS])
@@ -50,6 +50,31 @@ def test_the_features_in_force_are_told(dispatch, version):
     assert in_force["group.version"] == (1, 1)
     assert response.finalized_features_epoch == 0
     assert supported == ({name: (0, highest) for name, (_, highest) in in_force.items()} if version == 4 else {})
+
+
+def greeted(dispatch, version, *names):
+    answer = unframed(dispatch(frame(ApiKey.API_VERSIONS, version, hello(version, *names)), "h"))
+    return decode_response(ApiKey.API_VERSIONS, version, answer[4:])
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("bad", ["", "a b", "-", "a-", ".a", "ä", "a\n", "1+2"])
+def test_who_calls_itself_what_nobody_may_is_offered_nothing(dispatch, version, bad):
+    for names in ((bad, "1"), ("x", bad)):
+        response = greeted(dispatch, version, *names)
+        assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+        assert (response.finalized_features_epoch, response.finalized_features) == (-1, [])
+
+
+def test_what_clients_may_call_themselves(dispatch):
+    names = (
+        ("x", "1"),
+        ("confluent-kafka-python", "2.16.0-rdkafka-2.16.0"),
+        ("apache-kafka-java", "4.1.1"),
+        ("a.b", "9"),
+    )
+    assert {greeted(dispatch, 4, *each).error_code for each in names} == {ErrorCode.NONE}
+    assert greeted(dispatch, 2).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.features import FEATURES, FINALIZED_EPOCH
 from sparklog.errors import ErrorCode
@@ -15,8 +17,20 @@ _FIRST_VERSION_OF_LEVEL_0 = 4
 """Clients of older versions break on a feature whose lowest level is 0 (Kafka leaves them out there too)."""
 
 
+_SOFTWARE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What a client may call itself and its version (Kafka 3.9, ``ApiVersionsRequest``)."""
+_FIRST_VERSION_WITH_SOFTWARE = 3
+
+
 def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    if request.version >= _FIRST_VERSION_WITH_SOFTWARE and not _is_well_named(request.message):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[], throttle_time_ms=0)
     return response(broker.offered, ErrorCode.NONE, request.version)
+
+
+def _is_well_named(message: Message) -> bool:
+    names = (message.client_software_name, message.client_software_version)
+    return all(_SOFTWARE.fullmatch(each) for each in names)
 
 
 def response(offered: dict[ApiKey, range], error: ErrorCode, version: int) -> Message:
