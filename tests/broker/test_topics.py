@@ -1,19 +1,25 @@
 """Which topics may be made, and how they are laid out."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
 from sparklog.broker.topics import TopicMaker
 from sparklog.config.broker import parse_broker_config
+from sparklog.config.dynamic import Layers
 from sparklog.errors import ApiError, ErrorCode
 
 
 @pytest.fixture
 def maker():
     metadata = SimpleNamespace(brokers=dict.fromkeys([3, 1, 2]), topics=lambda: [SimpleNamespace(name="a.b_c")])
-    config = parse_broker_config({"num.partitions": "4"})
-    return TopicMaker(config, metadata, None, None)
+    return TopicMaker(settings({"num.partitions": "4"}), metadata, None, None)
+
+
+def settings(static, **dynamic):
+    layers = Layers(parse_broker_config(static), dynamic)
+    return SimpleNamespace(layers=layers, topic_defaults=layers.topic_defaults)
 
 
 def test_defaults_are_the_brokers(maker):
@@ -45,6 +51,7 @@ def test_leaders_begin_anywhere(maker):
         (("t", 1, 1, {"no.such": "1"}), ErrorCode.INVALID_CONFIG),
         (("t", 1, 1, {"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
         (("t", 1, 1, {"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+        (("t", 1, 1, {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"}), ErrorCode.INVALID_CONFIG),
         (("a_b.c", 1, 1, {}), ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
@@ -54,12 +61,21 @@ def test_what_cannot_be_is_refused_before_anything_is_written(maker, arguments, 
     assert caught.value.code is code
 
 
+def test_settings_must_go_together_with_those_of_the_broker_in_force():
+    metadata = SimpleNamespace(brokers={1: None}, topics=list)
+    own = {"min.compaction.lag.ms": "40"}
+    for of_broker, fits in (("40", True), ("39", False)):
+        in_force = settings({}, **{"log.cleaner.max.compaction.lag.ms": of_broker})
+        with nullcontext() if fits else pytest.raises(ApiError, match=r"max\.compaction\.lag\.ms=39"):
+            assert TopicMaker(in_force, metadata, None, None).plan("t", 1, 1, own)[1] == own
+
+
 def test_a_topic_does_not_collide_with_itself(maker):
     assert maker.plan("a.b_c", 1, 1, {})[0].topic == "a.b_c"
 
 
 def test_a_cluster_without_brokers_makes_no_topics():
-    maker = TopicMaker(parse_broker_config({}), SimpleNamespace(brokers={}), None, None)
+    maker = TopicMaker(settings({}), SimpleNamespace(brokers={}), None, None)
     with pytest.raises(ApiError) as caught:
         maker.plan("t", 1, 1, {})
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

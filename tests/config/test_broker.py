@@ -30,6 +30,13 @@ def test_a_synonym_is_checked_as_the_topics_setting():
         parse_broker_config({"log.segment.bytes": "1"})
 
 
+def test_topics_defaults_must_go_together():
+    lags = {"log.cleaner.min.compaction.lag.ms": "6", "log.cleaner.max.compaction.lag.ms": "5"}
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms=6 is more than max\.compaction\.lag\.ms=5"):
+        parse_broker_config(lags)
+    assert parse_broker_config(lags | {"log.cleaner.max.compaction.lag.ms": "6"}).topic_defaults
+
+
 def test_a_description_parses_to_the_same_settings():
     config = parse(BrokerConfig, {"broker.id": "3", "log.dirs": "a,b", "auto.create.topics.enable": "false"})
     assert parse(BrokerConfig, describe(config)) == config

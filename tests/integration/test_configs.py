@@ -122,6 +122,20 @@ def test_a_resource_is_changed_whole_or_not_at_all(connection, make_topic, chang
     assert value(connection, TOPIC, topic, "retention.ms") == ("604800000", DEFAULT)
 
 
+def test_settings_that_do_not_go_together_are_refused_however_they_come(connection, make_topic):
+    topic = make_topic(max_compaction_lag_ms=5)
+    least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    code, message = alter(connection, TOPIC, topic, (least, SET, "6"))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert f"{least}=6 is more than {most}=5" in message
+    assert replace(connection, TOPIC, topic, {least: "6", most: "5"})[0] is ErrorCode.INVALID_CONFIG
+    assert value(connection, TOPIC, topic, least) == ("0", DEFAULT)
+    both = ((least, SET, "6"), (most, SET, "6"))
+    assert alter(connection, TOPIC, topic, *both) == (ErrorCode.NONE, "")
+    assert replace(connection, TOPIC, topic, {least: "7"}) == (ErrorCode.NONE, "")
+    assert value(connection, TOPIC, topic, least) == ("7", OF_TOPIC)
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [

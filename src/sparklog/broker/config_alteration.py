@@ -16,6 +16,7 @@ from sparklog.config.dynamic import (
     apply_changes,
     check_dynamic,
 )
+from sparklog.config.topic import TopicConfig, check_together, parse_stored
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
 from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
 
@@ -98,7 +99,7 @@ def _target(broker: BrokerContext, asked: Asked) -> tuple[str, Callable[[dict[st
             raise ApiError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
         if broker.metadata.topic(asked.name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
-        return topic_entity(asked.name), _change_of_topic(asked)
+        return topic_entity(asked.name), _change_of_topic(asked, broker.settings.topic_defaults)
     if asked.kind == BROKER:
         return _broker_entity(broker, asked.name), _change_of_broker(asked)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {asked.kind} has no settings that change here")
@@ -110,10 +111,12 @@ def _broker_entity(broker: BrokerContext, name: str) -> str:
     return broker_entity(broker.config.broker_id) if name else CLUSTER_ENTITY
 
 
-def _change_of_topic(asked: Asked) -> Callable[[dict[str, str]], dict[str, str]]:
+def _change_of_topic(asked: Asked, defaults: TopicConfig) -> Callable[[dict[str, str]], dict[str, str]]:
     def change(stored: dict[str, str]) -> dict[str, str]:
         try:
-            return apply_changes({} if asked.afresh else stored, asked.changes, TOPIC_DEFINITIONS)
+            changed = apply_changes({} if asked.afresh else stored, asked.changes, TOPIC_DEFINITIONS)
+            check_together(parse_stored(asked.name, changed, defaults))
+            return changed
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 

@@ -204,7 +204,7 @@ class Broker:
             ),
             txn_coordinators=coordinators,
             txn_entry=TransactionEntry(coordinators, replicas),
-            topics=TopicMaker(config, metadata, self._zk, self._ask_zk),
+            topics=TopicMaker(self._settings, metadata, self._zk, self._ask_zk),
             controller=self._controller,
             zk=self._zk,
             run_zk=self._ask_zk,

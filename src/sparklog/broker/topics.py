@@ -8,9 +8,10 @@ from typing import Any
 from uuid import uuid4
 
 from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.settings import Settings
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import parse
-from sparklog.config.topic import TopicConfig
+from sparklog.config.topic import TopicConfig, check_together
 from sparklog.controller.assignment import assign_replicas
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.log.files import is_topic_name
@@ -29,9 +30,10 @@ class TopicMaker:
     """Writes topics to ZooKeeper, from where the controller takes them up."""
 
     def __init__(
-        self, config: BrokerConfig, metadata: MetadataCache, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]]
+        self, settings: Settings, metadata: MetadataCache, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]]
     ) -> None:
-        self._config = config
+        self._settings = settings
+        self._config = settings.layers.static
         self._metadata = metadata
         self._zk = zk
         self._run_zk = run_zk
@@ -57,7 +59,7 @@ class TopicMaker:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"these settings need a value: {', '.join(empty)}")
         config = {key: value for key, value in properties.items() if value is not None}
         try:
-            parse(TopicConfig, config)
+            check_together(parse(TopicConfig, config, self._settings.topic_defaults))
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return config

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sparklog.config.definition import ConfigType as T
 from sparklog.config.definition import Definition, any_of, at_least, between, definitions, one_of, parse, setting
-from sparklog.config.topic import TopicConfig
+from sparklog.config.topic import TopicConfig, check_together
 from sparklog.errors import ConfigError
 
 ASSIGNOR_CLASSES = {
@@ -311,7 +311,9 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     for_topics = {synonyms[name]: text for name, text in properties.items() if name in synonyms}
     own = {name: text for name, text in properties.items() if name not in synonyms}
     config = parse(BrokerConfig, own)
-    return replace(config, topic_defaults=parse(TopicConfig, for_topics))
+    defaults = parse(TopicConfig, for_topics)
+    check_together(defaults)
+    return replace(config, topic_defaults=defaults)
 
 
 def load_properties(path: Path) -> dict[str, str]:

@@ -175,7 +175,12 @@ class TopicConfig:
         broker="log.cleaner.min.compaction.lag.ms",
     )
     min_insync_replicas: int = setting(
-        "min.insync.replicas", T.INT, 1, "Replicas that acks=all needs.", at_least(1), broker="min.insync.replicas"
+        "min.insync.replicas",
+        T.INT,
+        1,
+        "Replicas that acks=all needs, all of them where there are fewer.",
+        at_least(1),
+        broker="min.insync.replicas",
     )
     preallocate: bool = setting(
         "preallocate",
@@ -256,6 +261,15 @@ class TopicConfig:
         if self.compression_type == "gzip" and self.compression_gzip_level > 0:
             return self.compression_gzip_level
         return self.compression_zstd_level if self.compression_type == "zstd" else None
+
+
+def check_together(config: TopicConfig) -> None:
+    """Raises ConfigError where settings that are each allowed do not go together."""
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise ConfigError(
+            f"min.compaction.lag.ms={config.min_compaction_lag_ms} is more than"
+            f" max.compaction.lag.ms={config.max_compaction_lag_ms}"
+        )
 
 
 def parse_stored(topic: str, properties: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:
