@@ -20,7 +20,8 @@ The tree::
     │   └── MalformedZnode          a znode does not hold what it must
     ├── DataSourceError             an option or a state that the Spark source cannot serve
     └── ApiError                    an answer with an error code; ``.code`` says which
-        └── RecordsRefused          a batch, for some of its records; ``.records`` says which
+        ├── RecordsRefused          a batch, for some of its records; ``.records`` says which
+        └── RefusedUnseen           records, before their partition was looked at
 
 ``ErrorCode`` is Kafka's own table (``org.apache.kafka.common.protocol.Errors``): number, name, and
 whether a client may retry. A number that is not in the table becomes ``UNKNOWN_SERVER_ERROR``.
@@ -181,6 +182,10 @@ class RecordsRefused(ApiError):
         super().__init__(code, message)
         self.records = tuple(records)
         """Which ones, counted from the batch's first, which is 0."""
+
+
+class RefusedUnseen(ApiError):
+    """Records were refused before their partition was looked at: the answer tells nothing of the partition."""
 
 
 class LogError(SparklogError):

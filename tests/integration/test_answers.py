@@ -16,6 +16,8 @@ from sparklog.protocol.messages import (
     SyncGroupRequest,
 )
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.record.compression import CompressionType
+from sparklog.structs import TopicPartition
 
 pytestmark = pytest.mark.integration
 _ListTopic = ListOffsetsRequest.ListOffsetsTopic
@@ -42,17 +44,33 @@ def test_only_read_committed_is_told_of_aborted_transactions(connection, tp):
     assert fetched(connection, tp, 0, isolation=1).aborted_transactions == []
 
 
-def test_a_refused_batch_is_told_where_the_log_begins(connection, tp):
-    def refused(batch):
-        part = ProduceRequest.TopicProduceData.PartitionProduceData(index=0, records=batch)
-        data = [ProduceRequest.TopicProduceData(name=tp.topic, partition_data=[part])]
-        request = ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=data)
-        answer = wire.ask(connection, ApiKey.PRODUCE, 9, request).responses[0].partition_responses[0]
-        return ErrorCode(answer.error_code), answer.log_start_offset
+def produced(connection, tp, batch, version=9, transactional_id=None):
+    """The code, and where the answer says that the log begins."""
+    part = ProduceRequest.TopicProduceData.PartitionProduceData(index=tp.partition, records=bytes(batch))
+    data = [ProduceRequest.TopicProduceData(name=tp.topic, partition_data=[part])]
+    request = ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=data, transactional_id=transactional_id)
+    answer = wire.ask(connection, ApiKey.PRODUCE, version, request).responses[0].partition_responses[0]
+    return ErrorCode(answer.error_code), answer.log_start_offset
 
+
+def test_a_refused_batch_is_told_where_the_log_begins_if_it_came_so_far(connection, tp):
     good = bytes(wire.batch_of(b"v"))
-    assert refused(good + good) == (ErrorCode.INVALID_RECORD, 0)
-    assert refused(good[:-1] + b"?") == (ErrorCode.CORRUPT_MESSAGE, -1)
+    assert produced(connection, tp, wire.batch_of()) == (ErrorCode.INVALID_RECORD, 0)
+    assert produced(connection, tp, good + good) == (ErrorCode.INVALID_RECORD, -1)
+    assert produced(connection, tp, good[:-1] + b"?") == (ErrorCode.CORRUPT_MESSAGE, -1)
+    whose = {"producer_id": 900_001, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    begins = wire.batch_of(b"v", **whose)
+    assert produced(connection, tp, begins) == (ErrorCode.INVALID_TXN_STATE, -1)
+    assert produced(connection, tp, begins, transactional_id=tp.topic)[1] == -1, "whatever the coordinator says"
+
+
+def test_zstd_is_for_clients_that_know_it(connection, tp):
+    batch = wire.batch_of(b"v" * 100, compression=CompressionType.ZSTD)
+    for version in (5, 6):
+        assert produced(connection, tp, batch, version) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1)
+    assert produced(connection, tp, batch, 7) == (ErrorCode.NONE, 0)
+    nowhere = TopicPartition(f"{tp.topic}-nowhere", 0)
+    assert produced(connection, nowhere, batch, 6) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
 @pytest.mark.parametrize(

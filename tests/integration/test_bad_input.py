@@ -245,15 +245,15 @@ def old_format():
         (corrupt(wire.batch_of(b"value")), ErrorCode.CORRUPT_MESSAGE),
         (corrupt(wire.batch_of(b"value"), 17), ErrorCode.CORRUPT_MESSAGE),
         (corrupt(wire.batch_of(b"value" * 100, compression=CompressionType.ZSTD), 60), ErrorCode.CORRUPT_MESSAGE),
-        (wire.batch_of(b"value")[:-1], ErrorCode.CORRUPT_MESSAGE),
-        (wire.batch_of(b"value")[:40], ErrorCode.CORRUPT_MESSAGE),
-        (bytearray(), ErrorCode.CORRUPT_MESSAGE),
+        (wire.batch_of(b"value")[:-1], ErrorCode.INVALID_RECORD),
+        (wire.batch_of(b"value")[:40], ErrorCode.INVALID_RECORD),
+        (bytearray(), ErrorCode.INVALID_RECORD),
         (bytearray(b"\xff" * 100), ErrorCode.CORRUPT_MESSAGE),
         (wire.batch_of(b"x" * 1_048_588), ErrorCode.MESSAGE_TOO_LARGE),
         (two_batches(), ErrorCode.INVALID_RECORD),
         (wire.batch_of(), ErrorCode.INVALID_RECORD),
         (wire.batch_of(b"x", is_control=True), ErrorCode.INVALID_RECORD),
-        (old_format(), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (old_format(), ErrorCode.INVALID_RECORD),
     ],
     ids=[
         *("crc", "crc-field", "compressed", "cut", "header-cut", "nothing", "ones", "too-large", "two", "no-records"),
@@ -265,8 +265,7 @@ def test_a_bad_batch_is_refused(broker, connection, tp, batch, error):
     code, offset, message = wire.produce(connection, tp, batch)
     assert (code, offset) == (error, -1)
     assert message
-    if error is not ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-        logged(broker, f"refused a batch of client 'sparklog' for {tp}: {message}")
+    logged(broker, f"refused a batch of client 'sparklog' for {tp}: {message}")
     assert wire.produce(connection, tp, wire.batch_of(b"after"))[:2] == (ErrorCode.NONE, 1)
     assert wire.read_all(connection, tp) == [b"before", b"after"]
 

@@ -16,7 +16,17 @@ from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import read_marker
-from sparklog.record.layout import ALL_ATTRIBUTES, MAGIC, MAGIC_V2, MAX_INT32, MAX_INT64, NO_PRODUCER_ID, NO_TIMESTAMP
+from sparklog.record.layout import (
+    ALL_ATTRIBUTES,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_V2,
+    MAX_INT32,
+    MAX_INT64,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    can_hold,
+)
 from sparklog.record.recompression import recompress
 from sparklog.record.records import iter_batches
 
@@ -38,12 +48,13 @@ def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOr
     try:
         batch = RecordBatch(records)
         _check_size(batch.size_in_bytes, config)
-        batch.validate()
+        batch.check_crc()
+        compression = batch.compression
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if batch.size_in_bytes != len(records):
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition takes exactly one batch a request")
-    _check_header(batch, origin)
+    _check_header(batch, compression, origin)
     if "compact" in config.cleanup_policy and not batch.is_control:
         _check_keys(batch)
     if config.message_timestamp_type == "CreateTime":
@@ -100,10 +111,13 @@ def _check_size(size: int, config: TopicConfig) -> None:
         )
 
 
-def _check_header(batch: RecordBatch, origin: AppendOrigin) -> None:
+def _check_header(batch: RecordBatch, compression: CompressionType, origin: AppendOrigin) -> None:
     complaint = None
+    payload_size = batch.size_in_bytes - HEADER_SIZE
     if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
         complaint = f"{batch.record_count} records but a last offset delta of {batch.last_offset_delta}"
+    elif compression is CompressionType.NONE and not can_hold(payload_size, batch.record_count):
+        complaint = f"{batch.record_count} records in {payload_size} bytes"
     elif batch.attributes & ~ALL_ATTRIBUTES:
         complaint = f"unknown attributes {batch.attributes:#x}"
     elif batch.base_offset != 0:

@@ -140,11 +140,7 @@ class RecordBatch:
 
     def validate(self) -> None:
         """Check the CRC and that the counts are possible; the records themselves are checked when decoded."""
-        computed = crc32c.crc32c(self.buffer[layout.ATTRIBUTES :])
-        if computed != self.crc:
-            raise CorruptRecord(
-                f"batch at offset {self.base_offset} has CRC {self.crc:#x}, its bytes have {computed:#x}"
-            )
+        self.check_crc()
         if self.record_count < 0 or self.last_offset_delta < 0:
             raise CorruptRecord(
                 f"batch at offset {self.base_offset} claims {self.record_count} records"
@@ -152,6 +148,14 @@ class RecordBatch:
             )
         if self.compression is CompressionType.NONE:
             layout.check_record_count(self.record_count, self.size_in_bytes - layout.HEADER_SIZE)
+
+    def check_crc(self) -> None:
+        """Raises CorruptRecord unless the bytes behind the CRC are those that it was made of."""
+        computed = crc32c.crc32c(self.buffer[layout.ATTRIBUTES :])
+        if computed != self.crc:
+            raise CorruptRecord(
+                f"batch at offset {self.base_offset} has CRC {self.crc:#x}, its bytes have {computed:#x}"
+            )
 
     def __repr__(self) -> str:
         return (

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Awaitable
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.sent_records import FIRST_VERSION_WITH_ZSTD, fault_of
 from sparklog.broker.txn_entry import Permits
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RecordsRefused, RemoteProtocolError
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RecordsRefused, RefusedUnseen, RemoteProtocolError
 from sparklog.log.origin import Verification
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce as wire
@@ -25,7 +26,13 @@ API = ApiKey.PRODUCE
 VERSIONS = range(wire.MIN_VERSION, wire.MAX_VERSION + 1)
 _ACKS_ALL = -1
 _BAD_RECORDS = frozenset(
-    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
 )
 """Refusals that speak of a broken or misconfigured producer, which the operator wants to know of too."""
 _FIRST_VERSION_TO_ADD_PARTITIONS = 12
@@ -44,9 +51,8 @@ _WITHOUT_START = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.INVALID_TXN_STATE,
         ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
@@ -135,13 +141,26 @@ def _append(
     message: ProduceRequest = request.message
     if records is None:
         return ProduceResult(ErrorCode.INVALID_REQUEST, message="a partition without records")
-    verification = None if message.transactional_id is None else _verification(broker, tp, request, permits)
+    if request.version < FIRST_VERSION_WITH_ZSTD and (fault := _fault(broker, tp, records, request.version)):
+        return _refused(broker, tp, fault)
+    verification = _without_id if message.transactional_id is None else _verification(broker, tp, request, permits)
     try:
         appended = broker.replicas.append(tp, records, message.acks, verification=verification)
     except ApiError as error:
-        return _refused(broker, tp, error)
+        return _refused(broker, tp, _fault(broker, tp, records, request.version) or error)
     log_start = broker.replicas.partition(tp).log.log_start_offset
     return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, log_start)
+
+
+def _fault(broker: BrokerContext, tp: TopicPartition, records: memoryview, version: int) -> RefusedUnseen | None:
+    """What Kafka would complain of first. Later versions bring no fault that the log lets pass, so that theirs are
+    looked for only in what it has refused.
+    """
+    return fault_of(records, version) if broker.metadata.knows(tp) else None
+
+
+def _without_id(producer_id: int, _epoch: int) -> None:
+    raise RefusedUnseen(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} begins a transaction without its id")
 
 
 def _verification(
@@ -159,7 +178,7 @@ def _verification(
         else:
             code = ErrorCode.INVALID_TXN_STATE  # what it belonged to has ended since the coordinator was asked
         if code is not ErrorCode.NONE:
-            raise ApiError(
+            raise RefusedUnseen(
                 _told(code, request.version), f"{tp} is not part of a transaction of {transactional_id!r}: {code.name}"
             )
 
@@ -182,7 +201,8 @@ def _refused(broker: BrokerContext, tp: TopicPartition, error: ApiError) -> Prod
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.knows(tp):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader = broker.metadata.leader_hint(tp) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
-    log_start = -1 if code in _WITHOUT_START else broker.replicas.partition(tp).log.log_start_offset
+    unseen = code in _WITHOUT_START or isinstance(error, RefusedUnseen)
+    log_start = -1 if unseen else broker.replicas.partition(tp).log.log_start_offset
     records = error.records if isinstance(error, RecordsRefused) else ()
     return ProduceResult(code, log_start_offset=log_start, message=error.reason, leader=leader, refused_records=records)
 
