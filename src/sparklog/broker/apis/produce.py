@@ -157,7 +157,9 @@ def _verification(
         elif tp in permits:
             code = broker.txn_entry.check(tp, producer, permits[tp])
         else:
-            code = ErrorCode.INVALID_TXN_STATE  # what it belonged to has ended since the coordinator was asked
+            code = (
+                ErrorCode.CONCURRENT_TRANSACTIONS
+            )  # it had entered, or was not led here; the coordinator was not asked
         if code is not ErrorCode.NONE:
             raise ApiError(
                 _told(code, request.version), f"{tp} is not part of a transaction of {transactional_id!r}: {code.name}"

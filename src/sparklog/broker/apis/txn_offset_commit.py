@@ -89,7 +89,7 @@ async def _commit(broker: BrokerContext, request: ApiRequest, offsets: Offsets, 
             code = broker.txn_entry.check(home, producer, permits[home])
         else:
             entered = broker.txn_entry.has_entered(home, producer)
-            code = ErrorCode.NONE if entered else ErrorCode.INVALID_TXN_STATE
+            code = ErrorCode.NONE if entered else ErrorCode.CONCURRENT_TRANSACTIONS  # the coordinator was not asked
         return _told(code, request.version)
 
     identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id)
