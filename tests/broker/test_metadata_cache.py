@@ -1,10 +1,12 @@
 """What clients are told, as the controller last said it."""
 
 import asyncio
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 
+from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import UpdateMetadataRequest, decode_request, encode
@@ -70,6 +72,18 @@ def test_an_update_tells_which_partitions_it_deletes(cache):
     assert cache.update(update(topics=[("t", ONE, {0: 1, 1: 2}), ("u", TWO, {0: 1})])) == []
     deleted = cache.update(update(topics=[("t", ONE, {0: DELETING, 1: DELETING}), ("u", TWO, {0: 2})]))
     assert deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+
+def test_nothing_is_coordinated_before_the_cluster_is_known(cache):
+    """How many partitions there are is known then, and not what the settings say that there would be."""
+    leads_all = SimpleNamespace(leads=lambda tp: True, broker_id=1)
+    log = CoordinatorLog("t", 50, leads_all, cache)
+    assert not cache.has_been_told
+    assert not log.is_leader(0)
+    cache.update(update(topics=[("t", ONE, {0: 1, 1: 1})]))
+    assert cache.has_been_told
+    assert log.is_leader(0)
+    assert log.partition_count == 2
 
 
 def test_leaders_are_known_while_their_brokers_live(cache):

@@ -1,5 +1,6 @@
 """Which topics may be made, and how they are laid out."""
 
+import asyncio
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -79,3 +80,8 @@ def test_a_cluster_without_brokers_makes_no_topics():
     with pytest.raises(ApiError) as caught:
         maker.plan("t", 1, 1, {})
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_topic_that_is_asked_for_before_any_broker_is_known_may_exist():
+    maker = TopicMaker(parse_broker_config({}), SimpleNamespace(brokers={}), None, None)
+    assert asyncio.run(maker.ensure("t")) is ErrorCode.LEADER_NOT_AVAILABLE

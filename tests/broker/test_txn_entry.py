@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparklog.broker import txn_coordinators
+from sparklog.broker import txn_coordinators, txn_entry
 from sparklog.broker.txn_coordinators import Entry, TransactionCoordinators
 from sparklog.broker.txn_entry import TransactionEntry
 from sparklog.errors import ConnectionFailed, ErrorCode
@@ -83,7 +83,7 @@ def test_a_permit_ends_with_the_next_marker(broker: Broker, version: V) -> None:
         permits = await broker.entry.ask("x", PRODUCER, [A, B], version)
         broker.markers[B] = 5
         assert broker.entry.check(A, PRODUCER, permits[A]) is E.NONE
-        assert broker.entry.check(B, PRODUCER, permits[B]) is E.INVALID_TXN_STATE
+        assert broker.entry.check(B, PRODUCER, permits[B]) is E.CONCURRENT_TRANSACTIONS
         again = await broker.entry.ask("x", PRODUCER, [B], version)
         assert broker.entry.check(B, PRODUCER, again[B]) is E.NONE
 
@@ -136,20 +136,63 @@ def test_turns_come_in_order_and_a_failure_passes_them_on(broker: Broker) -> Non
     assert order == [0, 1, 2, 3]
 
 
+async def answer_of(broker: Broker, version: V = V.EPOCH_A_TRANSACTION) -> ErrorCode:
+    permits = await broker.entry.ask("x", PRODUCER, [A], version)
+    return broker.entry.check(A, PRODUCER, permits[A])
+
+
 def test_a_transaction_that_is_just_ending_is_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(txn_coordinators, "_FIRST_PAUSE_S", 0)
-    entry = Entry("x", PRODUCER, frozenset({A}), adds=True)
+    monkeypatch.setattr(txn_entry, "_PAUSE_S", 0)
 
     async def body() -> None:
         broker.here.codes = [E.CONCURRENT_TRANSACTIONS] * 3
-        assert await broker.coordinators.ask(entry) == {A: E.NONE}
+        assert await answer_of(broker) is E.NONE
         broker.here.codes = [E.CONCURRENT_TRANSACTIONS] * 100
-        assert await broker.coordinators.ask(entry) == {A: E.CONCURRENT_TRANSACTIONS}
+        assert await answer_of(broker) is E.CONCURRENT_TRANSACTIONS
         assert len(broker.here.codes) == 94
-        await broker.coordinators.ask(entry._replace(adds=False))
+        assert await answer_of(broker, V.CLASSIC) is E.CONCURRENT_TRANSACTIONS
         assert len(broker.here.codes) == 93
 
     run(body)
+
+
+@pytest.mark.parametrize("told", [E.CONCURRENT_TRANSACTIONS, E.NONE])
+def test_the_last_marker_of_the_transaction_before_may_come_while_the_next_is_begun(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, told: ErrorCode
+) -> None:
+    """``told``: by the coordinator, before the marker is written here. Its next answer stands."""
+    monkeypatch.setattr(txn_entry, "_PAUSE_S", 0)
+    first = broker.coordinators.ask
+
+    async def ask(entry: Entry) -> dict[TopicPartition, ErrorCode]:
+        monkeypatch.setattr(broker.coordinators, "ask", first)
+        broker.markers[A] = 5
+        return {A: told}
+
+    async def body() -> None:
+        monkeypatch.setattr(broker.coordinators, "ask", ask)
+        assert await answer_of(broker) is E.NONE
+        monkeypatch.setattr(broker.coordinators, "ask", ask)
+        broker.markers[A], broker.here.codes = -1, [E.PRODUCER_FENCED]
+        assert await answer_of(broker) is E.PRODUCER_FENCED
+
+    run(body)
+
+
+def test_a_partition_may_be_taken_away_while_the_coordinator_is_asked(broker: Broker) -> None:
+    first = broker.coordinators.ask
+
+    async def ask(entry: Entry) -> dict[TopicPartition, ErrorCode]:
+        broker.markers.pop(A, None)
+        return await first(entry)
+
+    async def body() -> None:
+        broker.coordinators.ask = ask  # type: ignore[method-assign]
+        broker.markers[A] = 5
+        assert await answer_of(broker) is E.NONE  # the append will say that the partition is not led here
+
+    run(body)
+    assert len(broker.here.asked) == 1
 
 
 class Elsewhere:

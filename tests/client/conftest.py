@@ -36,10 +36,13 @@ def metadata(servers):
 
 @pytest.fixture
 def make_topic(metadata, topic):
-    """Creates this test's topic and returns its name."""
+    """Creates this test's topic and returns its name.
+
+    Old records stay: those of ``put`` are of 2023, and a broker looks for such soon after its start.
+    """
 
     def make(partitions=1, suffix="", **configs):
-        settings = {name.replace("_", "."): str(value) for name, value in configs.items()}
+        settings = {name.replace("_", "."): str(value) for name, value in {"retention_ms": -1, **configs}.items()}
         AdminClient(metadata).create_topics([NewTopic(topic + suffix, partitions, 1, settings)])
         return topic + suffix
 

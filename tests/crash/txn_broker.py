@@ -1,7 +1,10 @@
 """A broker that kills itself on the way through a transaction: python txn_broker.py ARMED_FILE broker ...
 
-ARMED_FILE, once it is there, names the step before which the broker dies (and is removed then, so it dies once):
-``prepare record``, ``first marker``, ``second marker``, ``complete record``.
+ARMED_FILE, once it is there, names the step before which the broker dies (and is removed then, so it dies once), here
+in the order of a transaction's life. Of the coordinator's records: ``empty record`` (a producer's epoch),
+``ongoing record`` (its first partition), ``kept record`` (a successor has it), ``prepare record``. Between records:
+``first batch`` (the first partition is known to the coordinator). Of markers: ``first marker``, ``second marker``,
+``third marker``. Then ``complete record``.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from sparklog.broker.txn_markers import TransactionMarkers
 from sparklog.cli.main import main
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.txn.records import read_value
-from sparklog.txn.state import COMPLETION, TransactionState
 
 ARMED = Path(sys.argv[1])
 _append_record, _append_marker = CoordinatorLog.append, TransactionMarkers._append
@@ -30,28 +32,31 @@ def reach(step: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def state_in(batch: bytes) -> TransactionState | None:
+def step_of(batch: bytes) -> str:
+    """What the coordinator is about to write."""
     for each in iter_batches(batch):
         for record in iter_records(each):
             if record.value is not None:
-                return read_value("", record.value).state
-    return None
+                written = read_value("", record.value)
+                if written.is_kept:
+                    return "kept record"
+                return f"{written.state.name.split('_')[0].lower()} record"
+    return "tombstone"
 
 
 async def append_record(self: CoordinatorLog, partition: int, batch: bytes) -> None:
-    if self._topic == "__transaction_state":
-        state = state_in(batch)
-        if state in COMPLETION:
-            reach("prepare record")
-        elif state in COMPLETION.values():
-            reach("complete record")
+    is_transaction = self._topic == "__transaction_state"
+    step = step_of(batch) if is_transaction else ""
+    reach(step)
     await _append_record(self, partition, batch)
+    if step == "ongoing record":
+        reach("first batch")
 
 
 async def append_marker(self: TransactionMarkers, *asked: Any) -> Any:
     global _markers
     _markers += 1
-    reach("first marker" if _markers == 1 else "second marker")
+    reach(f"{('first', 'second', 'third')[min(_markers, 3) - 1]} marker")
     return await _append_marker(self, *asked)
 
 

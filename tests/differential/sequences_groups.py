@@ -155,6 +155,7 @@ def static_members(pair: Pair) -> None:
     describe(pair, "stable", group)
     heartbeat(pair, "a heartbeat", group, joined, **named)
     heartbeat(pair, "a heartbeat of another instance", group, joined, group_instance_id="right-hand")
+    heartbeat(pair, "a heartbeat without a member id", group, joined, member_id="", **named)
     back = join(pair, "come back", group, **named)
     heartbeat(pair, "its old id", group, joined, **named)
     sync(pair, "sync of the old id", group, joined, **named)

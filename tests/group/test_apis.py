@@ -70,7 +70,7 @@ class Client:
         self.broker: Any = SimpleNamespace(
             clock=clock,
             groups=GroupCoordinator(config, store, clock, loop, self.topics, lambda: str(next(ids))),
-            metadata=SimpleNamespace(topic={"t": topic}.get),
+            metadata=SimpleNamespace(topic={"t": topic}.get, has_been_told=True),
             find_coordinator=self.find_coordinator,
         )
 
@@ -242,6 +242,9 @@ def test_commit(loop: Any, client: Client, clock: Any, version: int) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert loop.run_until_complete(client.commit(100, version, retention_time_ms=1000)) == [0, unknown]
     assert loop.run_until_complete(client.commit(100, version, topic="nowhere")) == [unknown, unknown]
+    client.broker.metadata.has_been_told = False
+    again = ErrorCode.NOT_COORDINATOR
+    assert loop.run_until_complete(client.commit(100, version, topic="nowhere")) == [again, again]
     _, found = client.broker.groups.fetch_offsets("g", None)
     ((tp, committed),) = found.items()
     expires = version < 5

@@ -128,12 +128,14 @@ class RawProducer:
 
     def write(self, tp: TopicPartition, value: bytes) -> ErrorCode:
         def once() -> ErrorCode:
-            with wire.connect(self.leader(tp)) as connection:
-                before = dict(self._sequences)
-                self.send(connection, tp, value)
-                code = self.receive(connection)
-            if code is not ErrorCode.NONE:
-                self._sequences = before
+            before, code = dict(self._sequences), None
+            try:
+                with wire.connect(self.leader(tp)) as connection:
+                    self.send(connection, tp, value)
+                    code = self.receive(connection)
+            finally:
+                if code is not ErrorCode.NONE:  # what is asked again is the same batch
+                    self._sequences = before
             return code
 
         return lasting(once)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from integration import wire
+from integration.raw_producer import RawProducer
 from integration.test_transactions import (
     consumer_of,
     describe,
@@ -20,6 +21,7 @@ from integration.test_transactions import (
 from sparklog.errors import ConnectionFailed, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import EndTxnRequest
+from sparklog.structs import TopicPartition as Tp
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import wait_for_death
 
@@ -59,9 +61,9 @@ def producer_state(broker):
     return state.producer_id, state.producer_epoch
 
 
-STEPS = ["prepare record", "first marker", "second marker", "complete record"]
+STEPS = ["prepare record", "first marker", "second marker", "third marker", "complete record"]
 CASES = [(step, version, commit) for version in (3, 5) for step in STEPS for commit in (True, False)]
-LEFT_TO_SOAK = {each for each in CASES if each[1] == 5} | {("second marker", 3, False)}
+LEFT_TO_SOAK = {each for each in CASES if each[1] == 5 or each[0] == "third marker"} | {("second marker", 3, False)}
 LEFT_TO_SOAK -= {("second marker", 5, True)}
 CASES = [pytest.param(*each, marks=pytest.mark.slow if each in LEFT_TO_SOAK else ()) for each in CASES]
 
@@ -107,5 +109,81 @@ def test_killed_before(broker, armed, step, version, commit):
     producer.begin_transaction()
     write(producer, "a", b"next")
     producer.commit_transaction(30)
+    settled(broker.address, "worker")
+    assert read(broker.address, "a")[-1] == b"next"
+
+
+class Survivor:
+    """Asks again, of a new broker, what the one that died did not answer."""
+
+    def __init__(self, broker):
+        self._broker = broker
+        self.deaths = 0
+
+    def __call__(self, ask):
+        pid = self._broker.pid
+        try:
+            code = ask()
+        except ConnectionFailed:
+            self.restart(pid)
+            code = ask()
+        assert code is ErrorCode.NONE
+
+    def restart(self, pid):
+        wait_for_death(pid)
+        self._broker.reap()
+        self._broker.start()
+        self.deaths += 1
+
+
+ENDS = ["prepare record", "first marker", "second marker", "complete record"]
+LIVES = [
+    *(("first", step, "commit") for step in ("empty record", "ongoing record", "first batch")),
+    ("before it is kept", "kept record", "commit"),
+    *(("in the end", step, how) for how in ("commit", "abort", "be given up") for step in ENDS),
+    ("in the end", "empty record", "be given up"),
+]
+LIVES = [pytest.param(*each, marks=() if each[1:] == ("kept record", "commit") else pytest.mark.slow) for each in LIVES]
+
+
+@pytest.mark.parametrize(("moment", "step", "how"), LIVES)
+def test_a_transaction_in_two_phases_killed_before(broker, armed, moment, step, how):
+    """It begins, is kept by a successor, and is ended by that, or aborted for the next: all is asked again that a
+    death left unanswered, and one death changes nothing of the outcome."""
+
+    def arm(now):
+        if now == moment:
+            armed.write_text(step)
+
+    a, b = Tp("a", 0), Tp("b", 0)
+    for tp in (a, b):
+        make_topic_at(broker, tp.topic)
+    survive = Survivor(broker)
+    first, successor, last = (RawProducer(broker.address, "worker") for _ in range(3))
+    arm("first")
+    survive(lambda: first.init(two_phase=True))
+    survive(lambda: first.write(a, b"in a"))
+    survive(lambda: first.write(b, b"in b"))
+    arm("before it is kept")
+    survive(lambda: successor.init(two_phase=True, keep=True))
+    assert successor.ongoing == first.me
+    arm("in the end")
+    pid = broker.pid
+    if how != "be given up":
+        survive(lambda: successor.end(commit=how == "commit"))
+        if not survive.deaths:  # it answered before it died
+            survive.restart(pid)
+        settled(broker.address, "worker")
+    survive(last.init)
+    settled(broker.address, "worker")
+    assert not armed.exists()
+    assert survive.deaths == 1
+    kept = how == "commit"
+    assert read(broker.address, "a") == ([b"in a"] if kept else [])
+    assert read(broker.address, "b") == ([b"in b"] if kept else [])
+    assert first.end(commit=not kept) is ErrorCode.PRODUCER_FENCED
+    assert successor.end(commit=not kept) is ErrorCode.PRODUCER_FENCED
+    survive(lambda: last.write(a, b"next"))
+    survive(lambda: last.end(commit=True))
     settled(broker.address, "worker")
     assert read(broker.address, "a")[-1] == b"next"

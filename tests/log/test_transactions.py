@@ -239,14 +239,15 @@ def begun(log, records, verification=None):
 class Coordinator:
     """A transaction's coordinator: counts what it is asked, and refuses if it is told to."""
 
-    def __init__(self, refuse=False):
+    def __init__(self, refuse=False, code=ErrorCode.INVALID_TXN_STATE):
         self.asked = []
         self.refuse = refuse
+        self.code = code
 
     def __call__(self, producer_id, epoch):
         self.asked.append((producer_id, epoch))
         if self.refuse:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE)
+            raise ApiError(self.code)
 
 
 def test_the_coordinator_is_asked_once_a_transaction(log):
@@ -276,6 +277,49 @@ def test_a_transaction_that_the_coordinator_does_not_know_does_not_begin(log):
         assert refused.value.code is ErrorCode.INVALID_TXN_STATE
     assert log.log_end_offset == 0
     assert log.first_unstable_offset is None
+
+
+def refused_with(log, records, coordinator):
+    with pytest.raises(ApiError) as refused:
+        begun(log, records, coordinator)
+    return refused.value.code
+
+
+def test_nothing_overtakes_the_first_batch_of_a_producer_that_is_to_come_again(log):
+    """Else that one could never be written any more: its sequence would lie behind."""
+    later = ErrorCode.NOT_ENOUGH_REPLICAS
+    away, back = Coordinator(refuse=True, code=later), Coordinator()
+    assert refused_with(log, transactional(1, 3), away) is later
+    assert refused_with(log, transactional(1, 4), back) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused_with(log, transactional(1, 2), away) is later
+    assert refused_with(log, transactional(1, 3), back) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    begun(log, transactional(2, 4), back)
+    for sequence in (2, 3, 4):
+        begun(log, transactional(1, sequence), back)
+    assert log.log_end_offset == 4
+
+
+def test_a_raised_epoch_ends_the_wait_for_a_refused_batch(log):
+    later = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert refused_with(log, transactional(1, 0), Coordinator(refuse=True, code=later)) is later
+    assert refused_with(log, transactional(1, 5, epoch=1), Coordinator(refuse=True, code=later)) is later
+    assert refused_with(log, transactional(1, 6, epoch=1), Coordinator()) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    begun(log, transactional(1, 5, epoch=1), Coordinator())
+
+
+def test_a_refusal_for_good_is_not_waited_for(log):
+    assert refused_with(log, transactional(1, 0), Coordinator(refuse=True)) is ErrorCode.INVALID_TXN_STATE
+    begun(log, transactional(1, 5), Coordinator())
+
+
+def test_a_refused_batch_that_never_came_again_is_forgotten(tmp_path):
+    clock = ManualClock()
+    log = open_log(tmp_path / "t-0", clock=clock)
+    later = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert refused_with(log, transactional(1, 0), Coordinator(refuse=True, code=later)) is later
+    clock.advance(86_400.0)
+    log.expire_producers()
+    begun(log, transactional(1, 5), Coordinator())
 
 
 def test_nobody_is_asked_about_a_producer_without_transactions(log):

@@ -77,7 +77,11 @@ class Client:
 
         groups = GroupCoordinator(config, log, clock, loop, NO_TOPICS)
         existing = {"t": SimpleNamespace(partitions={0: None, 1: None})}
-        metadata = SimpleNamespace(topic=existing.get, knows=lambda tp: tp.topic in existing and tp.partition < 2)
+        metadata = SimpleNamespace(
+            topic=existing.get,
+            knows=lambda tp: tp.topic in existing and tp.partition < 2,
+            has_been_told=True,
+        )
         self.appended: list[tuple[Marker, list[TopicPartition]]] = []
         self.broker: Any = SimpleNamespace(
             clock=clock,
@@ -236,6 +240,8 @@ def test_add_partitions(loop: Any, client: Client, version: int) -> None:
         assert await client.add(version, NEW, t=[0, 1]) == {("t", 0): ErrorCode.NONE, ("t", 1): ErrorCode.NONE}
         assert await client.add(version, OLD, t=[0]) == {("t", 0): fenced(version, 2)}
         assert client.broker.transactions.verify("x", NEW, TopicPartition("t", 1)) is ErrorCode.NONE
+        client.broker.metadata.has_been_told = False  # so it is for the coordinator to answer, if it is one by then
+        assert await client.add(version, OLD, other=[1]) == {("other", 1): fenced(version, 2)}
 
     loop.run_until_complete(body())
 
@@ -323,6 +329,9 @@ def test_commit_offsets(loop: Any, client: Client, version: int) -> None:
             assert await client.commit_offsets(version, NEW) == {("t", 0): outside} | unknown
             await client.add_offsets(3, NEW)
         assert await client.commit_offsets(version, OLD) == {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH} | unknown
+        assert await client.commit_offsets(version, NEW) == {("t", 0): ErrorCode.NONE} | unknown
+        client.broker.metadata.has_been_told = False
+        unknown = {("unknown", 0): ErrorCode.NOT_COORDINATOR}
         assert await client.commit_offsets(version, NEW) == {("t", 0): ErrorCode.NONE} | unknown
         home = client.broker.groups.partition_for("g")
         client.broker.groups.end_transaction(home, 7, True)

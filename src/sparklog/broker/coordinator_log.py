@@ -32,7 +32,8 @@ class CoordinatorLog:
         return len(topic.partitions) if topic else self._planned_count
 
     def is_leader(self, partition: int) -> bool:
-        return self._replicas.leads(TopicPartition(self._topic, partition))
+        """Not before the cluster is known: how many partitions there are decides what lies in which."""
+        return self._metadata.has_been_told and self._replicas.leads(TopicPartition(self._topic, partition))
 
     def is_led_elsewhere(self, partition: int) -> bool:
         """Whether another broker is known to lead it."""

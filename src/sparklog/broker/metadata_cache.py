@@ -49,6 +49,13 @@ class MetadataCache:
         self._names: dict[UUID, str] = {}
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
+    @property
+    def has_been_told(self) -> bool:
+        """Whether a controller has described the cluster since this broker's start. Until then a topic that is not here
+        may well exist, and a client that is told otherwise may give up for good.
+        """
+        return self.controller_epoch >= 0
+
     def topics(self) -> list[TopicMetadata]:
         return list(self._topics.values())
 

@@ -84,6 +84,8 @@ class TopicMaker:
 
     async def ensure(self, name: str) -> ErrorCode:
         """Make a topic that a client asked for by using it; what a client is to be told meanwhile."""
+        if not self._metadata.brokers:
+            return ErrorCode.LEADER_NOT_AVAILABLE  # it may exist, and a broker for it is yet to be told of
         partitions, factor, properties = _shape(name, self._config)
         try:
             assignment, config = self.plan(name, partitions, factor, properties)

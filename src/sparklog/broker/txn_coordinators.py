@@ -22,8 +22,6 @@ from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.txn.state import ClientVersion, Producer
 
 _logger = logging.getLogger(__name__)
-_FIRST_PAUSE_S, _PAUSES = 0.02, 5
-"""How a transaction is begun while the one before it is being ended: as often as Kafka tries within the broker."""
 
 Codes = dict[TopicPartition, ErrorCode]
 
@@ -55,15 +53,6 @@ class TransactionCoordinators:
 
     async def ask(self, entry: Entry) -> Codes:
         """A code for each partition, never an exception; NONE where the transaction reaches it."""
-        codes = await self._ask(entry)
-        for _ in range(_PAUSES if entry.adds else 0):
-            if ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
-                break
-            await asyncio.sleep(_FIRST_PAUSE_S)
-            codes = await self._ask(entry)
-        return codes
-
-    async def _ask(self, entry: Entry) -> Codes:
         transactional_id, producer, partitions, adds = entry
         if self._here.is_elsewhere(transactional_id):
             home = TopicPartition(TRANSACTIONS_TOPIC, self._here.partition_for(transactional_id))

@@ -5,7 +5,9 @@ version has named the partition before, which is checked; for one of the second 
 
 Invariant: when a batch enters, no marker of its producer has been written since the coordinator was asked. In this
 broker, and for a check, that holds because both happen in one turn of the loop. Otherwise the offset of the producer's
-last marker is looked at before and after. So no batch is left open that no marker will ever reach.
+last marker is looked at before and after. So no batch is left open that no marker will ever reach. A newer marker tells
+only that the answer is out of date: mostly the marker is that of the transaction before, which was still on its way
+when the next one began. So the coordinator is asked again, and an honest producer hears nothing of it.
 
 Order: while one request of a transactional id waits for an answer, the later ones of that id wait behind it.
 """
@@ -33,6 +35,9 @@ class Permit(NamedTuple):
 
 
 Permits = dict[TopicPartition, Permit]
+_PAUSE_S, _MORE_TIMES = 0.02, 5
+"""How a transaction is begun while the one before it is being ended: as often as Kafka tries within the broker."""
+_NO_MARKER = -1
 
 
 @dataclass(slots=True)
@@ -76,18 +81,38 @@ class TransactionEntry:
     async def ask(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], version: ClientVersion
     ) -> Permits:
-        """A permit for each of ``partitions``, which must be led here."""
-        markers = {tp: self._replicas.partition(tp).log.last_marker(producer.producer_id) for tp in partitions}
+        """A permit for each of ``partitions``."""
         adds = version is ClientVersion.EPOCH_A_TRANSACTION
-        codes = await self._coordinators.ask(Entry(transactional_id, producer, frozenset(partitions), adds))
-        return {tp: Permit(codes[tp], markers[tp]) for tp in partitions}
+        entry = Entry(transactional_id, producer, frozenset(partitions), adds)
+        permits = await self._ask_once(entry)
+        for _ in range(_MORE_TIMES):
+            is_ending = adds and ErrorCode.CONCURRENT_TRANSACTIONS in (each.answer for each in permits.values())
+            is_outdated = any(self.check(tp, producer, each) is not each.answer for tp, each in permits.items())
+            if not (is_ending or is_outdated):
+                break
+            if is_ending:
+                await asyncio.sleep(_PAUSE_S)
+            permits = await self._ask_once(entry)
+        return permits
+
+    async def _ask_once(self, entry: Entry) -> Permits:
+        markers = {tp: self._last_marker(tp, entry.producer) for tp in entry.partitions}
+        codes = await self._coordinators.ask(entry)
+        return {tp: Permit(codes[tp], markers[tp]) for tp in entry.partitions}
+
+    def _last_marker(self, tp: TopicPartition, producer: Producer) -> int:
+        leads = self._replicas.leads(tp)
+        return self._replicas.partition(tp).log.last_marker(producer.producer_id) if leads else _NO_MARKER
 
     def check(self, tp: TopicPartition, producer: Producer, permit: Permit) -> ErrorCode:
-        """NONE if the permit lets a batch of the producer enter in this turn of the loop."""
+        """NONE if the permit lets a batch of the producer enter in this turn of the loop.
+
+        CONCURRENT_TRANSACTIONS if it is out of date: whoever comes again is told how things are then.
+        """
         if permit.answer is not ErrorCode.NONE or not self._replicas.leads(tp):
             return permit.answer
-        unchanged = self._replicas.partition(tp).log.last_marker(producer.producer_id) == permit.last_marker
-        return ErrorCode.NONE if unchanged else ErrorCode.INVALID_TXN_STATE
+        unchanged = self._last_marker(tp, producer) == permit.last_marker
+        return ErrorCode.NONE if unchanged else ErrorCode.CONCURRENT_TRANSACTIONS
 
     def check_here(self, transactional_id: str, producer: Producer, tp: TopicPartition) -> ErrorCode:
         """The same without a permit, of an id that this broker coordinates."""

@@ -162,7 +162,7 @@ class Log:
         if repeated is not None:
             return Appended(repeated.first_offset, repeated.last_offset, self._append_time(repeated.timestamp))
         if batch.is_transactional and origin is AppendOrigin.CLIENT:
-            self._check_begun(batch, verification)
+            self._check_begun(batch, verification, now)
         batch = as_topic_compresses(batch, self._config)
         if batch.size_in_bytes > self._config.segment_bytes:
             raise ApiError(
@@ -177,14 +177,19 @@ class Log:
         self._append((batch,), batch.buffer, now)
         return Appended(batch.base_offset, batch.last_offset, append_time)
 
-    def _check_begun(self, batch: RecordBatch, verification: Verification | None) -> None:
+    def _check_begun(self, batch: RecordBatch, verification: Verification | None, now: int) -> None:
         if self._producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
             return
         if verification is None:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE, f"producer {batch.producer_id} begins a transaction without its id"
             )
-        verification(batch.producer_id, batch.producer_epoch)
+        try:
+            verification(batch.producer_id, batch.producer_epoch)
+        except ApiError as error:
+            if error.code.retriable:
+                self._producers.refused(batch, now)
+            raise
 
     def append_as_follower(self, records: memoryview) -> int:
         """Write batches as the leader gave them, offsets and epochs with them; returns the new end offset.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode
 from sparklog.log.files import SNAPSHOT_SUFFIX, base_offset_of, segment_path, write_atomically
@@ -39,6 +40,14 @@ EXPIRATION_MS = 86_400_000
 """How long a producer that writes nothing is remembered, unless ``producer.id.expiration.ms`` says otherwise."""
 
 
+class _Awaited(NamedTuple):
+    """The first batch of a producer that may come again, and when it was refused."""
+
+    epoch: int
+    sequence: int
+    refused_ms: int
+
+
 class ProducerStateManager:
     """The producers of one partition, up to ``end_offset``."""
 
@@ -46,6 +55,7 @@ class ProducerStateManager:
         self._directory = directory
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
+        self._awaited: dict[int, _Awaited] = {}  # only of producers that are not known
         self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of the offsets
         self._unreplicated: dict[int, int] = {}  # first offset → offset of the marker
         self.end_offset = 0
@@ -71,6 +81,7 @@ class ProducerStateManager:
             return None
         entry = self._producers.get(batch.producer_id)
         if entry is None:
+            self._check_awaited(batch)
             return None
         if origin is AppendOrigin.CLIENT:
             repeated = entry.repeated(batch)
@@ -94,6 +105,29 @@ class ProducerStateManager:
                 )
         return None
 
+    def _check_awaited(self, batch: RecordBatch) -> None:
+        awaited = self._awaited.get(batch.producer_id)
+        if awaited is None or batch.is_control or batch.producer_epoch != awaited.epoch:
+            return
+        if batch.base_sequence > awaited.sequence:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} sends sequence {batch.base_sequence} before {awaited.sequence},"
+                " which was refused and is to come again",
+            )
+
+    def refused(self, batch: RecordBatch, now_ms: int) -> None:
+        """A producer was told to send ``batch`` again: its later ones must not come before it.
+
+        Of a known producer the sequence says so; any sequence of an unknown one could be the next of a batch that was
+        deleted. Then the refused one could never be written any more.
+        """
+        if batch.producer_id in self._producers:
+            return
+        awaited = self._awaited.get(batch.producer_id)
+        if awaited is None or (batch.producer_epoch, -batch.base_sequence) > (awaited.epoch, -awaited.sequence):
+            self._awaited[batch.producer_id] = _Awaited(batch.producer_epoch, batch.base_sequence, now_ms)
+
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether the producer of this epoch has written to the partition since its last marker."""
         entry = self._producers.get(producer_id)
@@ -116,6 +150,7 @@ class ProducerStateManager:
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             entry = self._producers[batch.producer_id] = ProducerEntry(batch.producer_id, batch.producer_epoch)
+            self._awaited.pop(batch.producer_id, None)
         entry.take_epoch(batch.producer_epoch)
         entry.last_timestamp = now_ms
         if batch.is_control:
@@ -197,6 +232,9 @@ class ProducerStateManager:
             id_: entry
             for id_, entry in self._producers.items()
             if entry.in_transaction or now_ms - entry.last_timestamp < self.expiration_ms
+        }
+        self._awaited = {
+            id_: each for id_, each in self._awaited.items() if now_ms - each.refused_ms < self.expiration_ms
         }
 
     def restart_at(self, offset: int) -> None:

@@ -79,7 +79,7 @@ async def _add(
     version: ClientVersion,
 ) -> Codes:
     unknown = [tp for tp in asked if not broker.metadata.knows(tp)]
-    if unknown:
+    if unknown and broker.metadata.has_been_told:
         codes = dict.fromkeys(asked, ErrorCode.OPERATION_NOT_ATTEMPTED)
         return codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     code = await broker.transactions.add_partitions(transactional_id, producer, asked, version)

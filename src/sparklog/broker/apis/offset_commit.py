@@ -25,18 +25,25 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
         knows_epochs = request.version >= _FIRST_VERSION_OF_MEMBER_EPOCH
         commit = CommitRequest(identity, offsets, knows_epochs)
         errors = await broker.groups.commit_offsets(message.group_id, commit)
+    unknown = error_of_unknown(broker)
     response_topic = OffsetCommitResponse.OffsetCommitResponseTopic
     topics = []
     for topic in message.topics:
         partitions = []
         for each in topic.partitions:
             tp = TopicPartition(topic.name, each.partition_index)
-            error = errors.get(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            error = errors.get(tp, unknown)
             partitions.append(
                 response_topic.OffsetCommitResponsePartition(partition_index=tp.partition, error_code=int(error))
             )
         topics.append(response_topic(name=topic.name, partitions=partitions))
     return OffsetCommitResponse(topics=topics)
+
+
+def error_of_unknown(broker: BrokerContext) -> ErrorCode:
+    """What is said of a partition that this broker has not heard of."""
+    told = broker.metadata.has_been_told
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if told else ErrorCode.NOT_COORDINATOR
 
 
 def known_offsets(

@@ -44,6 +44,7 @@ _TO_PRODUCE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.OPERATION_NOT_ATTEMPTED: ErrorCode.NOT_ENOUGH_REPLICAS,  # it has yet to hear of another partition
     ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
 }
 """Where the coordinator's answer is not final the producer is told something that it tries again after, as in Kafka."""
@@ -176,7 +177,9 @@ def _verification(
         elif tp in permits:
             code = broker.txn_entry.check(tp, producer, permits[tp])
         else:
-            code = ErrorCode.INVALID_TXN_STATE  # what it belonged to has ended since the coordinator was asked
+            code = (
+                ErrorCode.CONCURRENT_TRANSACTIONS
+            )  # it had entered, or was not led here; the coordinator was not asked
         if code is not ErrorCode.NONE:
             raise RefusedUnseen(
                 _told(code, request.version), f"{tp} is not part of a transaction of {transactional_id!r}: {code.name}"

@@ -5,7 +5,7 @@ Up to version 4 AddOffsetsToTxn has told the transaction's coordinator; from ver
 
 from __future__ import annotations
 
-from sparklog.broker.apis.offset_commit import known_offsets
+from sparklog.broker.apis.offset_commit import error_of_unknown, known_offsets
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import OFFSETS_TOPIC
 from sparklog.broker.txn_entry import Permits
@@ -46,11 +46,12 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
             codes = await _commit_in_turn(broker, request, offsets)
         else:
             codes = await _commit(broker, request, offsets, None)
+    unknown = error_of_unknown(broker)
     topics = []
     for topic in message.topics:
         partitions = []
         for each in topic.partitions:
-            code = codes.get(TopicPartition(topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            code = codes.get(TopicPartition(topic.name, each.partition_index), unknown)
             partitions.append(
                 _Topic.TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=int(code))
             )
@@ -89,7 +90,7 @@ async def _commit(broker: BrokerContext, request: ApiRequest, offsets: Offsets, 
             code = broker.txn_entry.check(home, producer, permits[home])
         else:
             entered = broker.txn_entry.has_entered(home, producer)
-            code = ErrorCode.NONE if entered else ErrorCode.INVALID_TXN_STATE
+            code = ErrorCode.NONE if entered else ErrorCode.CONCURRENT_TRANSACTIONS  # the coordinator was not asked
         return _told(code, request.version)
 
     identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id)
