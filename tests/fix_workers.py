@@ -30,11 +30,14 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    for item in items:
-        if "spark" in item.fixturenames and not item.nodeid.startswith(SPARK):
-            raise pytest.UsageError(f"{item.nodeid} uses the Spark session: its module must be in {__name__}.SPARK")
     if hasattr(config, "workerinput"):
         items.sort(key=_turn)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    if "spark" in item.fixturenames and not item.nodeid.startswith(SPARK):
+        pytest.fail(f"uses the Spark session: add its module to SPARK in {__file__}", pytrace=False)
 
 
 def _turn(item):
