@@ -6,10 +6,13 @@
 #   make setup    only what the others need  make clean    remove all that make made
 #
 # PYTHON=... chooses the interpreter; ARGS=... is handed on, as in: make test ARGS="-k zookeeper".
+# Without ARGS the suite runs in WORKERS processes; what ARGS choose runs in one, unless they say -n 3 or the like.
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 ARGS ?=
+# One more than the two cores that the suite is meant for: much of it is waiting.
+WORKERS ?= 3
 BIN := .venv/bin
 READY := .venv/.ready
 CODEC := .venv/.codec
@@ -23,7 +26,7 @@ demo: setup jars
 	@$(BIN)/sparklog demo $(ARGS)
 
 test: setup jars
-	@$(BIN)/pytest -m "not slow and not peer" $(ARGS) </dev/null
+	@$(BIN)/pytest -m "not slow and not peer" $(or $(ARGS),-n $(WORKERS)) </dev/null
 
 check: setup
 	@echo "check: ruff format" && $(BIN)/ruff format --check --quiet .

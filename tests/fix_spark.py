@@ -1,6 +1,10 @@
 """Fixtures: the one Spark session of a run."""
 
+import contextlib
+import os
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,9 +47,22 @@ def spark(tmp_path_factory):
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         environment.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark-local")))
         builder = SparkSession.builder.master("local[2]").appName("sparklog tests").config(map=settings)
-        session = builder.getOrCreate()
+        with _no_jvm_left_behind():
+            session = builder.getOrCreate()
         yield session
         session.stop()
+
+
+@contextlib.contextmanager
+def _no_jvm_left_behind():
+    """PySpark, interrupted while its JVM starts, removes the directory where they meet, and the JVM would stay."""
+    try:
+        yield
+    except BaseException:
+        for pid in map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()):
+            if b"SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        raise
 
 
 def _delta_jars():

@@ -21,6 +21,7 @@ from sparklog.structs import TopicPartition
 pytestmark = pytest.mark.fuzz
 
 TRIES = 60
+"""Of the quick tests; the others make few, and many under ``slow``."""
 MOST_MEMORY = 32 << 20
 KINDS = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", "partition.metadata")
 
@@ -91,10 +92,11 @@ def spoil(home, names, chance):
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_spoiled_companion_of_the_log(good, tmp_path, kind, clean):
+@pytest.mark.parametrize("tries", [20, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_spoiled_companion_of_the_log(good, tmp_path, kind, clean, tries):
     """After a crash all of the log is there whatever its companions hold, for they are made again."""
     chance, whole = random.Random(f"{kind}{clean}"), originals(good)
-    for number in range(TRIES):
+    for number in range(tries):
         home = shutil.copytree(good, tmp_path / str(number))
         spoil(home, sorted(path.name for path in home.iterdir() if path.name.endswith(kind)), chance)
         found = use(home, clean=clean)
@@ -103,11 +105,12 @@ def test_a_spoiled_companion_of_the_log(good, tmp_path, kind, clean):
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
-def test_a_spoiled_log_file(good, tmp_path, clean):
+@pytest.mark.parametrize("tries", [50, pytest.param(600, marks=pytest.mark.slow)])
+def test_a_spoiled_log_file(good, tmp_path, clean, tries):
     """What a log keeps that was opened after a crash is what was written, up to some batch, but for spoiled offsets."""
     chance, whole = random.Random(f"log{clean}"), [data[16:] for data in originals(good)]
     names, kept = sorted(path.name for path in good.glob("*.log")), 0
-    for number in range(TRIES * 2):
+    for number in range(tries):
         home = shutil.copytree(good, tmp_path / str(number))
         spoil(home, names, chance)
         found = use(home, clean=clean)

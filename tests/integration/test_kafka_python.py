@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
-from kafka.errors import InvalidTopicError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import InvalidTopicError, KafkaConnectionError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from kafka.net.inet import KafkaNetSocket
 
 from sparklog.testing.broker import BrokerHarness
@@ -62,7 +62,10 @@ class Member:
     def _poll(self):
         while not self._stop.is_set():
             # Long enough for a rebalance: a poll that times out in the middle of one forgets what it was assigned.
-            polled = self.consumer.poll(timeout_ms=1000)
+            try:
+                polled = self.consumer.poll(timeout_ms=1000)
+            except KafkaConnectionError:  # It asked for its coordinator while the broker was away: its user asks again.
+                continue
             if polled and self._commits:
                 self.consumer.commit()
             self.values += [record.value for records in polled.values() for record in records]
