@@ -135,6 +135,74 @@ def test_one_that_waits_too_long_ends_all(peer):
     assert all(text.endswith("did not answer HEARTBEAT: timed out") for text in asyncio.run(ask()))
 
 
+def test_a_timer_that_stands_for_an_answered_request_ends_nothing_before_its_time(peer):
+    peer.reply = answer_with(peer, 0)
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        await connection.request(ApiKey.HEARTBEAT, heartbeat, timeout=20)
+        peer.reply = lambda request: b""
+        later = asyncio.create_task(connection.request(ApiKey.HEARTBEAT, heartbeat, timeout=30))
+        while not connection.in_flight:
+            await asyncio.sleep(0)
+        timer = connection._timer
+        timer.cancel()
+        connection._end_late(timer.when())
+        assert connection._timer.when() > timer.when()
+        assert not connection.closed
+        connection.close()
+        assert connection._timer is None
+        with pytest.raises(ConnectionFailed):
+            await later
+
+    asyncio.run(ask())
+
+
+def test_who_fails_at_an_answer_fails_alone(peer):
+    peer.reply = answer_with(peer, 0, 0)
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        version = (await connection.versions()).best(ApiKey.HEARTBEAT)
+        failures = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failures.append(context["exception"]))
+        connection.ask(ApiKey.HEARTBEAT, version, [encode(heartbeat(version), version)], [].remove)
+        answer = await connection.request(ApiKey.HEARTBEAT, heartbeat)
+        connection.close()
+        assert [type(each) for each in failures] == [ValueError]
+        return answer.error_code
+
+    assert asyncio.run(ask()) == 0
+
+
+def test_who_closes_at_an_answer_gets_no_other(peer):
+    waiting = []
+
+    def reply(request):
+        waiting.append(request)
+        body = encode(HeartbeatResponse(throttle_time_ms=0, error_code=0), request.version)
+        return b"".join(peer.framed(each, body) for each in waiting) if len(waiting) == 2 else b""
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        version = (await connection.versions()).best(ApiKey.HEARTBEAT)
+        peer.reply = reply
+        answers = []
+
+        def told(answer):
+            answers.append(answer)
+            connection.close()
+
+        for _ in range(2):
+            connection.ask(ApiKey.HEARTBEAT, version, [encode(heartbeat(version), version)], told)
+        while len(answers) < 2:
+            await asyncio.sleep(0)
+        assert isinstance(answers[0], memoryview)
+        assert isinstance(answers[1], ConnectionFailed)
+
+    asyncio.run(ask())
+
+
 def test_a_request_without_an_answer_is_done_when_it_is_written(peer):
     peer.reply = lambda request: b""
 
