@@ -217,17 +217,20 @@ def test_a_request_without_an_answer_is_done_when_it_is_written(peer):
     assert asyncio.run(ask()) == b""
 
 
+class Recording:
+    """A transport that keeps what it is given."""
+
+    def __init__(self):
+        self.written = []
+
+    def is_closing(self):
+        return False
+
+    def write(self, data):
+        self.written.append(data)
+
+
 def test_small_pieces_of_a_request_go_out_in_one_and_large_ones_uncopied(peer):
-    class Recording:
-        def __init__(self):
-            self.written = []
-
-        def is_closing(self):
-            return False
-
-        def write(self, data):
-            self.written.append(data)
-
     async def written(body):
         connection = await AsyncConnection.open(peer.endpoint)
         socket, connection._transport = connection._transport, Recording()
@@ -245,6 +248,28 @@ def test_small_pieces_of_a_request_go_out_in_one_and_large_ones_uncopied(peer):
     assert head.endswith(b"some")
     assert middle is large
     assert tail == b"smallpieces"
+
+
+def test_requests_that_are_held_go_out_together_and_in_order(peer):
+    async def written():
+        connection = await AsyncConnection.open(peer.endpoint)
+        socket, connection._transport = connection._transport, Recording()
+        connection.hold()
+        answers = [connection.submit(ApiKey.PRODUCE, 3, [each]) for each in (b"first", b"second")]
+        assert connection._transport.written == []
+        connection.let_go()
+        connection.hold()
+        answers.append(connection.submit(ApiKey.PRODUCE, 3, [b"third"]))
+        await connection.submit(ApiKey.PRODUCE, 3, [b"unanswered"], expect_response=False)
+        recorded, connection._transport = connection._transport.written, socket
+        connection.close()
+        connection.let_go()
+        await asyncio.gather(*answers, return_exceptions=True)
+        return recorded
+
+    together, rest = asyncio.run(written())
+    assert together.index(b"first") < together.index(b"second")
+    assert rest.index(b"third") < rest.index(b"unanswered")
 
 
 def test_an_aborted_connection_lets_go_of_its_socket_though_the_peer_reads_nothing():

@@ -82,18 +82,17 @@ class AsyncProducer:
         self._transaction: Transaction | None = None
         if self.config.is_transactional:
             self._transaction = Transaction(self.config.transactional_id, two_phase=self.config.two_phase_commit)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_closed = False
+        self._is_open = self._is_closed = False
         self._rest_at, self._rest_by = self.config.batch_size, 0.0
 
     async def start(self) -> None:
         """Begin to send. Asks no broker yet."""
-        self._loop = asyncio.get_running_loop()
         self._sender = Sender(self._session, self.config, self._accumulator, self._lock, self._transaction)
         if self._transaction is not None:
             self._driver = TransactionDriver(
                 self._session, self.config, self._transaction, self._accumulator, self._sender
             )
+        self._is_open = True
         await self._session.start()
 
     async def __aenter__(self) -> AsyncProducer:
@@ -110,10 +109,8 @@ class AsyncProducer:
 
         An open transaction is aborted. Records that fail here are counted in a warning.
         """
-        if self._is_closed:
-            return
-        self._is_closed = True
-        if self._loop is None:
+        was_open, self._is_open, self._is_closed = self._is_open, False, True
+        if not was_open:
             return
         with self._lock:
             left = self._accumulator.incomplete()
@@ -215,7 +212,8 @@ class AsyncProducer:
         if on_delivery is not None:
             check_callable(on_delivery, "on_delivery")
         with self._lock:
-            self._check_sending()
+            if not self._is_open or self._transaction is not None or self._sender.fatal is not None:
+                self._check_sending()
             future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
             if future is not None:
                 if self._transaction is not None:
@@ -329,7 +327,7 @@ class AsyncProducer:
         return (await self._session.topic(topic)).partitions
 
     def _require_open(self) -> None:
-        if self._is_closed or self._loop is None:
+        if not self._is_open:
             raise ClientClosed("the producer is closed" if self._is_closed else "start the producer first")
 
     # Transactions.

@@ -84,6 +84,7 @@ class Sender:
         self._transaction = transaction
         self._producer: ProducerId | None = None
         self._nodes: dict[BrokerId, _Node] = {}
+        self._held: list[AsyncConnection] = []
         self._errands: dict[str, asyncio.Task[None]] = {}
         self._turns = Turns(self._turn)
 
@@ -94,12 +95,6 @@ class Sender:
     def call(self) -> None:
         """``wake`` from any thread."""
         self._turns.call()
-
-    def _wake_if_waiting(self) -> None:
-        with self._lock:
-            is_waiting = self._accumulator.is_waiting
-        if is_waiting:
-            self.wake()
 
     async def stop(self) -> None:
         """Send nothing more; what is not settled fails with ClientClosed."""
@@ -133,14 +128,23 @@ class Sender:
         now = self._session.clock.monotonic()
         with self._lock:
             expired = self._accumulator.expire(now)
-            due = list(self._accumulator.due(now))
         self._settle_failed(expired, self._expiry)
         if self._is_stopped():
             return None
-        if due and self._has_identity():
-            self._dispatch(due)
+        try:
+            while self._send_due(now):
+                pass
+        finally:
+            while self._held:
+                self._held.pop().let_go()
         with self._lock:
             return self._accumulator.next_event(now)
+
+    def _send_due(self, now: float) -> bool:
+        """Make requests of what is due, one a broker; whether there was any, for then there may be more."""
+        with self._lock:
+            due = list(self._accumulator.due(now))
+        return bool(due) and self._has_identity() and self._dispatch(due)
 
     def _is_stopped(self) -> bool:
         """Where what waits will not be sent any more, give it up."""
@@ -161,7 +165,7 @@ class Sender:
             self._errand("producer id", self._ask_producer_id)
         return self._producer is not None or not self._config.enable_idempotence
 
-    def _dispatch(self, due: Iterable[PartitionQueue]) -> None:
+    def _dispatch(self, due: Iterable[PartitionQueue]) -> bool:
         unknown: set[str] = set()
         by_leader: dict[BrokerId, list[PartitionQueue]] = {}
         for queue in due:
@@ -174,8 +178,8 @@ class Sender:
                 by_leader.setdefault(leader, []).append(queue)
         if unknown:
             self._errand("metadata", partial(self._look_up, unknown))
-        for leader, queues in by_leader.items():
-            self._serve(leader, queues)
+        served = [self._serve(leader, queues) for leader, queues in by_leader.items()]
+        return any(served)
 
     def _is_in_transaction(self, tp: TopicPartition) -> bool:
         if self._transaction is None or self._transaction.may_send(tp):
@@ -184,17 +188,19 @@ class Sender:
             self._errand(ADDING_PARTITIONS, self.add_partitions)
         return False
 
-    def _serve(self, leader: BrokerId, queues: list[PartitionQueue]) -> None:
+    def _serve(self, leader: BrokerId, queues: list[PartitionQueue]) -> bool:
         node = self._nodes.setdefault(leader, _Node())
         if node.in_flight >= self._config.max_in_flight:
-            return
+            return False
         if node.connection is None or node.versions is None or node.connection.closed:
             self._errand(f"connection {leader}", partial(self._connect, leader, node))
-            return
+            return False
         batches = self._take(queues)
         if batches:
+            node.connection.hold()  # a write lets other threads in, which then have Python for milliseconds
+            self._held.append(node.connection)
             self._send(node, node.connection, self._version(node.versions), batches)
-            self._wake_if_waiting()  # there may be more for it
+        return bool(batches)
 
     def _take(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
         batches: list[ProducerBatch] = []
@@ -267,7 +273,10 @@ class Sender:
             connection.close()
             silent = ProduceResult(ErrorCode.NETWORK_EXCEPTION, message=str(error))
         self._judge([(batch, results.get(batch.tp, silent)) for batch in batches])
-        self._wake_if_waiting()
+        with self._lock:
+            is_waiting = self._accumulator.is_waiting
+        if is_waiting:
+            self.wake()
 
     def _judge(self, answered: list[tuple[ProducerBatch, ProduceResult]]) -> None:
         now = self._session.clock.monotonic()

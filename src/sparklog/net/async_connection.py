@@ -24,6 +24,8 @@ from sparklog.protocol.messages import Message, decode_response, encode
 from sparklog.structs import Chunk, Endpoint, FileSlice
 
 MAX_RESPONSE = 1 << 30
+_ASKED_FOR = 8 << 20
+"""An answer of up to so many bytes is received in place: a fetch of one partition is no more by default."""
 _COPIED = 256 << 10
 """A piece of a request up to so many bytes is cheaper to copy than to hand to the system by itself."""
 
@@ -49,7 +51,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def __init__(self, endpoint: Endpoint, client_id: str) -> None:
         self.endpoint = endpoint
         self._protocol = ClientConnection(client_id)
-        self._frames = FrameReader(MAX_RESPONSE)
+        self._frames = FrameReader(MAX_RESPONSE, _ASKED_FOR)
         self._waiting: deque[_Waiting] = deque()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -58,6 +60,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._versions: PeerVersions | None = None
         self._written: list[Callable[[Answer], object]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._is_held = False
+        self._held: list[Chunk] = []
         self._is_congested = False
 
     @classmethod
@@ -150,8 +154,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._loop.call_soon(told, _unanswered(self.endpoint, asked_for or api, cause))
             return
         chunks = self._protocol.request(api, version, body, expect_response=expect_response)
-        for data in _joined(chunks):
-            self._transport.write(data)
+        self._held += chunks
+        if not self._is_held or not expect_response:
+            self._write_held()
         if expect_response:
             deadline = self._loop.time() + timeout
             self._waiting.append(_Waiting(asked_for or api, told, deadline))
@@ -160,6 +165,21 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._written.append(told)
         else:
             self._loop.call_soon(told, memoryview(b""))
+
+    def hold(self) -> None:
+        """Keep requests back until ``let_go``, so that many are one write. Those without an answer go at once."""
+        self._is_held = True
+
+    def let_go(self) -> None:
+        """Write what was kept back."""
+        self._is_held = False
+        self._write_held()
+
+    def _write_held(self) -> None:
+        held, self._held = self._held, []
+        if self._transport is not None and not self._transport.is_closing():
+            for data in _joined(held):
+                self._transport.write(data)
 
     def _watch(self, deadline: float) -> None:
         """Have the timer go off at ``deadline`` or before. One that goes off early is cheaper than one a request."""
