@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pyarrow as pa
 import pytest
 
 from sparklog.client.async_producer import AsyncProducer
@@ -19,6 +20,7 @@ from sparklog.protocol.messages import (
 from sparklog.record.batch import RecordBatch
 from sparklog.record.records import iter_records
 from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.scripted import HangUp, ScriptedCluster
 
 _E = ErrorCode
@@ -167,6 +169,63 @@ def test_nothing_is_sent_to_a_topic_that_nobody_knows():
         async with Scene() as scene, scene.producer(max_block_ms=60) as producer:
             with pytest.raises(ApiError, match=r"UNKNOWN_TOPIC_OR_PARTITION|REQUEST_TIMED_OUT"):
                 await producer.send("nowhere", b"x")
+
+    _run(test)
+
+
+async def _sent_without_a_pause(scene, producer, send, pause=lambda: None):
+    """Send, waiting for nothing else, until the first record was acknowledged; there was room all the while."""
+    first = await send()
+    while not first.done():
+        pause()
+        await send()
+        assert producer._accumulator.used < producer.config.buffer_memory // 2
+    assert scene.log
+
+
+def test_a_loop_of_sends_that_never_waits_lets_full_batches_go():
+    async def test():
+        async with Scene() as scene, scene.producer(batch_size=1000, clock=ManualClock()) as producer:
+            await _sent_without_a_pause(scene, producer, lambda: producer.send("t", bytes(100)))
+
+    _run(test)
+
+
+def test_a_slow_loop_of_sends_that_never_waits_lets_records_go():
+    async def test():
+        clock = ManualClock()
+        async with Scene() as scene, scene.producer(clock=clock) as producer:
+            await _sent_without_a_pause(
+                scene, producer, lambda: producer.send("t", bytes(100)), lambda: clock.advance(0.01)
+            )
+
+    _run(test)
+
+
+def test_a_loop_of_columns_that_never_waits_lets_them_go():
+    async def test():
+        rows = pa.RecordBatch.from_pydict({"value": pa.array([bytes(100)] * 10, pa.binary())})
+
+        async def send():
+            return (await producer.send_arrow("t", rows))[0]
+
+        async with Scene() as scene, scene.producer() as producer:
+            await _sent_without_a_pause(scene, producer, send)
+
+    _run(test)
+
+
+def test_a_send_that_is_cancelled_while_it_rests_queues_nothing():
+    async def test():
+        async with Scene() as scene, scene.producer(batch_size=100, linger_ms=60_000) as producer:
+            kept = await producer.send("t", bytes(100))
+            resting = asyncio.create_task(producer.send("t", b"never"))
+            await asyncio.sleep(0)
+            resting.cancel()
+            await asyncio.gather(resting, return_exceptions=True)
+            await producer.flush()
+            assert kept.done()
+            assert scene.log == {_ONE: [bytes(100)]}
 
     _run(test)
 

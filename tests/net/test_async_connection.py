@@ -135,6 +135,74 @@ def test_one_that_waits_too_long_ends_all(peer):
     assert all(text.endswith("did not answer HEARTBEAT: timed out") for text in asyncio.run(ask()))
 
 
+def test_a_timer_that_stands_for_an_answered_request_ends_nothing_before_its_time(peer):
+    peer.reply = answer_with(peer, 0)
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        await connection.request(ApiKey.HEARTBEAT, heartbeat, timeout=20)
+        peer.reply = lambda request: b""
+        later = asyncio.create_task(connection.request(ApiKey.HEARTBEAT, heartbeat, timeout=30))
+        while not connection.in_flight:
+            await asyncio.sleep(0)
+        timer = connection._timer
+        timer.cancel()
+        connection._end_late(timer.when())
+        assert connection._timer.when() > timer.when()
+        assert not connection.closed
+        connection.close()
+        assert connection._timer is None
+        with pytest.raises(ConnectionFailed):
+            await later
+
+    asyncio.run(ask())
+
+
+def test_who_fails_at_an_answer_fails_alone(peer):
+    peer.reply = answer_with(peer, 0, 0)
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        version = (await connection.versions()).best(ApiKey.HEARTBEAT)
+        failures = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failures.append(context["exception"]))
+        connection.ask(ApiKey.HEARTBEAT, version, [encode(heartbeat(version), version)], [].remove)
+        answer = await connection.request(ApiKey.HEARTBEAT, heartbeat)
+        connection.close()
+        assert [type(each) for each in failures] == [ValueError]
+        return answer.error_code
+
+    assert asyncio.run(ask()) == 0
+
+
+def test_who_closes_at_an_answer_gets_no_other(peer):
+    waiting = []
+
+    def reply(request):
+        waiting.append(request)
+        body = encode(HeartbeatResponse(throttle_time_ms=0, error_code=0), request.version)
+        return b"".join(peer.framed(each, body) for each in waiting) if len(waiting) == 2 else b""
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        version = (await connection.versions()).best(ApiKey.HEARTBEAT)
+        peer.reply = reply
+        answers = []
+
+        def told(answer):
+            answers.append(answer)
+            connection.close()
+
+        for _ in range(2):
+            connection.ask(ApiKey.HEARTBEAT, version, [encode(heartbeat(version), version)], told)
+        while len(answers) < 2:
+            await asyncio.sleep(0)
+        assert isinstance(answers[0], memoryview)
+        assert isinstance(answers[1], ConnectionFailed)
+
+    asyncio.run(ask())
+
+
 def test_a_request_without_an_answer_is_done_when_it_is_written(peer):
     peer.reply = lambda request: b""
 
@@ -149,17 +217,20 @@ def test_a_request_without_an_answer_is_done_when_it_is_written(peer):
     assert asyncio.run(ask()) == b""
 
 
+class Recording:
+    """A transport that keeps what it is given."""
+
+    def __init__(self):
+        self.written = []
+
+    def is_closing(self):
+        return False
+
+    def write(self, data):
+        self.written.append(data)
+
+
 def test_small_pieces_of_a_request_go_out_in_one_and_large_ones_uncopied(peer):
-    class Recording:
-        def __init__(self):
-            self.written = []
-
-        def is_closing(self):
-            return False
-
-        def write(self, data):
-            self.written.append(data)
-
     async def written(body):
         connection = await AsyncConnection.open(peer.endpoint)
         socket, connection._transport = connection._transport, Recording()
@@ -177,6 +248,28 @@ def test_small_pieces_of_a_request_go_out_in_one_and_large_ones_uncopied(peer):
     assert head.endswith(b"some")
     assert middle is large
     assert tail == b"smallpieces"
+
+
+def test_requests_that_are_held_go_out_together_and_in_order(peer):
+    async def written():
+        connection = await AsyncConnection.open(peer.endpoint)
+        socket, connection._transport = connection._transport, Recording()
+        connection.hold()
+        answers = [connection.submit(ApiKey.PRODUCE, 3, [each]) for each in (b"first", b"second")]
+        assert connection._transport.written == []
+        connection.let_go()
+        connection.hold()
+        answers.append(connection.submit(ApiKey.PRODUCE, 3, [b"third"]))
+        await connection.submit(ApiKey.PRODUCE, 3, [b"unanswered"], expect_response=False)
+        recorded, connection._transport = connection._transport.written, socket
+        connection.close()
+        connection.let_go()
+        await asyncio.gather(*answers, return_exceptions=True)
+        return recorded
+
+    together, rest = asyncio.run(written())
+    assert together.index(b"first") < together.index(b"second")
+    assert rest.index(b"third") < rest.index(b"unanswered")
 
 
 def test_an_aborted_connection_lets_go_of_its_socket_though_the_peer_reads_nothing():

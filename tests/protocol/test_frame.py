@@ -111,3 +111,16 @@ def test_a_frame_that_grows_is_whole():
     reader = FrameReader(1 << 30)
     assert [bytes(each) for each in feed(reader, len(payload).to_bytes(4, "big") + payload, (1 << 20,))] == [payload]
     assert reader.body_bytes is None
+
+
+def test_a_frame_that_was_asked_for_is_received_in_place():
+    payload = os.urandom(5 * AT_ONCE)
+    stream = len(payload).to_bytes(4, "big") + payload
+    reader = FrameReader(1 << 30, at_once=len(payload))
+    tracemalloc.start()
+    try:
+        (frame,) = feed(reader, stream, (1 << 16,))
+        assert frame == payload
+        assert tracemalloc.get_traced_memory()[1] < len(payload) + AT_ONCE
+    finally:
+        tracemalloc.stop()

@@ -1,6 +1,7 @@
 """The native codec does what the pure one does: the same bytes, the same columns, the same refusals."""
 
 import random
+from collections import namedtuple
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from sparklog.record.batch import RecordBatch, patch_producer
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.columnar import COLUMNS, HEADERS_TYPE, ColumnarDecoder, encode_columns, partition_rows
 from sparklog.record.compression import CompressionType, compress
-from sparklog.record.records import Record, iter_records
+from sparklog.record.records import Record, iter_records, placed_records
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TIMESTAMP = st.integers(0, 2**43) | st.integers(-3, 3) | INT64
@@ -22,6 +23,7 @@ HEADER = st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 ROW = st.tuples(TIMESTAMP, BYTES, BYTES, st.lists(HEADER, max_size=3))
 COMPRESSION = st.sampled_from(CompressionType)
 
+Placed = namedtuple("Placed", "topic partition offset timestamp timestamp_type key value headers leader_epoch")
 relaxed = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -157,6 +159,12 @@ def test_mutated_batches_fare_alike(seed):
         refused += native is CorruptRecord
         pure, native = under_each(lambda: list(iter_records(batch)))  # noqa: B023
         assert native == pure
+        pure, placed = under_each(lambda: placed_records(batch, "t", 1, Placed))  # noqa: B023
+        assert placed == pure
+        if native is CorruptRecord:
+            assert placed is CorruptRecord
+        else:
+            assert [(each.offset, each.timestamp, each.key, each.value, each.headers) for each in placed] == native
     assert 0 < refused < 2500
 
 

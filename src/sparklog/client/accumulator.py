@@ -63,6 +63,8 @@ class Accumulator:
         self._flushes = 0
         self.used = 0
         """Bytes of records not settled."""
+        self.appended = 0
+        """Bytes of all records there ever were."""
         self.has_news = False
         """A batch was begun or closed since somebody last looked: the sender may have something to do."""
         self.waiters: list[Callable[[], object]] = []
@@ -98,6 +100,7 @@ class Accumulator:
             future = batch.append(timestamp, key, value, headers)
         batch.charged += size
         self.used += size
+        self.appended += size
         return future
 
     def add_encoded(self, tp: TopicPartition, data: bytearray, now: float) -> ProducerBatch | None:
@@ -110,6 +113,7 @@ class Accumulator:
         batch = ProducerBatch.encoded(tp, float(queue.begun), now, data)
         batch.charged = len(data)
         self.used += len(data)
+        self.appended += len(data)
         queue.open = None
         queue.waiting.append(batch)
         self._busy[tp] = queue
@@ -259,6 +263,11 @@ class Accumulator:
     def is_empty(self) -> bool:
         """Whether nothing waits and nothing is on the wire."""
         return not self._busy
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a batch is there that is not on the wire."""
+        return any(queue.waiting for queue in self._busy.values())
 
     @property
     def on_wire(self) -> int:

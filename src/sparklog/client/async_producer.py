@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 Serializer = Callable[[Any], "bytes | None"]
 _CREATION_PATIENCE = 15.0
 """Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
+_REST_INTERVAL = 0.005
+"""Seconds for which a loop of sends that never waits may have the event loop to itself."""
 
 
 class AsyncProducer:
@@ -80,19 +82,18 @@ class AsyncProducer:
         self._transaction: Transaction | None = None
         if self.config.is_transactional:
             self._transaction = Transaction(self.config.transactional_id, two_phase=self.config.two_phase_commit)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_closed = False
+        self._is_open = self._is_closed = False
+        self._rest_at, self._rest_by = self.config.batch_size, 0.0
 
     async def start(self) -> None:
         """Begin to send. Asks no broker yet."""
-        self._loop = asyncio.get_running_loop()
         self._sender = Sender(self._session, self.config, self._accumulator, self._lock, self._transaction)
         if self._transaction is not None:
             self._driver = TransactionDriver(
                 self._session, self.config, self._transaction, self._accumulator, self._sender
             )
+        self._is_open = True
         await self._session.start()
-        self._sender.start()
 
     async def __aenter__(self) -> AsyncProducer:
         await self.start()
@@ -108,10 +109,8 @@ class AsyncProducer:
 
         An open transaction is aborted. Records that fail here are counted in a warning.
         """
-        if self._is_closed:
-            return
-        self._is_closed = True
-        if self._loop is None:
+        was_open, self._is_open, self._is_closed = self._is_open, False, True
+        if not was_open:
             return
         with self._lock:
             left = self._accumulator.incomplete()
@@ -163,7 +162,10 @@ class AsyncProducer:
         metadata and None, or None and the error. Raises ApiError if there is no room or no such partition.
         """
         record = self.record(value, key, headers, timestamp)
-        deadline = self._monotonic() + self.config.max_block_ms / 1000
+        now = self._monotonic()
+        if self._accumulator.appended >= self._rest_at or now >= self._rest_by:
+            await self._rest(now)
+        deadline = now + self.config.max_block_ms / 1000
         while True:
             tp = self._router.route(topic, record[1], record[2], partition)
             if tp is None:
@@ -178,6 +180,14 @@ class AsyncProducer:
             room = asyncio.Event()
             self.await_room(room.set)
             await self.within(deadline, room.wait())
+
+    async def _rest(self, now: float) -> None:
+        """Let the sender have its turn, once a batch's worth of bytes and every few milliseconds: whoever sends in a
+        loop may wait for nothing else. It comes before a record is queued, so that one whose ``send`` was cancelled is
+        not."""
+        self._rest_at = self._accumulator.appended + self.config.batch_size
+        self._rest_by = now + _REST_INTERVAL
+        await asyncio.sleep(0)
 
     def record(self, value: Any, key: Any, headers: Any, timestamp: int | None) -> tuple[Any, ...]:
         """What is appended: timestamp, key, value, headers. TypeError or ValueError for what is no record."""
@@ -202,7 +212,8 @@ class AsyncProducer:
         if on_delivery is not None:
             check_callable(on_delivery, "on_delivery")
         with self._lock:
-            self._check_sending()
+            if not self._is_open or self._transaction is not None or self._sender.fatal is not None:
+                self._check_sending()
             future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
             if future is not None:
                 if self._transaction is not None:
@@ -229,8 +240,7 @@ class AsyncProducer:
         """Tell the sender, from any thread, if there may be something for it to do."""
         if self._accumulator.has_news:
             self._accumulator.has_news = False
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._sender.wake)
+            self._sender.call()
 
     async def learn(self, topic: str, partition: int | None, deadline: float) -> None:
         """Find out how many partitions a topic has. Raises ApiError if it, or ``partition``, is not there in time,
@@ -280,6 +290,7 @@ class AsyncProducer:
             await self.learn(topic, None, deadline)
         futures = []
         for tp, data in self.encode_arrow(topic, rows):
+            await self._rest(self._monotonic())
             while (batch := self.try_add(tp, data)) is None:
                 room = asyncio.Event()
                 self.await_room(room.set)
@@ -316,7 +327,7 @@ class AsyncProducer:
         return (await self._session.topic(topic)).partitions
 
     def _require_open(self) -> None:
-        if self._is_closed or self._loop is None:
+        if not self._is_open:
             raise ClientClosed("the producer is closed" if self._is_closed else "start the producer first")
 
     # Transactions.

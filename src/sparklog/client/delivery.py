@@ -105,25 +105,31 @@ class Delivery:
     def wait(self, timeout: float | None) -> None:
         """Block until it is settled. Raises ApiError(REQUEST_TIMED_OUT) after ``timeout`` seconds."""
         if not self.is_settled:
-            event = threading.Event()
-            self.on_settled(event.set)
-            if not event.wait(timeout):
+            settled = threading.Lock()  # an Event is three of them, and Python code
+            settled.acquire()
+            self.on_settled(settled.release)
+            if not settled.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"a batch for {self.tp} was not settled in {timeout:g} s")
 
     async def settled(self) -> None:
         """``wait`` on an event loop."""
         if not self.is_settled:
             loop, thread = asyncio.get_running_loop(), threading.get_ident()
-            done = asyncio.Event()
+            done: asyncio.Future[None] = loop.create_future()
 
             def tell() -> None:
                 if threading.get_ident() == thread:
-                    done.set()
+                    _finish(done)
                 else:
-                    loop.call_soon_threadsafe(done.set)
+                    loop.call_soon_threadsafe(_finish, done)
 
             self.on_settled(tell)
-            await done.wait()
+            await done
+
+
+def _finish(done: asyncio.Future[None]) -> None:
+    if not done.done():  # who waited may have been cancelled
+        done.set_result(None)
 
 
 def _call(listener: Callable[[], object]) -> None:

@@ -23,8 +23,9 @@ from sparklog.client.retry import pause_after
 from sparklog.client.sequences import ProducerId, Verdict
 from sparklog.client.session import Session
 from sparklog.client.transaction import Transaction
+from sparklog.client.turns import Turns
 from sparklog.errors import ApiError, ClientClosed, ErrorCode, SparklogError
-from sparklog.net.async_connection import AsyncConnection
+from sparklog.net.async_connection import Answer, AsyncConnection
 from sparklog.net.versions import PeerVersions
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
@@ -83,26 +84,25 @@ class Sender:
         self._transaction = transaction
         self._producer: ProducerId | None = None
         self._nodes: dict[BrokerId, _Node] = {}
-        self._awake = asyncio.Event()
+        self._held: list[AsyncConnection] = []
         self._errands: dict[str, asyncio.Task[None]] = {}
-        self._timers: set[asyncio.TimerHandle] = set()
-        self._turning: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._turning = asyncio.create_task(self._run(), name="sparklog sender")
+        self._turns = Turns(self._turn)
 
     def wake(self) -> None:
         """Something may have changed."""
-        self._awake.set()
+        self._turns.wake()
+
+    def call(self) -> None:
+        """``wake`` from any thread."""
+        self._turns.call()
 
     async def stop(self) -> None:
         """Send nothing more; what is not settled fails with ClientClosed."""
-        tasks = [*self._errands.values(), *([self._turning] if self._turning else [])]
+        self._turns.end()
+        tasks = list(self._errands.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for timer in self._timers:
-            timer.cancel()
         with self._lock:
             left = self._accumulator.incomplete()
         for batch in left:
@@ -123,33 +123,28 @@ class Sender:
 
     # Turns.
 
-    async def _run(self) -> None:
-        while True:
-            self._awake.clear()
-            try:
-                delay = self._turn()
-            except Exception:
-                _log.exception("the sender failed; it tries again")
-                delay = 1.0
-            try:
-                async with asyncio.timeout(delay):
-                    await self._awake.wait()
-            except TimeoutError:
-                continue
-
     def _turn(self) -> float | None:
         """Do what there is to do now; returns the seconds until there is more, None if nothing waits."""
         now = self._session.clock.monotonic()
         with self._lock:
             expired = self._accumulator.expire(now)
-            due = list(self._accumulator.due(now))
-            delay = self._accumulator.next_event(now)
         self._settle_failed(expired, self._expiry)
         if self._is_stopped():
             return None
-        if due and self._has_identity():
-            self._dispatch(due)
-        return delay
+        try:
+            while self._send_due(now):
+                pass
+        finally:
+            while self._held:
+                self._held.pop().let_go()
+        with self._lock:
+            return self._accumulator.next_event(now)
+
+    def _send_due(self, now: float) -> bool:
+        """Make requests of what is due, one a broker; whether there was any, for then there may be more."""
+        with self._lock:
+            due = list(self._accumulator.due(now))
+        return bool(due) and self._has_identity() and self._dispatch(due)
 
     def _is_stopped(self) -> bool:
         """Where what waits will not be sent any more, give it up."""
@@ -170,7 +165,7 @@ class Sender:
             self._errand("producer id", self._ask_producer_id)
         return self._producer is not None or not self._config.enable_idempotence
 
-    def _dispatch(self, due: Iterable[PartitionQueue]) -> None:
+    def _dispatch(self, due: Iterable[PartitionQueue]) -> bool:
         unknown: set[str] = set()
         by_leader: dict[BrokerId, list[PartitionQueue]] = {}
         for queue in due:
@@ -183,8 +178,8 @@ class Sender:
                 by_leader.setdefault(leader, []).append(queue)
         if unknown:
             self._errand("metadata", partial(self._look_up, unknown))
-        for leader, queues in by_leader.items():
-            self._serve(leader, queues)
+        served = [self._serve(leader, queues) for leader, queues in by_leader.items()]
+        return any(served)
 
     def _is_in_transaction(self, tp: TopicPartition) -> bool:
         if self._transaction is None or self._transaction.may_send(tp):
@@ -193,17 +188,19 @@ class Sender:
             self._errand(ADDING_PARTITIONS, self.add_partitions)
         return False
 
-    def _serve(self, leader: BrokerId, queues: list[PartitionQueue]) -> None:
+    def _serve(self, leader: BrokerId, queues: list[PartitionQueue]) -> bool:
         node = self._nodes.setdefault(leader, _Node())
         if node.in_flight >= self._config.max_in_flight:
-            return
+            return False
         if node.connection is None or node.versions is None or node.connection.closed:
             self._errand(f"connection {leader}", partial(self._connect, leader, node))
-            return
+            return False
         batches = self._take(queues)
         if batches:
+            node.connection.hold()  # a write lets other threads in, which then have Python for milliseconds
+            self._held.append(node.connection)
             self._send(node, node.connection, self._version(node.versions), batches)
-            self.wake()  # there may be more for it
+        return bool(batches)
 
     def _take(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
         batches: list[ProducerBatch] = []
@@ -235,15 +232,15 @@ class Sender:
             self._judge([(batch, result) for batch in batches])
             return
         config = self._config
-        answer = connection.submit(
+        node.in_flight += 1
+        connection.ask(
             ApiKey.PRODUCE,
             version,
             body,
+            partial(self._answered, node, connection, version, batches),
             timeout=config.request_timeout_ms / 1000,
             expect_response=config.required_acks != 0,
         )
-        node.in_flight += 1
-        answer.add_done_callback(partial(self._answered, node, connection, version, batches))
 
     def _encode(self, version: int, batches: list[ProducerBatch]) -> list[Chunk]:
         config = self._config
@@ -260,22 +257,26 @@ class Sender:
         connection: AsyncConnection,
         version: int,
         batches: list[ProducerBatch],
-        answer: asyncio.Future[memoryview],
+        answer: Answer,
     ) -> None:
         node.in_flight -= 1
         silent = _NO_ANSWER
         results: dict[TopicPartition, ProduceResult] = {}
         try:
-            body = answer.result()
+            if isinstance(answer, SparklogError):
+                raise answer
             if self._config.required_acks == 0:
                 silent = ProduceResult(ErrorCode.NONE)
             else:
-                results = produce.decode_response(body, version)
+                results = produce.decode_response(answer, version)
         except SparklogError as error:
             connection.close()
             silent = ProduceResult(ErrorCode.NETWORK_EXCEPTION, message=str(error))
         self._judge([(batch, results.get(batch.tp, silent)) for batch in batches])
-        self.wake()
+        with self._lock:
+            is_waiting = self._accumulator.is_waiting
+        if is_waiting:
+            self.wake()
 
     def _judge(self, answered: list[tuple[ProducerBatch, ProduceResult]]) -> None:
         now = self._session.clock.monotonic()

@@ -2,8 +2,8 @@
 
 Requests are pipelined: each goes out as soon as it is made, and the answers come back in the same order, as Kafka
 promises for one connection. Every request has a deadline of its own; one that passes it closes the connection,
-because what comes next on it could not be told from the late answer's place in the order. A caller that is cancelled
-leaves its answer to be read and dropped.
+because what comes next on it could not be told from the late answer's place in the order; one timer a connection
+stands for the earliest of them. A caller that is cancelled leaves its answer to be read and dropped.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from sparklog import __version__
@@ -23,16 +24,22 @@ from sparklog.protocol.messages import Message, decode_response, encode
 from sparklog.structs import Chunk, Endpoint, FileSlice
 
 MAX_RESPONSE = 1 << 30
+_ASKED_FOR = 8 << 20
+"""An answer of up to so many bytes is received in place: a fetch of one partition is no more by default."""
 _COPIED = 256 << 10
 """A piece of a request up to so many bytes is cheaper to copy than to hand to the system by itself."""
 
 
+Answer = memoryview | SparklogError
+"""An answer's body, still encoded, or why there is none."""
+
+
 class _Waiting(NamedTuple):
-    """A request on the wire: who waits for its answer's body, and until when."""
+    """A request on the wire: who is told its answer, and until when it may take, on the loop's clock."""
 
     api: ApiKey
-    answer: asyncio.Future[memoryview]
-    deadline: asyncio.TimerHandle
+    told: Callable[[Answer], object]
+    deadline: float
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
@@ -44,14 +51,17 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def __init__(self, endpoint: Endpoint, client_id: str) -> None:
         self.endpoint = endpoint
         self._protocol = ClientConnection(client_id)
-        self._frames = FrameReader(MAX_RESPONSE)
+        self._frames = FrameReader(MAX_RESPONSE, _ASKED_FOR)
         self._waiting: deque[_Waiting] = deque()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._failure: SparklogError | None = None
         self._hello: asyncio.Future[memoryview] | None = None
         self._versions: PeerVersions | None = None
-        self._written: list[asyncio.Future[memoryview]] = []
+        self._written: list[Callable[[Answer], object]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_held = False
+        self._held: list[Chunk] = []
         self._is_congested = False
 
     @classmethod
@@ -116,21 +126,77 @@ class AsyncConnection(asyncio.BufferedProtocol):
         an empty body once the request was handed to the socket. ``asked_for`` is what a failure's message names.
         """
         answer: asyncio.Future[memoryview] = self._loop.create_future()
+        self.ask(
+            api,
+            version,
+            body,
+            partial(_settle, answer),
+            timeout=timeout,
+            expect_response=expect_response,
+            asked_for=asked_for,
+        )
+        return answer
+
+    def ask(
+        self,
+        api: ApiKey,
+        version: int,
+        body: list[Chunk],
+        told: Callable[[Answer], object],
+        *,
+        timeout: float = 30.0,
+        expect_response: bool = True,
+        asked_for: ApiKey | None = None,
+    ) -> None:
+        """``submit`` for one who is in a hurry: ``told`` is called as soon as the answer is read, but not in here."""
         if self._failure is not None or self._transport is None or self._transport.is_closing():
             cause = self._failure or ConnectionFailed("it was closed")
-            answer.set_exception(_unanswered(self.endpoint, asked_for or api, cause))
-            return answer
+            self._loop.call_soon(told, _unanswered(self.endpoint, asked_for or api, cause))
+            return
         chunks = self._protocol.request(api, version, body, expect_response=expect_response)
-        for data in _joined(chunks):
-            self._transport.write(data)
+        self._held += chunks
+        if not self._is_held or not expect_response:
+            self._write_held()
         if expect_response:
-            deadline = self._loop.call_later(timeout, self._fail, ConnectionFailed("timed out"))
-            self._waiting.append(_Waiting(asked_for or api, answer, deadline))
+            deadline = self._loop.time() + timeout
+            self._waiting.append(_Waiting(asked_for or api, told, deadline))
+            self._watch(deadline)
         elif self._is_congested:
-            self._written.append(answer)
+            self._written.append(told)
         else:
-            answer.set_result(memoryview(b""))
-        return answer
+            self._loop.call_soon(told, memoryview(b""))
+
+    def hold(self) -> None:
+        """Keep requests back until ``let_go``, so that many are one write. Those without an answer go at once."""
+        self._is_held = True
+
+    def let_go(self) -> None:
+        """Write what was kept back."""
+        self._is_held = False
+        self._write_held()
+
+    def _write_held(self) -> None:
+        held, self._held = self._held, []
+        if self._transport is not None and not self._transport.is_closing():
+            for data in _joined(held):
+                self._transport.write(data)
+
+    def _watch(self, deadline: float) -> None:
+        """Have the timer go off at ``deadline`` or before. One that goes off early is cheaper than one a request."""
+        if self._timer is None or deadline < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._end_late, deadline)
+
+    def _end_late(self, now: float) -> None:
+        self._timer = None
+        if not self._waiting:
+            return
+        earliest = min(each.deadline for each in self._waiting)
+        if earliest <= now:
+            self._fail(ConnectionFailed("timed out"))
+        else:
+            self._watch(earliest)
 
     @property
     def in_flight(self) -> int:
@@ -159,16 +225,15 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._failure = error
         if self._transport is not None and not self._transport.is_closing():
             self._transport.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
-            each.deadline.cancel()
-            if not each.answer.done():
-                each.answer.set_exception(_unanswered(self.endpoint, each.api, self._failure))
-                each.answer.exception()  # a caller that was cancelled does not come for it
+            self._tell(each.told, _unanswered(self.endpoint, each.api, self._failure))
         written, self._written = self._written, []
-        for future in written:
-            if not future.done():
-                future.set_exception(_unanswered(self.endpoint, ApiKey.PRODUCE, self._failure))
+        for told in written:
+            self._tell(told, _unanswered(self.endpoint, ApiKey.PRODUCE, self._failure))
 
     # What the transport calls.
 
@@ -186,9 +251,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_congested = False
         written, self._written = self._written, []
-        for future in written:
-            if not future.done():
-                future.set_result(memoryview(b""))
+        for told in written:
+            self._tell(told, memoryview(b""))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the transport passes it)
         return self._frames.buffer()
@@ -201,11 +265,26 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._fail(RemoteProtocolError(f"{self.endpoint}: {error}; is it a Kafka listener?"))
 
     def _answer(self, frame: memoryview) -> None:
+        if self._failure is not None:
+            return  # whom it is for has been told that
         _, _, body = self._protocol.response(frame)
-        waiting = self._waiting.popleft()
-        waiting.deadline.cancel()
-        if not waiting.answer.done():
-            waiting.answer.set_result(body)
+        self._tell(self._waiting.popleft().told, body)
+
+    def _tell(self, told: Callable[[Answer], object], answer: Answer) -> None:
+        try:
+            told(answer)
+        except Exception as error:  # it is not the connection's
+            self._loop.call_exception_handler({"message": "an answer could not be dealt with", "exception": error})
+
+
+def _settle(future: asyncio.Future[memoryview], answer: Answer) -> None:
+    if future.done():
+        return
+    if isinstance(answer, SparklogError):
+        future.set_exception(answer)
+        future.exception()  # a caller that was cancelled does not come for it
+    else:
+        future.set_result(answer)
 
 
 def _joined(chunks: Iterable[Chunk]) -> Iterator[bytes | bytearray | memoryview]:

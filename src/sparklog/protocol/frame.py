@@ -3,7 +3,7 @@
 ``FrameReader`` is fed by whoever owns the socket, in the manner of a buffered protocol: ask ``buffer()`` where the
 next bytes shall go, say with ``received(n)`` how many came, take the frames that are whole. A frame that does not fit
 the scratch buffer gets a buffer of its own and is received into it directly, so that a large produce request is
-copied once (kernel to that buffer) and never again before it is written to the log. Only above ``AT_ONCE`` it grows as
+copied once (kernel to that buffer) and never again before it is written to the log. Only above ``at_once`` it grows as
 the frame comes, by doubling: who claims a size takes no more memory than twice what he has sent, or than that.
 """
 
@@ -16,6 +16,7 @@ from sparklog.errors import RemoteProtocolError
 _LENGTH = 4
 SCRATCH_SIZE = 64 * 1024
 AT_ONCE = 1 << 20
+"""Enough for what a stranger sends."""
 
 
 class FrameReader:
@@ -24,8 +25,9 @@ class FrameReader:
     A frame handed out is the caller's own: later bytes never overwrite it.
     """
 
-    def __init__(self, max_size: int) -> None:
+    def __init__(self, max_size: int, at_once: int = AT_ONCE) -> None:
         self._max_size = max_size
+        self._at_once = at_once
         self._scratch = bytearray(SCRATCH_SIZE)
         self._kept = 0
         self._body: bytearray | None = None
@@ -81,7 +83,7 @@ class FrameReader:
             self._scratch[: self._kept] = self._scratch[position:end]
 
     def _begin_body(self, size: int, start: int, end: int) -> None:
-        self._body = bytearray(min(size, AT_ONCE))
+        self._body = bytearray(min(size, self._at_once))
         self._size = size
         self._filled = end - start
         self._body[: self._filled] = self._scratch[start:end]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sparklog.errors import CorruptRecord
 from sparklog.record import _impl, layout
-from sparklog.record._impl.abc import Record
+from sparklog.record._impl.abc import BatchFields, Record, RecordPlace
 from sparklog.record.batch import RecordBatch
 from sparklog.record.compression import decompress
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["MAX_DECOMPRESSED", "Record", "iter_batches", "iter_records", "records_section"]
+__all__ = ["MAX_DECOMPRESSED", "Record", "iter_batches", "iter_records", "placed_records", "records_section"]
+
+T = TypeVar("T", bound=tuple[object, ...])
 
 MAX_DECOMPRESSED = 128 * 1024 * 1024
 """Bytes that one batch may decompress to, unless the caller says otherwise."""
@@ -41,16 +43,21 @@ def iter_records(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -
     """The records of one batch as Python objects: for people and tests, never for bulk data."""
     if batch.record_count == 0:
         return iter(())
+    return iter(_impl.codec.read_records(records_section(batch, max_decompressed), *_fields(batch)))
+
+
+def placed_records(batch: RecordBatch, topic: str, partition: int, kind: type[T]) -> list[T]:
+    """The records of one batch of a partition, each as a ``kind``: a named tuple of topic, partition, offset,
+    timestamp, timestamp_type, key, value, headers, leader_epoch."""
+    if batch.record_count == 0:
+        return []
+    place = RecordPlace(topic, partition, batch.timestamp_type, batch.partition_leader_epoch)
+    return _impl.codec.read_placed_records(records_section(batch), _fields(batch), place, kind)
+
+
+def _fields(batch: RecordBatch) -> BatchFields:
     append_time = batch.max_timestamp if batch.timestamp_type else None
-    return iter(
-        _impl.codec.read_records(
-            records_section(batch, max_decompressed),
-            batch.record_count,
-            batch.base_offset,
-            batch.base_timestamp,
-            append_time,
-        )
-    )
+    return BatchFields(batch.record_count, batch.base_offset, batch.base_timestamp, append_time)
 
 
 def records_section(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -> Buffer:

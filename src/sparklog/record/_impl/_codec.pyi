@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import TypeVar
 
 from typing_extensions import Buffer
 
@@ -9,8 +10,11 @@ from sparklog.record._impl.abc import (
     EncodedRecords,
     Record,
     RecordColumns,
+    RecordPlace,
     ScanLimits,
 )
+
+T = TypeVar("T", bound=tuple[object, ...])
 
 class RecordDecoder:
     rows: int
@@ -39,6 +43,7 @@ class RecordEncoder:
 def read_records(
     payload: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> list[Record]: ...
+def read_placed_records(payload: Buffer, fields: BatchFields, place: RecordPlace, kind: type[T]) -> list[T]: ...
 def write_record(
     out: bytearray,
     timestamp_delta: int,

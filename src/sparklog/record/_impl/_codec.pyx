@@ -13,6 +13,9 @@ exactly the right size.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
@@ -28,6 +31,11 @@ from sparklog.record._impl.abc import (
     HeaderBuffers,
     Record,
 )
+
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
+    void PyObject_GC_UnTrack(PyObject* item)
+
 
 cdef extern from *:
     """

@@ -13,12 +13,15 @@ The rules that both keep, for malformed input above all:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Buffer
+
+
+T = TypeVar("T", bound=tuple[object, ...])
 
 
 class Record(NamedTuple):
@@ -74,6 +77,15 @@ class BatchFields(NamedTuple):
     base_offset: int
     base_timestamp: int
     append_time: int | None
+
+
+class RecordPlace(NamedTuple):
+    """What the records of one batch have in common for who reads it."""
+
+    topic: str
+    partition: int
+    timestamp_type: int
+    leader_epoch: int
 
 
 class RecordDecoder(Protocol):
@@ -212,6 +224,10 @@ class Codec(Protocol):
         self, payload: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: int | None
     ) -> list[Record]:
         """Every record of one decompressed section."""
+
+    def read_placed_records(self, payload: Buffer, fields: BatchFields, place: RecordPlace, kind: type[T]) -> list[T]:
+        """``read_records``, each as a ``kind``: a named tuple of topic, partition, offset, timestamp, timestamp_type,
+        key, value, headers, leader_epoch."""
 
     def write_record(
         self,

@@ -8,6 +8,7 @@ from sparklog.record._impl._codec import (
     RecordEncoder,
     murmur2,
     partition_rows,
+    read_placed_records,
     read_records,
     write_record,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "murmur2",
     "name",
     "partition_rows",
+    "read_placed_records",
     "read_records",
     "write_record",
 ]

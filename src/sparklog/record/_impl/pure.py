@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from sparklog.errors import CorruptRecord, LocalProtocolError, LogError
 from sparklog.record import layout
@@ -17,6 +17,7 @@ from sparklog.record._impl.abc import (
     HeadersColumn,
     Record,
     RecordColumns,
+    RecordPlace,
 )
 from sparklog.record._impl.pure_scanner import BatchScanner as BatchScanner
 from sparklog.record.varint import read_varint, read_varlong, write_varint
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 name = "python"
+T = TypeVar("T", bound=tuple[object, ...])
 
 _Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -45,6 +47,14 @@ def read_records(
 ) -> list[Record]:
     fields = BatchFields(count, base_offset, base_timestamp, append_time)
     return list(_records(payload, fields, layout.MIN_INT64, layout.MAX_INT64 + 1))
+
+
+def read_placed_records(payload: Buffer, fields: BatchFields, place: RecordPlace, kind: type[T]) -> list[T]:
+    topic, partition, timestamp_type, epoch = place
+    return [
+        tuple.__new__(kind, (topic, partition, offset, timestamp, timestamp_type, key, value, headers, epoch))
+        for offset, timestamp, key, value, headers in read_records(payload, *fields)
+    ]
 
 
 def _records(payload: Buffer, fields: BatchFields, start_offset: int, end_offset: int) -> Iterator[Record]:
