@@ -177,9 +177,8 @@ def _verification(
         elif tp in permits:
             code = broker.txn_entry.check(tp, producer, permits[tp])
         else:
-            code = (
-                ErrorCode.CONCURRENT_TRANSACTIONS
-            )  # it had entered, or was not led here; the coordinator was not asked
+            # It had entered, or was not led here: the coordinator was not asked.
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
         if code is not ErrorCode.NONE:
             raise RefusedUnseen(
                 _told(code, request.version), f"{tp} is not part of a transaction of {transactional_id!r}: {code.name}"
