@@ -1,6 +1,7 @@
 """What every test has: the fixtures of ``fix_*.py``, and a header that says what ran. pytest-randomly adds the seed."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +20,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 def pytest_configure(config: pytest.Config) -> None:
     # tests/ mirrors src/, so modules of different packages share a name, which only this mode allows without packages.
     config.option.importmode = "importlib"
+    # What a shell starts in the background ignores SIGINT, and so would every program that a test starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:

@@ -83,5 +83,5 @@ def test_a_cluster_without_brokers_makes_no_topics():
 
 
 def test_a_topic_that_is_asked_for_before_any_broker_is_known_may_exist():
-    maker = TopicMaker(parse_broker_config({}), SimpleNamespace(brokers={}), None, None)
+    maker = TopicMaker(settings({}), SimpleNamespace(brokers={}), None, None)
     assert asyncio.run(maker.ensure("t")) is ErrorCode.LEADER_NOT_AVAILABLE
