@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sparklog.client.metadata import ClusterMetadata
+from sparklog.spark.directories import DirectoryResolver
 from sparklog.spark.failures import translated
 from sparklog.spark.offsets import OffsetRange, into_tasks
 from sparklog.spark.options import ReadOptions
@@ -42,8 +43,12 @@ class SparklogReader(DataSourceReader):  # type: ignore[misc]
         self._schema = schema
 
     def partitions(self) -> list[RangesPartition]:
-        with translated(), ClusterMetadata(self._options.client) as cluster:
-            ranges = OffsetResolver(cluster, self._options).batch_ranges()
+        with translated():
+            if self._options.directories:
+                ranges = DirectoryResolver(self._options).batch_ranges()
+            else:
+                with ClusterMetadata(self._options.client) as cluster:
+                    ranges = OffsetResolver(cluster, self._options).batch_ranges()
         return plan_tasks(self._options, ranges) or [RangesPartition(())]
 
     def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
