@@ -86,7 +86,7 @@ def test_a_file_that_ends_too_soon_is_noticed(log, tmp_path, cut):
 
 def test_leased_segments_and_those_behind_them_outlast_retention(log, clock):
     first, second, *_ = log._segments.bases
-    lease = Lease(clock.monotonic() + 30)
+    lease = Lease(clock.monotonic(), 30)
     log.extents(second, second + 1, lease=lease)
     gone = log.delete_old_segments(log.log_end_offset)
     assert {int(path.name[:20]) for path in gone} == {first}
@@ -98,7 +98,7 @@ def test_leased_segments_and_those_behind_them_outlast_retention(log, clock):
 
 
 def test_a_lease_that_is_ended_holds_nothing(log, clock):
-    lease = Lease(clock.monotonic() + 30)
+    lease = Lease(clock.monotonic(), 30)
     log.extents(0, log.log_end_offset, lease=lease)
     assert log.delete_old_segments(log.log_end_offset) == []
     lease.end()
@@ -109,7 +109,7 @@ def test_leased_segments_are_not_replaced(log, clock):
     first, second, *_ = log._segments.bases
     kept = [bytes(batch.buffer) for batch in iter_batches(whole(log)) if batch.base_offset < second][:1]
     write_cleaned(log.directory, first, kept, log.config)
-    before, lease = whole(log), Lease(clock.monotonic() + 30)
+    before, lease = whole(log), Lease(clock.monotonic(), 30)
     log.extents(0, 1, lease=lease)
     with pytest.raises(SegmentsLeased, match=r"segments \[0\] of t-0 are leased"):
         log.replace_segments([first], [first])
@@ -117,3 +117,14 @@ def test_leased_segments_are_not_replaced(log, clock):
     lease.end()
     assert log.replace_segments([first], [first])
     assert len(whole(log)) < len(before)
+
+
+def test_leases_that_have_ended_are_forgotten(log, clock):
+    for _ in range(100):
+        lease = Lease(clock.monotonic(), 30)
+        log.extents(0, 1, lease=lease)
+        clock.advance(10)
+    assert len(log._segments.first.leases) == 3
+    lease.end()
+    log.extents(0, 1, lease=Lease(clock.monotonic(), 30))
+    assert len(log._segments.first.leases) == 2

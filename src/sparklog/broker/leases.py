@@ -24,7 +24,7 @@ class Leases:
         now = self._clock.monotonic()
         self._running = {number: lease for number, lease in self._running.items() if lease.until > now}
         self._last_id += 1
-        lease = self._running[self._last_id] = Lease(now + min(duration_s, LONGEST_S))
+        lease = self._running[self._last_id] = Lease(now, min(duration_s, LONGEST_S))
         return self._last_id, lease
 
     def end(self, numbers: Iterable[int]) -> None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 class Lease:
     """Time is on the monotonic clock, in seconds."""
 
-    def __init__(self, until: float) -> None:
-        self.until = until
+    def __init__(self, now: float, duration: float) -> None:
+        self._granted = now
+        self.until = now + duration
 
     def hold(self, leases: list[Lease]) -> None:
-        """Be one of a segment's ``leases``."""
+        """Be one of a segment's ``leases``; those that had ended before this one was granted are forgotten."""
+        leases[:] = [each for each in leases if each.until > self._granted]
         leases.append(self)
 
     def end(self) -> None:
@@ -24,6 +26,5 @@ class Lease:
 
 
 def is_leased(leases: list[Lease], now: float) -> bool:
-    """Whether any of a segment's leases runs; those that have ended are forgotten."""
-    leases[:] = [lease for lease in leases if lease.until > now]
-    return bool(leases)
+    """Whether any of a segment's leases runs."""
+    return any(lease.until > now for lease in leases)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.spark.directories import DirectoryResolver
 from sparklog.spark.failures import translated
 from sparklog.spark.offsets import OffsetRange, into_tasks
 from sparklog.spark.options import ReadOptions
@@ -45,6 +44,8 @@ class SparklogReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[RangesPartition]:
         with translated():
             if self._options.directories:
+                from sparklog.spark.directories import DirectoryResolver
+
                 ranges = DirectoryResolver(self._options).batch_ranges()
             else:
                 with ClusterMetadata(self._options.client) as cluster:
