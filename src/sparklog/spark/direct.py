@@ -72,19 +72,15 @@ class DirectReader:
             if leader in self._refused:
                 raise NotDirect(self._refused[leader], f"as was seen of broker {leader} before")
             lease = self._ask(wanted, position)
-        except ApiError as error:
-            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+        except (ApiError, ConnectionFailed) as error:
+            if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise NotDirect(NOT_SERVED, str(error)) from error
-            raise self._without_lease(error) from error
-        except ConnectionFailed as error:
-            raise self._without_lease(error) from error
+            if self.is_required:
+                raise
+            raise NotDirect(NO_LEASE, str(error)) from error  # a Fetch may fare better, or says better what is wrong
         if lease.end_offset <= position:
             raise NotDirect(NO_LEASE, f"partition {wanted.tp} is not committed up to offset {wanted.end} here")
         return lease
-
-    def _without_lease(self, error: SparklogError) -> SparklogError:
-        """A Fetch may fare better, or tells better what is the matter."""
-        return error if self.is_required else NotDirect(NO_LEASE, str(error))
 
     def _ask(self, wanted: OffsetRange, position: int) -> RangeLease:
         def attempt() -> RangeLease:
