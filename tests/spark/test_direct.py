@@ -16,7 +16,7 @@ from sparklog.client.admin import AdminClient, NewTopic
 from sparklog.client.config import ClientConfig
 from sparklog.client.leases import lease_range
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.errors import DataSourceError
+from sparklog.errors import ApiError, ConnectionFailed, DataSourceError, ErrorCode
 from sparklog.spark import direct, paths_taken
 from sparklog.spark.options import ReadOptions
 from sparklog.spark.reader import SparklogReader
@@ -277,6 +277,25 @@ def test_a_mounted_directory_is_read_through_the_mapping(rows, make_topic, produ
         rows(topic, directRead="always", directReadMapping=mapping)
     assert len(rows(topic, directReadMapping=mapping)) == 500
     assert taken.fallbacks == {direct.NOT_VISIBLE: 1}
+
+
+def test_a_leader_that_moves_is_looked_for_again(rows, make_topic, produce, monkeypatch, taken):
+    """``always`` asks again; ``auto`` leaves that to Fetch."""
+    topic = make_topic()
+    produce(topic, *_many(10))
+    failures = [ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"), ConnectionFailed("gone"), ConnectionFailed("gone")]
+
+    def moved(*args, **kwargs):
+        if failures:
+            raise failures.pop()
+        return lease_range(*args, **kwargs)
+
+    monkeypatch.setattr(direct, "lease_range", moved)
+    assert len(rows(topic, directRead="auto")) == 10
+    assert taken.fallbacks == {direct.NO_LEASE: 1}
+    assert len(rows(topic, directRead="always", **{"kafka.retry.backoff.ms": "1"})) == 10
+    assert failures == []
+    assert taken.direct_bytes == taken.fetched_bytes > 0
 
 
 @pytest.mark.parametrize("mode", ["auto", "always"])
