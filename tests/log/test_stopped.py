@@ -86,6 +86,16 @@ def test_every_range_is_the_extents_of_the_log(log, home):
             assert bytes_of(partition, start, end) == expected
 
 
+def test_of_a_range_that_is_known_to_be_whole_nothing_else_is_looked_at(log, home):
+    expected = b"".join(e.path.read_bytes()[e.start : e.end] for e in log.extents(5, 40).files)
+    last_touched = max(path for path in home.glob("*.log") if int(path.stem) < 40)
+    for path in home.glob("*.log"):
+        if path >= last_touched:
+            with open(path, "ab") as file:
+                file.write(b"no batch")
+    assert bytes_of(StoppedPartition(home, UNCLEAN), 5, 40) == expected
+
+
 def test_every_time_is_found_as_by_the_log(log, home):
     partition = StoppedPartition(home, CLEAN)
     for timestamp in [*range(990, 1130), 2000, 3999, 4000, 4001, 5000, 5001]:

@@ -98,22 +98,27 @@ class StoppedPartition:
         return read_topic_id(self.directory)
 
     @cached_property
+    def _files(self) -> list[tuple[int, Path]]:
+        """The ``.log`` files by their base offsets."""
+        if any(self.directory.glob(f"*{LOG_SUFFIX}{SWAP_SUFFIX}")):
+            raise LogError(f"{self.directory}: a swap of segments was interrupted; a start of its broker finishes it")
+        found = ((find_base_offset(path), path) for path in self.directory.glob(f"*{LOG_SUFFIX}"))
+        return sorted((base, path) for base, path in found if base is not None)
+
+    @cached_property
     def segments(self) -> list[WholeSegment]:
         """From the first on, as far as they are whole.
 
         Raises LogError where a file cannot be read, or only a broker can say what belongs to the log.
         """
-        if any(self.directory.glob(f"*{LOG_SUFFIX}{SWAP_SUFFIX}")):
-            raise LogError(f"{self.directory}: a swap of segments was interrupted; a start of its broker finishes it")
-        paths = sorted(path for path in self.directory.glob(f"*{LOG_SUFFIX}") if find_base_offset(path) is not None)
-        bases = [int(path.name.removesuffix(LOG_SUFFIX)) for path in paths]
         found: list[WholeSegment] = []
-        for path, base, after in zip(paths, bases, [*bases[1:], None], strict=True):
+        afters = [*(base for base, _ in self._files[1:]), None]
+        for (base, path), after in zip(self._files, afters, strict=True):
+            records = _open(path)
             try:
-                records = FileRecords(path, writable=False)
                 size = self._whole_size(records, base, after)
             except OSError as error:
-                raise LogError(f"cannot read {path}: {error.strerror}") from error
+                raise _unreadable(path, error) from error
             found.append(WholeSegment(base, records, size))
             if size < records.size:
                 self._warn(path, records.size - size, is_last=after is None)
@@ -152,18 +157,16 @@ class StoppedPartition:
         return min(max(self._known.log_start_offset, first), self.end_offset)
 
     def pieces(self, start: int, end: int) -> list[Piece]:
-        """The bytes that hold ``start`` ≤ o < ``end``."""
+        """The bytes that hold ``start`` ≤ o < ``end``, which are known to be whole: nothing beyond is looked at."""
+        files = [each for each in self._files if each[0] < end]
+        skipped = max(sum(base <= start for base, _ in files) - 1, 0)
         found = []
-        for number, segment in enumerate(self.segments):
-            after = self.segments[number + 1].base_offset if number + 1 < len(self.segments) else self.end_offset
-            if segment.base_offset >= end or after <= start or not segment.size:
-                continue
-            if start <= segment.base_offset and after <= end:
-                found.append(Piece(segment.records, 0, segment.size))
-                continue
-            inside = [each for each in segment.batches() if each.last_offset >= start and each.base_offset < end]
-            if inside:
-                found.append(Piece(segment.records, inside[0].position, inside[-1].end))
+        for base, path in files[skipped:]:
+            records = _open(path)
+            is_edge = base < start or path == files[-1][1]
+            piece = _piece(records, start, end) if is_edge else Piece(records, 0, records.size)
+            if piece.end > piece.start:
+                found.append(piece)
         return found
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
@@ -235,6 +238,30 @@ class StoppedPartition:
                     batch = _head_or_marker(segment.records, found)
                     if batch.is_transactional:
                         yield batch
+
+
+def _open(path: Path) -> FileRecords:
+    try:
+        return FileRecords(path, writable=False)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> LogError:
+    return LogError(f"cannot read {path}: {error.strerror}")
+
+
+def _piece(records: FileRecords, start: int, end: int) -> Piece:
+    """What a file has of a range, which it need not have all of."""
+    first, last = records.size, 0
+    for batch in records.batches():
+        if batch.base_offset >= end:
+            break
+        if batch.last_offset >= start:
+            first, last = min(first, batch.position), batch.end
+        if batch.last_offset >= end - 1:
+            break
+    return Piece(records, first, last)
 
 
 def _head_or_marker(records: FileRecords, found: BatchPosition) -> RecordBatch:
