@@ -47,16 +47,18 @@ _KEPT = {"retention.ms": "-1"}
 
 @dataclass(frozen=True)
 class Reader:
-    """A way to read: a format, on a broker, all columns or the value alone."""
+    """A way to read: a format, on a broker, all columns or the value alone; by Fetch, or straight from the files."""
 
     name: str
     format: str
     broker: str
     value_only: bool = False
+    direct: bool = False
 
     def load(self, spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
         """The whole topic; the value alone is asked for in the way of each format that reads least."""
         reader = spark.read.format(self.format).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+        reader = reader.option("directRead", "always" if self.direct else "never")
         if not self.value_only:
             return reader.load()
         return reader.schema("value binary").load() if self.format == "sparklog" else reader.load().select("value")
@@ -68,9 +70,11 @@ READERS = (
     CONNECTOR,
     Reader("sparklog on kafka", "sparklog", "kafka"),
     Reader("sparklog on sparklog", "sparklog", "sparklog"),
+    Reader("sparklog on sparklog, direct", "sparklog", "sparklog", direct=True),
     CONNECTOR_VALUE,
     Reader("sparklog on kafka, value only", "sparklog", "kafka", value_only=True),
     Reader("sparklog on sparklog, value only", "sparklog", "sparklog", value_only=True),
+    Reader("sparklog on sparklog, direct, value only", "sparklog", "sparklog", value_only=True, direct=True),
 )
 
 
@@ -164,7 +168,7 @@ def main(argv: list[str]) -> int:
     results = run(arguments.rounds, arguments.scale)
     for each in results:
         sys.stdout.write(
-            f"{each['record_size']:>5} B  {each['reader']:<34} {each['records_per_second']:>10,} records/s"
+            f"{each['record_size']:>5} B  {each['reader']:<40} {each['records_per_second']:>10,} records/s"
             f" {each['mb_per_second']:>6,} MB/s  {each['ratio']:>5.2f} x the connector\n"
         )
     if arguments.json:

@@ -7,6 +7,7 @@ The tree::
     ├── LogError                    the log on disk
     │   ├── CorruptRecord           bytes that are not the format they claim (code CORRUPT_MESSAGE)
     │   ├── LogClosed               an append or a read after close
+    │   ├── SegmentsLeased          segments to be replaced that somebody reads by name; try later
     │   └── LogDirFailed            the disk refused; its partitions go offline
     │       └── DiskFull            no room, or no descriptor: its partitions stay, and take appends when there is
     ├── ProtocolError               the wire
@@ -19,6 +20,7 @@ The tree::
     ├── CoordinationError           ZooKeeper: lost session, duplicate broker id, stale epoch
     │   └── MalformedZnode          a znode does not hold what it must
     ├── DataSourceError             an option or a state that the Spark source cannot serve
+    │   └── NotDirect               segment files that a Spark task cannot read itself; ``.reason`` is one of a few
     └── ApiError                    an answer with an error code; ``.code`` says which
         ├── RecordsRefused          a batch, for some of its records; ``.records`` says which
         └── RefusedUnseen           records, before their partition was looked at
@@ -202,6 +204,10 @@ class LogClosed(LogError):
     """The log was closed; nothing may be read from or appended to it."""
 
 
+class SegmentsLeased(LogError):
+    """Segments cannot be replaced while a lease on them runs."""
+
+
 class LogDirFailed(LogError):
     """The disk under a log directory refused an operation."""
 
@@ -265,3 +271,12 @@ class DataSourceError(SparklogError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"[{code}] {message}")
         self.error_code = code
+
+
+class NotDirect(DataSourceError):
+    """A range, or its rest, cannot be read from segment files: the broker is to be asked for it."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__("SPARKLOG_DIRECT_READ_IMPOSSIBLE", f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail

@@ -1,6 +1,7 @@
 """From frame to frame: who is answered, in which version, and who is hung up on."""
 
 import asyncio
+import struct
 from types import SimpleNamespace
 
 import pytest
@@ -90,7 +91,7 @@ def test_api_versions_is_answered_whatever_its_version(dispatch, version):
 @pytest.mark.parametrize(("api", "version"), [(api, range_.stop) for api, range_ in OFFERED.items() if api != 18])
 def test_a_version_that_is_not_served_ends_the_connection(dispatch, api, version):
     with pytest.raises(RemoteProtocolError, match=rf"'me' asks for {api.name} version {version}; .* are served"):
-        dispatch(memoryview(bytes([0, api, 0, version]) + b"\0\0\0\x01\0\x02me\0"), "h")
+        dispatch(memoryview(struct.pack(">hh", api, version) + b"\0\0\0\x01\0\x02me\0"), "h")
 
 
 @pytest.mark.parametrize("api", [7, 29, 999, -1])

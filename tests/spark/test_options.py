@@ -1,6 +1,7 @@
 import pytest
 
 from sparklog.errors import DataSourceError
+from sparklog.spark.direct_options import DirectMode, DirectOptions
 from sparklog.spark.options import (
     Assign,
     Edge,
@@ -258,3 +259,35 @@ def test_options_of_a_write():
 def test_headers_in_the_schema():
     assert not wants_headers({})
     assert wants_headers({"includeheaders": "true"})
+
+
+def test_segment_files_are_read_where_they_are_visible_unless_said_otherwise():
+    assert _batch().direct == _stream().direct == DirectOptions(DirectMode.AUTO, ())
+    assert _batch(directRead="NEVER").direct.mode is DirectMode.NEVER
+    assert _stream(directRead="always").direct.mode is DirectMode.ALWAYS
+    with pytest.raises(DataSourceError, match=r"'directRead' cannot be 'yes': it must be auto or never or always"):
+        _batch(directRead="yes")
+
+
+def test_the_longest_mapping_of_a_directory_counts():
+    direct = _batch(directReadMapping="/a=/x, /a/b = /y ,").direct
+    assert direct.mapped("/a/b/t-0/0.log") == "/y/t-0/0.log"
+    assert direct.mapped("/a/bc/0.log") == "/x/bc/0.log"
+    assert direct.mapped("/b/0.log") is direct.mapped("/ab/0.log") is None
+
+
+@pytest.mark.parametrize("text", ["/a", "/a=b", "a=/b", "=/b", "/a="])
+def test_a_mapping_of_another_form_is_refused(text):
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_INVALID_OPTION.*directReadMapping.*both absolute"):
+        _batch(directReadMapping=text)
+
+
+def test_log_directories_need_no_servers():
+    options = ReadOptions.for_batch({"path": "/a, file:///b,file:/c", "subscribe": "t", "kafka.acks": "0"})
+    assert options.directories == ("/a", "/b", "/c")
+    assert options.client.isolation == "read_uncommitted"
+    committed = ReadOptions.for_batch({"path": "/a", "subscribe": "t", "kafka.isolation.level": "read_committed"})
+    assert committed.client.isolation == "read_committed"
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_INVALID_OPTION.*isolation\.level"):
+        ReadOptions.for_batch({"path": "/a", "subscribe": "t", "kafka.isolation.level": "none"})
+    assert _batch().directories == ()

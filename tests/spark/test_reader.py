@@ -75,6 +75,7 @@ def test_records_deleted_after_planning(reader, make_topic, produce, monkeypatch
     topic = make_topic()
     produce(topic, *({"value": b"x"} for _ in range(10)))
     tasks = reader(topic, failOnDataLoss=fail).partitions()
+    fetched = {"failOnDataLoss": fail, "directRead": "never"}
     fetch_range = columns.fetch_range
 
     def as_if_deleted(cluster, tp, start, end, **kwargs):
@@ -86,6 +87,6 @@ def test_records_deleted_after_planning(reader, make_topic, produce, monkeypatch
     monkeypatch.setattr(columns, "earliest_offsets", lambda cluster, partitions: dict.fromkeys(partitions, 6))
     if fail == "true":
         with pytest.raises(DataSourceError, match=r"SPARKLOG_DATA_LOSS.*offset 0 is gone.*failOnDataLoss"):
-            _offsets(reader(topic, failOnDataLoss=fail), tasks)
+            _offsets(reader(topic, **fetched), tasks)
     else:
-        assert _offsets(reader(topic, failOnDataLoss=fail), tasks) == [6, 7, 8, 9]
+        assert _offsets(reader(topic, **fetched), tasks) == [6, 7, 8, 9]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
+from sparklog.broker.leases import Leases
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.settings import Settings
@@ -71,6 +72,7 @@ class BrokerContext:
     transactions: TransactionCoordinator
     txn_markers: TransactionMarkers
     fetch_sessions: FetchSessions
+    leases: Leases
     txn_coordinators: TransactionCoordinators
     txn_entry: TransactionEntry
     topics: TopicMaker

@@ -23,6 +23,7 @@ from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.group_topics import GroupTopics
+from sparklog.broker.leases import Leases
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.registry import OFFERED
@@ -202,6 +203,7 @@ class Broker:
                 config.min_incremental_fetch_session_eviction_ms,
                 random.randrange,
             ),
+            leases=Leases(self._clock),
             txn_coordinators=coordinators,
             txn_entry=TransactionEntry(coordinators, replicas),
             topics=TopicMaker(self._settings, metadata, self._zk, self._ask_zk),

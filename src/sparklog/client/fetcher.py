@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import earliest_offsets, latest_offsets
+from sparklog.client.visibility import Visibility
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError, SparklogError
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
@@ -38,11 +39,7 @@ class Scan(NamedTuple):
 def scan(
     tp: TopicPartition, fetched: FetchedPartition, position: int, isolation: IsolationLevel, *, check_crcs: bool = True
 ) -> Scan:
-    """The batches in an answer that a reader may see; raises CorruptRecord, naming the place, for one that is damaged.
-
-    Control batches are passed over, and for read_committed those of aborted transactions: the answer lists each such
-    transaction by producer and first offset, and its end is the next control batch of that producer.
-    """
+    """The batches in an answer that a reader may see; raises CorruptRecord, naming the place, for one with damage."""
     try:
         return _scan(fetched, position, isolation, check_crcs)
     except CorruptRecord as error:
@@ -50,19 +47,13 @@ def scan(
 
 
 def _scan(fetched: FetchedPartition, position: int, isolation: IsolationLevel, check_crcs: bool) -> Scan:
-    aborted = sorted(fetched.aborted or (), key=lambda each: each[1], reverse=True)
-    hide_aborted = isolation is IsolationLevel.READ_COMMITTED
-    dropping: set[int] = set()
+    shown = Visibility(fetched.aborted or (), isolation)
     visible = []
     epoch = NO_EPOCH
     for batch in (batch for chunk in fetched.records for batch in iter_batches(chunk)):  # type: ignore[arg-type]
         if check_crcs:
             batch.validate()
-        while aborted and aborted[-1][1] <= batch.last_offset:
-            dropping.add(aborted.pop()[0])
-        if batch.is_control:
-            dropping.discard(batch.producer_id)
-        elif not (hide_aborted and batch.is_transactional and batch.producer_id in dropping):
+        if shown.shows(batch):
             visible.append(batch)
         position = max(position, batch.next_offset)
         epoch = LeaderEpoch(batch.partition_leader_epoch)

@@ -51,9 +51,10 @@ class FileRecords:
     deleted while it is still being sent.
     """
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
+    def __init__(self, path: Path, *, create: bool = False, writable: bool = True) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        access = os.O_RDWR if writable else os.O_RDONLY
+        self._fd = os.open(path, access | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
         self.size = os.fstat(self._fd).st_size
         self._is_ragged = False
         if create and self.size:  # an empty one is what a roll left that the disk cut short

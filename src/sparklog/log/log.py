@@ -17,10 +17,12 @@ from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError
+from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError, SegmentsLeased
 from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
+from sparklog.log.extents import Extents, find_extents
 from sparklog.log.files import MISPLACED, disk_refused, segment_paths, sync_directory
+from sparklog.log.lease import Lease, is_leased
 from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
@@ -296,20 +298,31 @@ class Log:
         See ``LogSegment.read`` for what a slice may begin and end with. Raises ApiError(OFFSET_OUT_OF_RANGE) for an
         offset before the log's start or beyond its end.
         """
+        self._check_range(offset)
+        if offset >= bound.offset:
+            return None
+        return self._segments.read(offset, max_bytes, bound, min_one_batch=min_one_batch)
+
+    def _check_range(self, offset: int) -> None:
         self._check_open()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} of {self.tp} is not in {self.log_start_offset} to {self.log_end_offset}",
             )
-        if offset >= bound.offset:
-            return None
-        return self._segments.read(offset, max_bytes, bound, min_one_batch=min_one_batch)
 
     def read_all(self, block: int) -> Iterator[memoryview]:
         """Every batch of the log, copied into memory a few at a time; each view holds whole batches."""
         self._check_open()
         return self._segments.read_all(block)
+
+    def extents(self, start: int, end: int, most: int | None = None, lease: Lease | None = None) -> Extents:
+        """The bytes of files that hold ``start`` ≤ o < ``end``, in at most ``most`` files, which ``lease`` holds.
+
+        Raises ApiError(OFFSET_OUT_OF_RANGE) for a start before the log's or beyond its end.
+        """
+        self._check_range(start)
+        return find_extents(self._segments, start, min(end, self.log_end_offset), most, lease)
 
     def position_of(self, offset: int) -> LogPosition:
         """The place of ``offset``: where its batch begins."""
@@ -380,11 +393,13 @@ class Log:
     def delete_old_segments(self, high_watermark: int) -> list[Path]:
         """Give up the segments that the topic's retention no longer wants and return their files, renamed ``.deleted``.
 
-        The caller unlinks the files once nobody can still be reading them.
+        One that is leased stays for now, and those behind it. The caller unlinks the files once nobody can still be
+        reading them.
         """
         self._check_open()
         policies = policies_of(self._config, self.log_start_offset)
         count = deletable(self._segment_views(), policies, high_watermark, self._clock.now_ms())
+        count = min(count, self._unleased())
         if not count:
             return []
         try:
@@ -401,6 +416,11 @@ class Log:
         except OSError as error:
             raise disk_refused(f"cannot delete segments of {self.directory}", error) from error
         return paths
+
+    def _unleased(self) -> int:
+        """How many segments, from the front, nobody has leased."""
+        now = self._clock.monotonic()
+        return next((n for n, each in enumerate(self._segments) if is_leased(each.leases, now)), len(self._segments))
 
     def _segment_views(self) -> list[SegmentView]:
         segments = list(self._segments)
@@ -488,11 +508,16 @@ class Log:
         """Swap the segments of base offsets ``old`` for those in ``.cleaned`` files of base offsets ``new``.
 
         Returns the files of the old ones, renamed ``.deleted``; the caller unlinks them. See ``swap`` for a crash.
+        Raises SegmentsLeased, with nothing changed, while one of the old ones is leased.
         """
         self._check_open()
         gone = tuple(segment for segment in self._segments if segment.base_offset in old)
         if len(gone) != len(old) or not old or not min(old) <= min(new) or self._segments.active in gone:
             raise LogError(f"cannot replace segments {list(old)} of {self.tp} by {list(new)}")
+        now = self._clock.monotonic()
+        leased = [each.base_offset for each in gone if is_leased(each.leases, now)]
+        if leased:
+            raise SegmentsLeased(f"segments {leased} of {self.tp} are leased to readers: replace them when that ends")
         try:
             swap.prepare(self.directory, new)
             paths = [path for segment in gone for path in segment.rename_deleted()]

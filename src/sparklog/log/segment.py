@@ -24,6 +24,8 @@ from sparklog.log.files import (
     segment_path,
     segment_paths,
 )
+from sparklog.log.lease import Lease
+from sparklog.log.lookup import first_record_from
 from sparklog.log.offset_index import OffsetIndex
 from sparklog.log.time_index import TimeIndex, TimestampOffset
 from sparklog.log.transaction_index import TransactionIndex
@@ -56,6 +58,8 @@ class LogSegment:
         """Taken off ``segment.ms``."""
         self.created_ms: int | None = None
         """When the segment was begun, by the clock; None for one that was found on the disk."""
+        self.leases: list[Lease] = []
+        """While one of them runs, the files keep their names."""
         self._sealed = not active
         self._bytes_since_index_entry = 0
         self._latest: TimestampOffset | None = None
@@ -199,12 +203,7 @@ class LogSegment:
         return max(columns["timestamp"].to_pylist(), default=NO_TIMESTAMP)
 
     def _first_record_from(self, found: BatchPosition, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        batch = RecordBatch(self.log.read(found.position, found.size))
-        if batch.is_control and batch.record_count:  # a marker counts, though the decoder has no row for it
-            return TimestampOffset(batch.max_timestamp, batch.base_offset)
-        columns = self._columns(batch, start_offset)
-        rows = zip(columns["timestamp"].to_pylist(), columns["offset"].to_pylist(), strict=True)
-        return next((TimestampOffset(at, offset) for at, offset in rows if at >= timestamp), None)
+        return first_record_from(RecordBatch(self.log.read(found.position, found.size)), timestamp, start_offset)
 
     @staticmethod
     def _columns(batch: RecordBatch, start_offset: int) -> dict[str, pa.Array]:

@@ -28,6 +28,10 @@ class PeerVersions:
         self.features: dict[str, int] = {each.name: each.max_version_level for each in finalized}
         """The features on which the cluster has settled, by their levels; empty where a broker does not tell."""
 
+    def serves(self, api: ApiKey) -> bool:
+        """Whether the peer offers any version of the API."""
+        return api in self._ranges
+
     def best(self, api: ApiKey, ceiling: int | None = None) -> int:
         """The newest version that both speak. Raises ApiError(UNSUPPORTED_VERSION) if there is none."""
         ours = highest_version(api) if ceiling is None else ceiling

@@ -54,3 +54,5 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
+    LEASE_SEGMENTS = 20000
+    """Sparklog's own; far above what Kafka numbers."""

@@ -54,6 +54,14 @@ class LeaderAndIsrResponse(ApiMessage, load_json=schemas):  # type: ignore[misc,
     """The broker's answer, an error code a partition."""
 
 
+class LeaseSegmentsRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """Which files hold these ranges of offsets, and may they stay for a while? Sparklog's own."""
+
+
+class LeaseSegmentsResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+    """The files, the bytes of them that may be read, and what a read_committed reader leaves out."""
+
+
 class OffsetDeleteRequest(ApiMessage):  # type: ignore[misc]
     """Forget a group's offsets in these partitions."""
 
@@ -196,6 +204,7 @@ SCHEMAS: dict[ApiKey, Schema] = {
     ApiKey.INIT_PRODUCER_ID: Schema(InitProducerIdRequest, InitProducerIdResponse),
     ApiKey.JOIN_GROUP: Schema(JoinGroupRequest, JoinGroupResponse),
     ApiKey.LEADER_AND_ISR: Schema(LeaderAndIsrRequest, LeaderAndIsrResponse),
+    ApiKey.LEASE_SEGMENTS: Schema(LeaseSegmentsRequest, LeaseSegmentsResponse),
     ApiKey.LEAVE_GROUP: Schema(LeaveGroupRequest, LeaveGroupResponse),
     ApiKey.LIST_GROUPS: Schema(ListGroupsRequest, ListGroupsResponse),
     ApiKey.LIST_OFFSETS: Schema(ListOffsetsRequest, ListOffsetsResponse),

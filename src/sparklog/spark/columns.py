@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -11,64 +12,72 @@ from pyspark.sql.types import StructType
 from sparklog.client.fetcher import fetch_range
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import earliest_offsets
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ErrorCode, NotDirect
+from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
+from sparklog.spark.direct import DAMAGED, DirectReader
+from sparklog.spark.directories import DirectoryReader
 from sparklog.spark.failures import report_data_loss, translated
 from sparklog.spark.offsets import OffsetRange
 from sparklog.spark.options import ReadOptions
+from sparklog.spark.paths_taken import PathsTaken
 
 BATCH_BYTES = 2 << 20
 
 
 def read_ranges(options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
     """The records of the ranges, in order; this is all that a task does."""
-    with translated(), ClusterMetadata(options.client) as cluster:
+    with translated():
+        if options.directories:
+            yield from _read_directories(options, schema, ranges)
+        else:
+            yield from _read_cluster(options, schema, ranges)
+
+
+def _read_directories(
+    options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]
+) -> Iterator[pa.RecordBatch]:
+    reader = DirectoryReader(options)
+    for each in ranges:
+        rows = _Rows(schema, each)
+        yield from rows.decoded(reader.batches(each))
+        yield from rows.rest()
+
+
+def _read_cluster(options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
+    taken = PathsTaken()
+    with ClusterMetadata(options.client) as cluster:
+        direct = DirectReader(cluster, options.direct, taken)
         for each in ranges:
-            yield from _RangeReader(cluster, options, schema, each).batches()
+            taken.ranges += 1
+            yield from _RangeReader(cluster, options, _Rows(schema, each), direct, taken).batches()
+    taken.report()
 
 
-class _RangeReader:
-    def __init__(self, cluster: ClusterMetadata, options: ReadOptions, schema: StructType, wanted: OffsetRange) -> None:
-        self._cluster = cluster
-        self._options = options
-        self._range = wanted
-        self._position = wanted.start
+class _Rows:
+    """The batches of one range as Spark's columns; ``position`` is the first offset that has not been decoded."""
+
+    def __init__(self, schema: StructType, wanted: OffsetRange) -> None:
+        self.range = wanted
+        self.position = wanted.start
         self._schema = to_arrow_schema(schema, timezone="UTC")
         # With none of its columns asked for, offsets are decoded to count the rows.
         decoded = [name for name in schema.names if name in COLUMNS] or ["offset"]
         self._decoder = ColumnarDecoder(decoded, timestamp_unit="us")
         self._constants = _Constants(wanted)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        while self._position < self._range.end:
-            try:
-                yield from self._read()
-            except ApiError as error:
-                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                    raise
-                report_data_loss(str(error), fail=self._options.fail_on_data_loss)
-                self._skip_what_is_lost()
-        if self._decoder.rows:
-            yield self._finish()
-
-    def _read(self) -> Iterator[pa.RecordBatch]:
-        end = self._range.end
-        source = fetch_range(self._cluster, self._range.tp, self._position, end, topic_id=self._range.topic_id)
+    def decoded(self, source: Iterator[RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Whenever there is enough."""
         for batch in source:
-            self._decoder.append(batch, self._position, end)
-            self._position = max(self._position, batch.next_offset)
+            self._decoder.append(batch, self.position, self.range.end)
+            self.position = max(self.position, batch.next_offset)
             if self._decoder.nbytes >= BATCH_BYTES:
                 yield self._finish()
-        self._position = end
 
-    def _skip_what_is_lost(self) -> None:
-        """Go on at the first offset that is left; give up where the log ends before the position, or is another one."""
-        tp = self._range.tp
-        if self._cluster.topic(tp.topic).topic_id != self._range.topic_id:
-            self._position = self._range.end
-            return
-        earliest = earliest_offsets(self._cluster, [tp])[tp]
-        self._position = earliest if earliest > self._position else self._range.end
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What has not been enough."""
+        if self._decoder.rows:
+            yield self._finish()
 
     def _finish(self) -> pa.RecordBatch:
         rows = self._decoder.rows
@@ -78,6 +87,63 @@ class _RangeReader:
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _RangeReader:
+    """One range of a cluster's partition, from segment files or by Fetch."""
+
+    def __init__(
+        self, cluster: ClusterMetadata, options: ReadOptions, rows: _Rows, direct: DirectReader, taken: PathsTaken
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._rows = rows
+        self._range = rows.range
+        self._direct = direct
+        self._taken = taken
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        rows = self._rows
+        while rows.position < self._range.end:
+            try:
+                yield from self._read()
+            except ApiError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+                report_data_loss(str(error), fail=self._options.fail_on_data_loss)
+                self._skip_what_is_lost()
+        yield from rows.rest()
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        rows = self._rows
+        if self._direct.is_wanted:
+            try:
+                yield from rows.decoded(self._direct.batches(self._range, rows.position))
+            except NotDirect as error:
+                if self._direct.is_required:
+                    raise
+                level = logging.WARNING if error.reason == DAMAGED else logging.INFO
+                self._taken.fell_back(error.reason, error.detail, level)
+            else:
+                rows.position = self._range.end
+        if rows.position < self._range.end:
+            yield from rows.decoded(self._fetched())
+            rows.position = self._range.end
+
+    def _fetched(self) -> Iterator[RecordBatch]:
+        wanted = self._range
+        for batch in fetch_range(self._cluster, wanted.tp, self._rows.position, wanted.end, topic_id=wanted.topic_id):
+            yield batch
+            self._taken.fetched_bytes += batch.size_in_bytes
+
+    def _skip_what_is_lost(self) -> None:
+        """Go on at the first offset that is left; give up where the log ends before the position, or is another one."""
+        tp, rows = self._range.tp, self._rows
+        if self._cluster.topic(tp.topic).topic_id != self._range.topic_id:
+            rows.position = self._range.end
+            return
+        earliest = earliest_offsets(self._cluster, [tp])[tp]
+        rows.position = earliest if earliest > rows.position else self._range.end
 
 
 class _Constants:

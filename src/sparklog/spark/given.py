@@ -26,6 +26,8 @@ _NAMES = (
     "endingTimestamp",
     "failOnDataLoss",
     "includeHeaders",
+    "directRead",
+    "directReadMapping",
     "minPartitions",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",

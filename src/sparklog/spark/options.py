@@ -15,7 +15,9 @@ from enum import Enum
 from typing import Any
 
 from sparklog.client.config import ClientConfig
+from sparklog.config.definition import parse
 from sparklog.errors import ConfigError, DataSourceError
+from sparklog.spark.direct_options import DirectOptions
 from sparklog.spark.given import GivenOptions, invalid, parsed, unsupported
 from sparklog.structs import TopicPartition
 
@@ -113,6 +115,9 @@ class ReadOptions:
     max_trigger_delay_ms: int
     offset_retries: int
     offset_retry_interval_ms: int
+    direct: DirectOptions
+    directories: tuple[str, ...]
+    """Log directories that are read instead of asking a cluster."""
 
     @classmethod
     def for_batch(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -133,6 +138,8 @@ class ReadOptions:
         given = GivenOptions(options)
         for name in filter(given.has, _ENDINGS):
             raise unsupported(name, "a streaming query has no end")
+        if given.has("path"):
+            raise unsupported("path", "log directories are read by batch queries; a stream needs a broker")
         return cls._from(given, _limit(given, "starting", Edge.LATEST), Edge.LATEST)
 
     @classmethod
@@ -142,8 +149,9 @@ class ReadOptions:
         maximum = given.integer("maxOffsetsPerTrigger", least=1)
         if minimum is not None and maximum is not None and minimum > maximum:
             raise invalid("minOffsetsPerTrigger", str(minimum), f"it exceeds maxOffsetsPerTrigger, {maximum}")
+        directories = _directories(given)
         return cls(
-            client=_client(given, _REFUSED_READING),
+            client=_client(given, _REFUSED_READING) if not directories else _without_cluster(given),
             selection=_selection(given),
             starting=starting,
             ending=ending,
@@ -157,6 +165,8 @@ class ReadOptions:
             max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", 15 * 60_000),
             offset_retries=given.integer("fetchOffset.numRetries", least=0, default=3) or 0,
             offset_retry_interval_ms=given.integer("fetchOffset.retryIntervalMs", least=0, default=1000) or 0,
+            direct=DirectOptions.of(given),
+            directories=directories,
         )
 
 
@@ -197,6 +207,38 @@ def _client(given: GivenOptions, refused: Mapping[str, str]) -> ClientConfig:
         properties.setdefault("default.api.timeout.ms", str(timeout))
     try:
         return ClientConfig.from_properties(properties)
+    except ConfigError as error:
+        raise DataSourceError("SPARKLOG_INVALID_OPTION", f"option kafka.{error}") from error
+
+
+def _directories(given: GivenOptions) -> tuple[str, ...]:
+    """The option ``path``: local directories, a comma between them."""
+    text = given.get("path")
+    if text is None:
+        return ()
+    found = tuple(filter(None, (_local(part.strip()) for part in text.split(","))))
+    if not found:
+        raise invalid("path", text, "it names no log directory")
+    if given.has("kafka.bootstrap.servers"):
+        raise DataSourceError(
+            "SPARKLOG_CONFLICTING_OPTIONS",
+            "options 'path' and 'kafka.bootstrap.servers' are both given: read log directories, or ask a cluster",
+        )
+    return found
+
+
+def _local(text: str) -> str:
+    path = re.sub(r"^file:(//)?(?=/)", "", text)
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", path):
+        raise invalid("path", text, "log directories are read from local or mounted file systems")
+    return path
+
+
+def _without_cluster(given: GivenOptions) -> ClientConfig:
+    """Of the client's settings those that say what is seen."""
+    names = ("isolation.level", "check.crcs")
+    try:
+        return parse(ClientConfig, {name: text for name, text in given.kafka().items() if name in names})
     except ConfigError as error:
         raise DataSourceError("SPARKLOG_INVALID_OPTION", f"option kafka.{error}") from error
 

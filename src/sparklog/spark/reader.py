@@ -42,8 +42,14 @@ class SparklogReader(DataSourceReader):  # type: ignore[misc]
         self._schema = schema
 
     def partitions(self) -> list[RangesPartition]:
-        with translated(), ClusterMetadata(self._options.client) as cluster:
-            ranges = OffsetResolver(cluster, self._options).batch_ranges()
+        with translated():
+            if self._options.directories:
+                from sparklog.spark.directories import DirectoryResolver
+
+                ranges = DirectoryResolver(self._options).batch_ranges()
+            else:
+                with ClusterMetadata(self._options.client) as cluster:
+                    ranges = OffsetResolver(cluster, self._options).batch_ranges()
         return plan_tasks(self._options, ranges) or [RangesPartition(())]
 
     def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:

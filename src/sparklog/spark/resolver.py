@@ -1,7 +1,8 @@
-"""From options to offsets: which partitions there are, and where a query starts and ends, asked of the cluster."""
+"""From options to offsets: which partitions there are, and where a query starts and ends."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
@@ -26,35 +27,27 @@ from sparklog.structs import TopicPartition
 TopicIds = dict[TopicPartition, UUID]
 
 
-class OffsetResolver:
-    """Answers where partitions start and end now; ends are high watermarks, or last stable offsets."""
+class Resolver(ABC):
+    """Where partitions start and end; whoever knows it fills in the four questions."""
 
-    def __init__(self, cluster: ClusterMetadata, options: ReadOptions) -> None:
-        self._cluster = cluster
+    def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
+    @abstractmethod
     def partitions(self) -> TopicIds:
         """The partitions selected, each with its topic's id. A topic that is named must exist."""
-        selection = self._options.selection
-        if isinstance(selection, SubscribePattern):
-            topics = self._cluster.fetch(None).topics
-            chosen = {name: topic for name, topic in topics.items() if selection.pattern.fullmatch(name)}
-            return _with_ids(chosen.values())
-        if isinstance(selection, Assign):
-            described = _with_ids(self._cluster.describe(sorted({tp.topic for tp in selection.partitions})).values())
-            for tp in selection.partitions:
-                if tp not in described:
-                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp}")
-            return {tp: described[tp] for tp in selection.partitions}
-        return _with_ids(self._cluster.describe(selection.topics).values())
 
+    @abstractmethod
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The first offset of each."""
-        return earliest_offsets(self._cluster, partitions)
 
+    @abstractmethod
     def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The end of what may be read of each."""
-        return latest_offsets(self._cluster, partitions)
+
+    @abstractmethod
+    def by_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each no earlier than a timestamp (ms)."""
 
     def batch_ranges(self) -> list[OffsetRange]:
         """What a batch query reads."""
@@ -109,9 +102,7 @@ class OffsetResolver:
 
     def _by_time(self, option: str, wanted: Mapping[TopicPartition, int], latest: Offsets) -> Offsets:
         """A negative timestamp means an edge to ListOffsets, so it is asked as 0: before any record."""
-        found: dict[TopicPartition, OffsetAndTimestamp | None] = list_offsets(
-            self._cluster, {tp: max(timestamp, 0) for tp, timestamp in wanted.items()}
-        )
+        found = self.by_time({tp: max(timestamp, 0) for tp, timestamp in wanted.items()})
         starting = option == "startingOffsets"
         resolved = {}
         for tp, each in found.items():
@@ -123,6 +114,37 @@ class OffsetResolver:
                 )
             resolved[tp] = latest[tp] if each is None else min(each.offset, latest[tp])
         return resolved
+
+
+class OffsetResolver(Resolver):
+    """Asks the cluster; ends are high watermarks, or last stable offsets."""
+
+    def __init__(self, cluster: ClusterMetadata, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._cluster = cluster
+
+    def partitions(self) -> TopicIds:
+        selection = self._options.selection
+        if isinstance(selection, SubscribePattern):
+            topics = self._cluster.fetch(None).topics
+            chosen = {name: topic for name, topic in topics.items() if selection.pattern.fullmatch(name)}
+            return _with_ids(chosen.values())
+        if isinstance(selection, Assign):
+            described = _with_ids(self._cluster.describe(sorted({tp.topic for tp in selection.partitions})).values())
+            for tp in selection.partitions:
+                if tp not in described:
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp}")
+            return {tp: described[tp] for tp in selection.partitions}
+        return _with_ids(self._cluster.describe(selection.topics).values())
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return earliest_offsets(self._cluster, partitions)
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return latest_offsets(self._cluster, partitions)
+
+    def by_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return list_offsets(self._cluster, wanted)
 
 
 def _with_ids(topics: Iterable[TopicInfo]) -> TopicIds:

@@ -1,0 +1,99 @@
+"""LeaseSegments: which bytes of which files hold ranges of offsets; the files keep their names for as long as granted.
+
+What is told is what a Fetch of the same isolation level would be given. With a duration of 0 nothing is leased: who
+plans learns how many bytes there are. Granted leases end at their time, or when a later request says so.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.leases import LONGEST_S
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
+from sparklog.log.extents import Extent, Extents
+from sparklog.log.lease import Lease
+from sparklog.log.transaction_index import AbortedTransaction
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import LeaseSegmentsResponse, Message
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.record.layout import MAX_INT64
+from sparklog.structs import IsolationLevel, TopicPartition
+
+API = ApiKey.LEASE_SEGMENTS
+VERSIONS = range(0, 1)
+_NO_LEASE = -1
+_Topic = LeaseSegmentsResponse.LeasedTopic
+_Partition = _Topic.LeasedPartition
+
+
+class _Found(NamedTuple):
+    """What is told of one partition."""
+
+    log_start_offset: int = -1
+    extents: Extents = Extents([], -1)
+    aborted: list[AbortedTransaction] = []  # noqa: RUF012 (never changed)
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message = request.message
+    broker.leases.end(message.ended_leases)
+    number, lease, duration_ms = _NO_LEASE, None, 0
+    if message.duration_ms > 0 and message.topics:
+        duration_ms = min(message.duration_ms, LONGEST_S * 1000)
+        number, lease = broker.leases.grant(duration_ms / 1000)
+    topics = [
+        _Topic(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[_answer(broker, message, topic, asked, lease) for asked in topic.partitions],
+        )
+        for topic in message.topics
+    ]
+    return LeaseSegmentsResponse(throttle_time_ms=0, lease_id=number, duration_ms=duration_ms, topics=topics)
+
+
+def _answer(broker: BrokerContext, message: Message, topic: Message, asked: Message, lease: Lease | None) -> Message:
+    code, found = ErrorCode.NONE, _Found()
+    try:
+        found = _find(broker, message, topic, asked, lease)
+    except ApiError as error:
+        code = error.code
+    except (CorruptRecord, LogClosed, OSError):
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    return _Partition(
+        partition_index=asked.partition_index,
+        error_code=code,
+        log_start_offset=found.log_start_offset,
+        end_offset=found.extents.end_offset,
+        files=[_file(each) for each in found.extents.files],
+        aborted_transactions=[
+            _Partition.LeasedAbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in found.aborted
+        ],
+    )
+
+
+def _find(broker: BrokerContext, message: Message, topic: Message, asked: Message, lease: Lease | None) -> _Found:
+    partition = broker.held(TopicPartition(topic.topic, asked.partition_index))
+    partition.check_topic(topic.topic_id or ZERO_UUID)
+    partition.check_leader()
+    committed = message.isolation_level == IsolationLevel.READ_COMMITTED
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    log, start = partition.log, asked.start_offset
+    end = max(min(asked.end_offset, partition.bound(isolation).offset), start)
+    extents = log.extents(start, end, None if message.max_files < 0 else message.max_files, lease)
+    aborted = log.aborted_transactions(start, extents.end_offset) if committed and extents.files else []
+    return _Found(log.log_start_offset, extents, aborted)
+
+
+def _file(extent: Extent) -> Message:
+    return _Partition.LeasedFile(
+        path=str(extent.path),
+        device=extent.device & MAX_INT64,
+        inode=extent.inode & MAX_INT64,
+        start_position=extent.start,
+        end_position=extent.end,
+        first_offset=extent.first_offset,
+        first_crc=extent.first_crc,
+    )

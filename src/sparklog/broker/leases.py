@@ -1,0 +1,35 @@
+"""The leases that clients hold, by id, so that they can be ended before their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sparklog.clock import Clock
+from sparklog.log.lease import Lease
+
+LONGEST_S = 30
+"""No lease runs longer: what is leased can be neither deleted nor compacted."""
+
+
+class Leases:
+    """Those of one broker. A restart forgets them, and their ids with them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._running: dict[int, Lease] = {}
+        self._last_id = clock.now_ms()  # so that an id from before a restart is nobody's
+
+    def grant(self, duration_s: float) -> tuple[int, Lease]:
+        """A lease of ``duration_s`` from now on, and its id."""
+        now = self._clock.monotonic()
+        self._running = {number: lease for number, lease in self._running.items() if lease.until > now}
+        self._last_id += 1
+        lease = self._running[self._last_id] = Lease(now, min(duration_s, LONGEST_S))
+        return self._last_id, lease
+
+    def end(self, numbers: Iterable[int]) -> None:
+        """End these; one that has ended or is unknown is passed over."""
+        for number in numbers:
+            lease = self._running.pop(number, None)
+            if lease is not None:
+                lease.end()

@@ -1,0 +1,183 @@
+"""Reading a range from the segment files themselves, under a lease of the leader; ``docs/adr/0012`` is why it is safe.
+
+A file is read only if it is the one that the leader means: by device and inode, and by offset and CRC of the first
+batch. Where ``directReadMapping`` says that the broker's directory is mounted elsewhere, inodes may differ: there the
+topic's id in ``partition.metadata`` must be the leader's. Every doubt raises NotDirect, and the rest is to be fetched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparklog.client.leases import LeasedFile, RangeLease, end_lease, lease_range
+from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.retry import is_retriable, retrying
+from sparklog.client.visibility import Visibility
+from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode, NotDirect, SparklogError
+from sparklog.log.checkpoints import read_topic_id
+from sparklog.log.extents import ExtentReader
+from sparklog.record import layout
+from sparklog.record.batch import RecordBatch
+from sparklog.spark.direct_options import DirectMode, DirectOptions
+from sparklog.spark.offsets import OffsetRange
+from sparklog.structs import Endpoint
+
+if TYPE_CHECKING:
+    from sparklog.spark.paths_taken import PathsTaken
+
+_FILES_AT_ONCE = 32
+"""Files of one range that are open at a time."""
+
+NOT_SERVED = "the broker grants no leases"
+NOT_VISIBLE = "segment files are not visible here"
+NO_LEASE = "no lease"
+DAMAGED = "a segment file is not as the broker said"
+
+
+class DirectReader:
+    """All direct reading of one task."""
+
+    def __init__(self, cluster: ClusterMetadata, options: DirectOptions, taken: PathsTaken) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._taken = taken
+        self._reader = ExtentReader()
+        self._refused: dict[Endpoint, str] = {}  # leaders of which this task asks no more, and the reason
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._options.mode is not DirectMode.NEVER
+
+    @property
+    def is_required(self) -> bool:
+        return self._options.mode is DirectMode.ALWAYS
+
+    def batches(self, wanted: OffsetRange, position: int) -> Iterator[RecordBatch]:
+        """What a reader sees of the range from ``position`` on; a batch is good until the next is asked for.
+
+        Raises NotDirect, and with ``directRead`` = ``always`` ApiError like a Fetch.
+        """
+        while position < wanted.end:
+            lease = self._lease(wanted, position)
+            yield from self._read(lease)
+            position = lease.end_offset
+
+    def _lease(self, wanted: OffsetRange, position: int) -> RangeLease:
+        try:
+            leader = self._cluster.leader(wanted.tp)[0]
+            if leader in self._refused:
+                raise NotDirect(self._refused[leader], f"as was seen of broker {leader} before")
+            lease = self._ask(wanted, position)
+        except (ApiError, ConnectionFailed) as error:
+            if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise NotDirect(NOT_SERVED, str(error)) from error
+            if self.is_required:
+                raise
+            raise NotDirect(NO_LEASE, str(error)) from error  # a Fetch may fare better, or says better what is wrong
+        if lease.end_offset <= position:
+            raise NotDirect(NO_LEASE, f"partition {wanted.tp} is not committed up to offset {wanted.end} here")
+        return lease
+
+    def _ask(self, wanted: OffsetRange, position: int) -> RangeLease:
+        def attempt() -> RangeLease:
+            try:
+                return lease_range(
+                    self._cluster,
+                    wanted.tp,
+                    position,
+                    wanted.end,
+                    topic_id=wanted.topic_id,
+                    max_files=_FILES_AT_ONCE,
+                )
+            except SparklogError as error:
+                if is_retriable(error):
+                    self._cluster.invalidate(wanted.tp.topic)
+                raise
+
+        return retrying(self._cluster.backoff(), attempt) if self.is_required else attempt()
+
+    def _read(self, lease: RangeLease) -> Iterator[RecordBatch]:
+        shown = Visibility(lease.aborted, self._cluster.config.isolation_level)
+        with ExitStack() as opened:
+            files = []
+            try:
+                for file in lease.files:
+                    fd = self._open(file, lease)
+                    opened.callback(os.close, fd)
+                    files.append((file, fd))
+            except NotDirect as error:
+                self._refused[lease.leader] = error.reason
+                raise
+            finally:
+                with suppress(ConnectionFailed):
+                    end_lease(self._cluster, lease)
+            for file, fd in files:
+                for batch in self._batches_of(file, fd):
+                    if shown.shows(batch):
+                        yield batch
+
+    def _open(self, file: LeasedFile, lease: RangeLease) -> int:
+        path = self._options.mapped(file.path)
+        try:
+            fd = os.open(path or file.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise NotDirect(NOT_VISIBLE, f"{path or file.path}: {error.strerror}") from error
+        try:
+            if path is None:
+                _check_identity(file, fd)
+            else:
+                _check_topic(path, lease)
+            with suppress(OSError):
+                os.posix_fadvise(fd, file.start, file.end - file.start, os.POSIX_FADV_SEQUENTIAL)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _batches_of(self, file: LeasedFile, fd: int) -> Iterator[RecordBatch]:
+        next_offset, check_crcs = file.first_offset, self._cluster.config.check_crcs
+        try:
+            _check_first(file, fd)
+            for batch in self._reader.batches(fd, file.start, file.end):
+                if batch.base_offset < next_offset:
+                    raise CorruptRecord(f"offset {batch.base_offset} stands where {next_offset} or more should")
+                if check_crcs:
+                    batch.validate()
+                next_offset = batch.next_offset
+                yield batch
+                self._taken.direct_bytes += batch.size_in_bytes
+        except (CorruptRecord, OSError) as error:
+            raise NotDirect(DAMAGED, f"{file.path}: {error}") from error
+
+
+def _check_identity(file: LeasedFile, fd: int) -> None:
+    status = os.fstat(fd)
+    if (status.st_dev & layout.MAX_INT64, status.st_ino & layout.MAX_INT64) != (file.device, file.inode):
+        raise NotDirect(NOT_VISIBLE, f"{file.path} here is another file than the broker's, by device and inode")
+
+
+def _check_topic(path: str, lease: RangeLease) -> None:
+    directory = Path(path).parent
+    try:
+        found = read_topic_id(directory)
+    except (CorruptRecord, OSError) as error:
+        raise NotDirect(NOT_VISIBLE, f"whose partition {directory} is cannot be read: {error}") from error
+    if found is None or found != lease.topic_id:
+        raise NotDirect(NOT_VISIBLE, f"{directory} belongs to topic id {found}, not to {lease.topic_id}")
+
+
+def _check_first(file: LeasedFile, fd: int) -> None:
+    """Raises CorruptRecord unless the first batch is the one that the lease tells."""
+    head = os.pread(fd, layout.HEADER_SIZE, file.start)
+    if len(head) < layout.HEADER_SIZE:
+        raise CorruptRecord(f"it ends before position {file.start + layout.HEADER_SIZE}")
+    offset, crc = layout.OFFSET_AND_LENGTH.unpack_from(head)[0], layout.UINT32.unpack_from(head, layout.CRC)[0]
+    if (offset, crc) != (file.first_offset, file.first_crc):
+        raise CorruptRecord(
+            f"at position {file.start} is the batch at offset {offset} with CRC {crc:#x}, not the one at"
+            f" {file.first_offset} with CRC {file.first_crc:#x}"
+        )

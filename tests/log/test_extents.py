@@ -1,0 +1,130 @@
+"""Where ranges of offsets lie, reading them there, and the leases that keep the files in place."""
+
+import os
+
+import pytest
+from log.samples import SMALL, batch_of, open_log, whole, write_cleaned
+
+from sparklog.errors import ApiError, CorruptRecord, SegmentsLeased
+from sparklog.log.extents import ExtentReader
+from sparklog.log.lease import Lease
+from sparklog.record.records import iter_batches
+from sparklog.testing.clock import ManualClock
+
+DELETED = SMALL | {"retention.bytes": "0"}
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def log(tmp_path, clock):
+    """Several segments, three records a batch."""
+    log = open_log(tmp_path / "t-0", DELETED, clock=clock)
+    while log.segment_count < 4:
+        log.append_as_leader(batch_of(*[clock.now_ms()] * 3, size=30), 0)
+    return log
+
+
+def offsets_in(extents, reader=None):
+    """(first, last) offset of every batch in the extents."""
+    found, reader = [], reader or ExtentReader()
+    for each in extents.files:
+        fd = os.open(each.path, os.O_RDONLY)
+        try:
+            batches = list(map(bytes, (batch.buffer for batch in reader.batches(fd, each.start, each.end))))
+        finally:
+            os.close(fd)
+        first = next(iter_batches(batches[0]))
+        assert (first.base_offset, first.crc) == (each.first_offset, each.first_crc)
+        assert (os.stat(each.path).st_dev, os.stat(each.path).st_ino) == (each.device, each.inode)
+        found += [(batch.base_offset, batch.last_offset) for data in batches for batch in iter_batches(data)]
+    return found
+
+
+def test_any_range_is_the_batches_that_hold_it(log):
+    everything = [(batch.base_offset, batch.last_offset) for batch in iter_batches(whole(log))]
+    for start in range(log.log_end_offset):
+        for end in range(start + 1, log.log_end_offset + 1):
+            expected = [each for each in everything if each[1] >= start and each[0] < end]
+            extents = log.extents(start, end)
+            assert offsets_in(extents) == expected
+            assert extents.end_offset == end
+
+
+def test_an_empty_range_has_no_files_and_one_outside_the_log_is_refused(log):
+    assert log.extents(3, 3).files == log.extents(log.log_end_offset, 1 << 40).files == []
+    with pytest.raises(ApiError, match="is not in 0 to"):
+        log.extents(log.log_end_offset + 1, 1 << 40)
+
+
+def test_no_more_files_than_asked_for_and_how_far_they_reach(log):
+    second = log._segments.bases[1]
+    extents = log.extents(0, log.log_end_offset, 1)
+    assert len(extents.files) == 1
+    assert extents.end_offset == second
+    assert offsets_in(extents)[-1][1] == second - 1
+    assert log.extents(0, log.log_end_offset, 0) == ([], 0)
+
+
+def test_batches_larger_than_the_buffer_are_read(log):
+    assert offsets_in(log.extents(0, log.log_end_offset), ExtentReader(block=64)) == offsets_in(
+        log.extents(0, log.log_end_offset)
+    )
+
+
+@pytest.mark.parametrize("cut", [0, 5, 40, 150])
+def test_a_file_that_ends_too_soon_is_noticed(log, tmp_path, cut):
+    (extent, *_) = log.extents(0, log.log_end_offset).files
+    short = tmp_path / "short.log"
+    short.write_bytes(extent.path.read_bytes()[:cut])
+    with open(short, "rb") as file, pytest.raises(CorruptRecord, match="no whole batch at position"):
+        list(ExtentReader(block=64).batches(file.fileno(), extent.start, extent.end))
+
+
+def test_leased_segments_and_those_behind_them_outlast_retention(log, clock):
+    first, second, *_ = log._segments.bases
+    lease = Lease(clock.monotonic(), 30)
+    log.extents(second, second + 1, lease=lease)
+    gone = log.delete_old_segments(log.log_end_offset)
+    assert {int(path.name[:20]) for path in gone} == {first}
+    assert log.log_start_offset == second
+    assert log.delete_old_segments(log.log_end_offset) == []
+    clock.advance(30)
+    assert log.delete_old_segments(log.log_end_offset)
+    assert log.log_start_offset == log.log_end_offset
+
+
+def test_a_lease_that_is_ended_holds_nothing(log, clock):
+    lease = Lease(clock.monotonic(), 30)
+    log.extents(0, log.log_end_offset, lease=lease)
+    assert log.delete_old_segments(log.log_end_offset) == []
+    lease.end()
+    assert log.delete_old_segments(log.log_end_offset)
+
+
+def test_leased_segments_are_not_replaced(log, clock):
+    first, second, *_ = log._segments.bases
+    kept = [bytes(batch.buffer) for batch in iter_batches(whole(log)) if batch.base_offset < second][:1]
+    write_cleaned(log.directory, first, kept, log.config)
+    before, lease = whole(log), Lease(clock.monotonic(), 30)
+    log.extents(0, 1, lease=lease)
+    with pytest.raises(SegmentsLeased, match=r"segments \[0\] of t-0 are leased"):
+        log.replace_segments([first], [first])
+    assert whole(log) == before
+    lease.end()
+    assert log.replace_segments([first], [first])
+    assert len(whole(log)) < len(before)
+
+
+def test_leases_that_have_ended_are_forgotten(log, clock):
+    for _ in range(100):
+        lease = Lease(clock.monotonic(), 30)
+        log.extents(0, 1, lease=lease)
+        clock.advance(10)
+    assert len(log._segments.first.leases) == 3
+    lease.end()
+    log.extents(0, 1, lease=Lease(clock.monotonic(), 30))
+    assert len(log._segments.first.leases) == 2

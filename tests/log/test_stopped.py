@@ -1,0 +1,191 @@
+"""Log directories read without a broker, against what a broker makes of the same bytes."""
+
+import os
+import shutil
+
+import pytest
+from log.samples import batch_of, marker_of, open_log, transactional, whole
+
+from sparklog.errors import CorruptRecord, LogError
+from sparklog.log.extents import ExtentReader
+from sparklog.log.loader import Knowledge
+from sparklog.log.origin import AppendOrigin
+from sparklog.log.stopped import StoppedPartition, stopped_partitions
+from sparklog.record.control import ControlType
+from sparklog.structs import TopicPartition
+
+SMALL = {"segment.bytes": "700", "index.interval.bytes": "100", "segment.index.bytes": "4000"}
+CLEAN, UNCLEAN = Knowledge(clean=True), Knowledge(clean=False)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "t-0"
+
+
+@pytest.fixture
+def log(home):
+    """Plain batches and transactions, some aborted and one open, over several segments."""
+    log = open_log(home, SMALL)
+    sequences = dict.fromkeys(range(1, 6), 0)
+
+    def write(producer, count):
+        log.append_as_leader(transactional(producer, sequences[producer], count), 0, AppendOrigin.COORDINATOR)
+        sequences[producer] += count
+
+    for round_ in range(12):
+        log.append_as_leader(batch_of(*range(1000 + round_ * 10, 1005 + round_ * 10)), 0)
+        write(1, 2)
+        write(2 + round_ % 2, 1)
+        write(1, 1)
+        kind = ControlType.ABORT if round_ % 3 else ControlType.COMMIT
+        log.append_as_leader(marker_of(1, kind), 0, AppendOrigin.COORDINATOR)
+        if round_ % 4 == 3:
+            log.append_as_leader(marker_of(2, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(batch_of(5000, 4000, 5000), 0)
+    log.on_high_watermark(log.log_end_offset)
+    assert log.segment_count > 4
+    return log
+
+
+def bytes_of(partition, start, end):
+    reader = ExtentReader(block=300)
+    batches = (
+        bytes(batch.buffer)
+        for piece in partition.pieces(start, end)
+        for batch in reader.batches(piece.records.fileno(), piece.start, piece.end)
+    )
+    return b"".join(batches)
+
+
+def aborted_in(log, start, end):
+    return sorted((each.producer_id, each.first_offset) for each in log.aborted_transactions(start, end))
+
+
+@pytest.mark.parametrize("known", [CLEAN, UNCLEAN, Knowledge(clean=False, recovery_point=30)])
+@pytest.mark.parametrize("closed", [True, False])
+def test_it_is_the_log_that_was_written(log, home, known, closed):
+    expected = whole(log)
+    end, unstable = log.log_end_offset, log.first_unstable_offset
+    aborted = {start: aborted_in(log, start, start + 7) for start in range(end)}
+    if closed:
+        log.close()
+    partition = StoppedPartition(home, known)
+    assert (partition.start_offset, partition.end_offset) == (0, end)
+    assert bytes_of(partition, 0, end) == expected
+    assert partition.decisions.last_stable_offset == unstable
+    for start, those in aborted.items():
+        assert sorted(partition.decisions.overlapping(start, start + 7)) == those
+
+
+def test_every_range_is_the_extents_of_the_log(log, home):
+    partition = StoppedPartition(home, CLEAN)
+    for start in range(0, log.log_end_offset, 3):
+        for end in range(start + 1, log.log_end_offset + 1, 4):
+            expected = b"".join(e.path.read_bytes()[e.start : e.end] for e in log.extents(start, end).files)
+            assert bytes_of(partition, start, end) == expected
+
+
+def test_of_a_range_that_is_known_to_be_whole_nothing_else_is_looked_at(log, home):
+    expected = b"".join(e.path.read_bytes()[e.start : e.end] for e in log.extents(5, 40).files)
+    last_touched = max(path for path in home.glob("*.log") if int(path.stem) < 40)
+    for path in home.glob("*.log"):
+        if path >= last_touched:
+            with open(path, "ab") as file:
+                file.write(b"no batch")
+    assert bytes_of(StoppedPartition(home, UNCLEAN), 5, 40) == expected
+
+
+def test_every_time_is_found_as_by_the_log(log, home):
+    partition = StoppedPartition(home, CLEAN)
+    for timestamp in [*range(990, 1130), 2000, 3999, 4000, 4001, 5000, 5001]:
+        assert partition.offset_for_timestamp(timestamp) == log.offset_for_timestamp(timestamp)
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 5, b"\0" * 4096, b"half"])
+@pytest.mark.parametrize("known", [CLEAN, UNCLEAN])
+def test_a_torn_tail_is_left_out(log, home, known, tail):
+    expected, end = whole(log), log.log_end_offset
+    last = max(home.glob("*.log"))
+    rest = last.read_bytes()[:50] if tail == b"half" else tail
+    with open(last, "ab") as file:
+        file.write(rest)
+    partition = StoppedPartition(home, known)
+    assert partition.end_offset == end
+    assert bytes_of(partition, 0, end) == expected
+
+
+def test_what_lies_behind_damage_is_not_read_after_a_crash(log, home):
+    damaged = sorted(home.glob("*.log"))[2]
+    data = bytearray(damaged.read_bytes())
+    data[-5] ^= 0xFF
+    damaged.write_bytes(data)
+    partition = StoppedPartition(home, UNCLEAN)
+    following = int(sorted(home.glob("*.log"))[3].stem)
+    assert int(damaged.stem) <= partition.end_offset < following
+    flushed = StoppedPartition(home, Knowledge(clean=False, recovery_point=following))
+    assert flushed.end_offset == log.log_end_offset
+
+
+def test_the_batches_speak_where_snapshots_and_transaction_indexes_are_lost(log, home):
+    expected = StoppedPartition(home, CLEAN).decisions
+    log.close()
+    assert StoppedPartition(home, CLEAN).decisions == expected
+    for path in home.glob("*.snapshot"):
+        path.write_bytes(b"x")
+    assert StoppedPartition(home, CLEAN).decisions == expected
+    for path in home.glob("*.snapshot"):
+        path.unlink()
+    assert StoppedPartition(home, CLEAN).decisions == expected
+
+
+def test_a_broken_transaction_index_is_made_up_for(log, home):
+    expected = StoppedPartition(home, CLEAN).decisions
+    log.close()
+    for path in home.glob("*.txnindex"):
+        path.write_bytes(path.read_bytes()[:-1])
+    assert StoppedPartition(home, CLEAN).decisions == expected
+
+
+def test_the_start_is_the_checkpoints_and_the_end_an_empty_segments(home):
+    log = open_log(home, SMALL)
+    while log.segment_count < 3:
+        log.append_as_leader(batch_of(1000, 1001), 0)
+    log.roll()
+    log.close()
+    assert StoppedPartition(home, Knowledge(log_start_offset=3)).start_offset == 3
+    end = log.log_end_offset
+    for path in sorted(home.glob("*.log"))[:-1]:
+        path.unlink()
+    emptied = StoppedPartition(home, CLEAN)
+    assert (emptied.start_offset, emptied.end_offset, emptied.pieces(0, end)) == (end, end, [])
+    assert emptied.decisions == (end, [])
+
+
+def test_an_interrupted_swap_is_left_to_the_broker(log, home):
+    first = min(home.glob("*.log"))
+    first.rename(first.with_name(first.name + ".swap"))
+    with pytest.raises(LogError, match="a swap of segments was interrupted"):
+        _ = StoppedPartition(home, CLEAN).end_offset
+
+
+def test_bytes_that_cannot_be_read_are_said(log, home):
+    shutil.copy(home / min(os.listdir(home)), home / "note.txt")
+    path = max(home.glob("*.log"))
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(LogError, match=f"cannot read {path}: Is a directory"):
+        _ = StoppedPartition(home, CLEAN).end_offset
+
+
+def test_a_log_directory_and_its_checkpoints(log, tmp_path):
+    log.close()
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
+    (tmp_path / "no-partition").mkdir()
+    (tmp_path / "gone-0.0123456789abcdef-delete").mkdir()
+    found = stopped_partitions(tmp_path)
+    assert list(found) == [TopicPartition("t", 0)]
+    assert found[TopicPartition("t", 0)].start_offset == 4
+    (tmp_path / "log-start-offset-checkpoint").write_text("?")
+    with pytest.raises(CorruptRecord, match="log-start-offset-checkpoint"):
+        stopped_partitions(tmp_path)
