@@ -38,6 +38,8 @@ GROWTH = 150 << 20
 """More memory than the broker may take for all of it."""
 KEPT_OPEN = 25
 GOOD, VICTIM = "good", "victim"
+KEPT = {"retention.ms": "-1"}
+"""The records of these tests have times of years ago."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def target(tmp_path_factory):
     with ClusterHarness(tmp_path_factory.mktemp("fuzzed"), settings=SETTINGS) as harness:
         with wire.connect(harness.bootstrap_servers) as connection:
             for name in (GOOD, VICTIM):
-                assert wire.create_topic(connection, name)[0] is ErrorCode.NONE
+                assert wire.create_topic(connection, name, configs=KEPT)[0] is ErrorCode.NONE
         yield harness
 
 

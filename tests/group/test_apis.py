@@ -253,6 +253,14 @@ def test_commit(loop: Any, client: Client, clock: Any, version: int) -> None:
     assert committed.expire_timestamp_ms == (clock.now_ms() + 1000 if expires else -1)
 
 
+def test_a_commit_that_is_never_to_expire(loop: Any, client: Client) -> None:
+    for_ever = 2**63 - 1
+    assert loop.run_until_complete(client.commit(100, 4, retention_time_ms=for_ever))[0] == ErrorCode.NONE
+    _, found = client.broker.groups.fetch_offsets("g", None)
+    ((_, committed),) = found.items()
+    assert committed.expire_timestamp_ms == for_ever
+
+
 @versions(offset_commit)
 def test_a_commit_of_a_member(loop: Any, client: Client, version: int) -> None:
     async def body() -> None:

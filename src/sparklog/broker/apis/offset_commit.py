@@ -8,6 +8,7 @@ from sparklog.group.requests import CommitRequest, MemberIdentity
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, OffsetCommitResponse
+from sparklog.record.layout import MAX_INT64
 from sparklog.structs import TopicPartition
 
 API = ApiKey.OFFSET_COMMIT
@@ -51,7 +52,7 @@ def known_offsets(
 ) -> dict[TopicPartition, CommittedOffset]:
     """The offsets of partitions that exist, as OffsetCommit and TxnOffsetCommit name them."""
     now_ms = broker.clock.now_ms()
-    expire_ms = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
+    expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, MAX_INT64)
     offsets = {}
     for topic in topics:
         known = broker.metadata.topic(topic.name)
