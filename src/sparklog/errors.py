@@ -20,6 +20,7 @@ The tree::
     │   └── MalformedZnode          a znode does not hold what it must
     ├── DataSourceError             an option or a state that the Spark source cannot serve
     └── ApiError                    an answer with an error code; ``.code`` says which
+        ├── BatchRefused            a whole batch of ours was refused; ``.batch`` is it
         └── RecordsRefused          a batch, for some of its records; ``.records`` says which
 
 ``ErrorCode`` is Kafka's own table (``org.apache.kafka.common.protocol.Errors``): number, name, and
@@ -181,6 +182,15 @@ class RecordsRefused(ApiError):
         super().__init__(code, message)
         self.records = tuple(records)
         """Which ones, counted from the batch's first, which is 0."""
+
+
+class BatchRefused(ApiError):
+    """A broker refused a whole batch of ours."""
+
+    def __init__(self, code: ErrorCode, message: str, batch: bytes | bytearray) -> None:
+        super().__init__(code, message)
+        self.batch = batch
+        """As it was sent."""
 
 
 class LogError(SparklogError):
