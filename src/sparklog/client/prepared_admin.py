@@ -121,7 +121,8 @@ class PreparedAdmin(TransactionAdmin):
     async def end_prepared(self, transactions: Collection[PreparedTransaction], *, commit: bool) -> list[bool]:
         """End these, each by its pair; whether each has ended so, now or before.
 
-        False where it has ended otherwise, or is known no more. A transaction that somebody took over
+        False where it has ended otherwise, or never was open; an id that is known no more was at rest for days, and
+        nothing is left to end. A transaction that somebody took over
         (``keepPreparedTxn``) is taken back; if he committed it, the id's last transaction is a committed one, and that
         is taken for this one. Returns when the coordinator has accepted every end: markers may follow a moment later.
         """
@@ -131,8 +132,10 @@ class PreparedAdmin(TransactionAdmin):
         if await self._end_by_pair(transaction, commit):
             return True
         found = await self._found(transaction.transactional_id)
-        if found is None or found.state != ONGOING or _pair(found) != transaction[1:]:
-            return commit and found is not None and found.state == _COMMITTED
+        if found is None:
+            return True
+        if found.state != ONGOING or _pair(found) != transaction[1:]:
+            return commit and found.state == _COMMITTED
         kept = await self._take_over(transaction.transactional_id)
         if (kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) != transaction[1:]:
             return False

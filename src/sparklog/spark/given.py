@@ -36,6 +36,9 @@ _NAMES = (
     "kafkaConsumer.pollTimeoutMs",
     "groupIdPrefix",
     "topic",
+    "delivery",
+    "txnAppId",
+    "txnVersion",
     "checkpointLocation",
     "path",
 )
