@@ -1,9 +1,9 @@
 """``format("sparklog-dying")``: a sink that dies at a step of its decider, and tasks that fail.
 
 Options beside sparklog's: ``dieAt`` is STEP/MOMENT, as ``record/before``, ``finish/after`` or ``finish/amid``, of the
-decision about batch ``dieBatch``; where steps come twice the one after the recording counts. ``dieBy`` is the process
-to kill, else an error is raised. With ``failTasks`` the first attempt at every second partition fails when all its
-rows are written. Workers get it all by value: they need not find this module.
+decision about batch 1, or STEP/MOMENT/BATCH; where steps come twice the one after the recording counts. ``dieBy`` is
+the process to kill, else an error is raised. With ``failTasks`` the first attempt at every second partition fails when
+all its rows are written. Workers get it all by value: they need not find this module.
 """
 
 import os
@@ -27,8 +27,8 @@ class Death:
     """When to die, and how."""
 
     def __init__(self, options):
-        self.step, _, self.moment = options.get("dieAt", "never/").partition("/")
-        self.batch = int(options.get("dieBatch", 1))
+        self.step, self.moment, batch = [*options.get("dieAt", "never").split("/"), "", ""][:3]
+        self.batch = int(batch or 1)
         self.process = options.get("dieBy")
         self.fail_tasks = options.get("failTasks") == "true"
 

@@ -1,6 +1,7 @@
 """A streaming job whose driver dies: ``dying_job.py SERVERS SOURCE OUT CHECKPOINT DIE_AT [CONF...]``.
 
-DIE_AT is STEP/MOMENT of batch 1; ``never`` lets the job come to its end. CONF are Spark's settings, ``name=value``.
+DIE_AT is STEP/MOMENT of batch 1, or STEP/MOMENT/BATCH; ``never`` lets the job come to its end. CONF are Spark's
+settings, ``name=value``.
 """
 
 import sys

@@ -16,6 +16,9 @@ from sparklog.record.records import iter_records
 from sparklog.spark.attempt_names import AttemptName
 from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import NO_BATCH, Decision, DecisionLog, Scope
+from sparklog.spark.options import WriteOptions
+from sparklog.spark.place import Place, stream_place
+from sparklog.spark.writer import Sink, Written
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.eventually import eventually
 
@@ -285,6 +288,21 @@ def test_a_write_that_nobody_comes_back_to(metadata, decider, admin, attempt, vi
     decider(aborted).abort(0, [attempt(b"aborted", of=aborted)], "run")
     assert DecisionLog(metadata, admin).last_batch(aborted) == 0
     assert visible() == [b"once"]
+
+
+def test_who_comes_too_late_with_rows_is_told_so(metadata, decider, attempt, visible, scope):
+    late, replay = attempt(b"late", 1), Written(0, Place(scope.name, "run", 1, 0, 0), None)
+    decider().commit(2, [attempt(b"two", 2)])
+    sink = Sink(WriteOptions(metadata.config, None))
+    sink.commit(scope.name, 1, [replay, None])
+    with pytest.raises(DataSourceError, match="SPARKLOG_BATCH_OVERTAKEN"):
+        sink.commit(scope.name, 1, [replay, Written(1, replay.place, late)])
+    assert visible() == [b"two"]
+
+
+def test_a_batch_that_nobody_knows_cannot_be_written_once():
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_UNKNOWN_BATCH.*at-least-once"):
+        stream_place("checkpoint")
 
 
 def test_names_of_attempts():

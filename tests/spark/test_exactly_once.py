@@ -1,17 +1,26 @@
 """Each row once, whatever fails: Spark's own tasks, its replays, its driver."""
 
+import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from spark.dying import DyingSource
 
-from sparklog.client.admin import Admin
+from sparklog.client.admin import Admin, NewTopic
+from sparklog.client.config import ClientConfig
+from sparklog.client.fetcher import fetch_range
+from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import latest_offsets
+from sparklog.client.producer import Producer
+from sparklog.record.records import iter_records
 from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.spark
@@ -246,3 +255,60 @@ def test_a_killed_driver(job, stream, filled, make_topic, committed, tmp_path):
     assert not (checkpoint / "commits" / "1").exists()
     stream(source, out, checkpoint=checkpoint)
     assert committed(out) == list(range(60))
+
+
+_SPECULATION = (
+    "spark.speculation=true",
+    "spark.speculation.interval=50ms",
+    "spark.speculation.quantile=0.25",
+    "spark.speculation.multiplier=1.01",
+    "spark.speculation.minTaskRuntime=50ms",
+)
+_STEPS = ("take_over/before", "record/before", "record/after", "finish/before", "finish/amid", "commit/after", "never")
+
+
+def _disturb(cluster, chance, is_over):
+    """Kills the broker now and then, and starts it again."""
+    while not is_over.wait(chance.uniform(5, 20)):
+        cluster.kill_broker(0)
+        is_over.wait(chance.uniform(0, 2))
+        cluster.start_broker(0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_under_fire(tmp_path, seed):
+    """Killed drivers, failing and doubled tasks, and a broker that is killed again and again."""
+    chance = random.Random(seed)
+    over = threading.Event()
+    with ClusterHarness(tmp_path / "cluster") as cluster:
+        servers = cluster.bootstrap_servers
+        with Admin({"bootstrap.servers": servers}) as admin:
+            admin.create_topics([NewTopic("in", 2), NewTopic("out", PARTITIONS)])
+        with Producer({"bootstrap.servers": servers}) as producer:
+            for number in range(300):
+                producer.send("in", b"%d" % number, key=b"%d" % number)
+        fire = threading.Thread(target=_disturb, args=(cluster, chance, over))
+        fire.start()
+        try:
+            job = _Job(servers, "in", "out", tmp_path / "checkpoint", tmp_path / "job.log")
+            deaths = (f"{chance.choice(_STEPS)}/{batch}" for batch in itertools.count(0, 2))
+            is_done = any(job.run(death, *_SPECULATION) == 0 for death in itertools.islice(deaths, 30))
+        finally:
+            over.set()
+            fire.join()
+        assert is_done, (tmp_path / "job.log").read_text()[-4000:]
+        assert _committed_in(servers) == list(range(300))
+
+
+def _committed_in(servers):
+    tps = [TopicPartition("out", number) for number in range(PARTITIONS)]
+    committed = IsolationLevel.READ_COMMITTED
+    with ClusterMetadata(ClientConfig(bootstrap_servers=servers)) as metadata:
+        eventually(
+            lambda: latest_offsets(metadata, tps, committed) == latest_offsets(metadata, tps), 60, "nothing is open"
+        )
+        ends = latest_offsets(metadata, tps)
+        batches = (batch for tp in tps for batch in fetch_range(metadata, tp, 0, ends[tp], isolation=committed))
+        return sorted(int(record.value) for batch in batches for record in iter_records(batch))
