@@ -222,6 +222,18 @@ def test_what_ended_before_the_decision_fails_the_batch(decider, admin, attempt,
     assert visible() == []
 
 
+def test_a_batch_is_decided_though_orphans_cannot_be_listed(decider, attempt, admin, visible):
+    class Blind(Decider):
+        def survey(self, run=None):
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a broker has just died")
+
+    mine, orphan = attempt(b"mine"), attempt(b"orphan")
+    assert decider(kind=Blind).commit(0, [mine]).transactions == (mine,)
+    assert list(admin.open_transactions([mine.transactional_id, orphan.transactional_id])) == [orphan.transactional_id]
+    decider().commit(1, [])
+    assert visible() == [b"mine"]
+
+
 def test_an_abort_asks_first(decider, attempt, visible):
     named, orphan = attempt(b"named"), attempt(b"orphan")
     one = decider()

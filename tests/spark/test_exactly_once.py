@@ -97,10 +97,12 @@ def filled(make_topic, produce):
     return fill
 
 
-def test_a_batch_write_is_whole_and_leaves_nothing_open(numbers, write, make_topic, committed, servers):
+def test_a_batch_write_is_whole_and_leaves_nothing_open(numbers, write, read, make_topic, committed, servers):
     topic = make_topic(partitions=PARTITIONS)
     write(numbers(1000), topic=topic)
     assert committed(topic) == list(range(1000))
+    assert read(subscribe="__spark_decisions").count() > 0
+    assert read(subscribePattern="__spark.*").count() == 0
     with Admin({"bootstrap.servers": servers}) as admin:
         names = [each.transactional_id for each in admin.list_transactions(states=["Ongoing"])]
     assert not [name for name in names if name.startswith("sparklog-spark/write-")]
