@@ -10,6 +10,7 @@ from sparklog.client.fetcher import fetch_range
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import latest_offsets
 from sparklog.client.transactional_batches import TransactionalBatchProducer
+from sparklog.clock import SystemClock
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
 from sparklog.spark.attempt_names import AttemptName
@@ -38,7 +39,7 @@ def left(here, config, topic):
             transaction = admin.init_prepared(AttemptName(scope, "run", task, 0, 0).transactional_id, 60_000)
             admin.add_to_prepared(transaction, [tp])
             builder = RecordBatchBuilder(is_transactional=True)
-            builder.append(1, None, b"%d" % task)
+            builder.append(SystemClock().now_ms(), None, b"%d" % task)
             with TransactionalBatchProducer(cluster, transaction, lambda _: None) as producer:
                 producer.send(tp, bytearray(builder.build()))
             written.append(transaction)

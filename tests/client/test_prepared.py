@@ -9,6 +9,7 @@ from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import latest_offsets
 from sparklog.client.prepared_admin import PreparedTransaction
 from sparklog.client.transactional_batches import TransactionalBatchProducer
+from sparklog.clock import SystemClock
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
@@ -25,7 +26,7 @@ COMMITTED = IsolationLevel.READ_COMMITTED
 def _batch(*values):
     builder = RecordBatchBuilder(is_transactional=True)
     for value in values:
-        builder.append(1, None, value)
+        builder.append(SystemClock().now_ms(), None, value)
     return bytearray(builder.build())
 
 

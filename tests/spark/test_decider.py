@@ -10,6 +10,7 @@ from sparklog.client.fetcher import fetch_range
 from sparklog.client.offsets import latest_offsets
 from sparklog.client.prepared_admin import PreparedTransaction
 from sparklog.client.transactional_batches import TransactionalBatchProducer
+from sparklog.clock import SystemClock
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
@@ -64,7 +65,7 @@ def attempt(metadata, admin, scope, tp):
         name = AttemptName(of.name, run, next(numbers), 0, batch % 2)
         transaction = admin.init_prepared(name.transactional_id, 60_000)
         builder = RecordBatchBuilder(is_transactional=True)
-        builder.append(1, None, value)
+        builder.append(SystemClock().now_ms(), None, value)
         add = admin.add_to_prepared
         with TransactionalBatchProducer(metadata, transaction, lambda at: add(transaction, [at])) as producer:
             producer.send(tp, bytearray(builder.build()))

@@ -164,7 +164,13 @@ def test_a_replayed_batch_adds_nothing(stream, filled, make_topic, committed, re
 
 
 @pytest.mark.parametrize(
-    ("step", "when"), [("take_over", "before"), ("record", "before"), ("record", "after"), ("finish", "amid")]
+    ("step", "when"),
+    [
+        pytest.param("take_over", "before", marks=pytest.mark.slow),
+        ("record", "before"),
+        ("record", "after"),
+        pytest.param("finish", "amid", marks=pytest.mark.slow),
+    ],
 )
 def test_a_query_whose_commit_does_not_return(spark, stream, filled, make_topic, committed, step, when):
     source, out = filled(60), make_topic(partitions=PARTITIONS, suffix="-out")
@@ -177,7 +183,7 @@ def test_a_query_whose_commit_does_not_return(spark, stream, filled, make_topic,
 
 def test_a_batch_written_for_each(spark, servers, filled, make_topic, committed, tmp_path):
     """foreachBatch is at least once; with a name and a version for each batch the writes in it are exactly once."""
-    source, out = filled(40), make_topic(partitions=PARTITIONS, suffix="-out")
+    source, out = filled(20), make_topic(partitions=PARTITIONS, suffix="-out")
     settings = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
     frame = spark.readStream.format("sparklog").options(subscribe=source, **settings).load().select("key", "value")
 
@@ -188,7 +194,7 @@ def test_a_batch_written_for_each(spark, servers, filled, make_topic, committed,
 
     query = frame.writeStream.foreachBatch(twice).option("checkpointLocation", str(tmp_path))
     query.trigger(availableNow=True).start().awaitTermination()
-    assert committed(out) == list(range(40))
+    assert committed(out) == list(range(20))
 
 
 class _Job:
