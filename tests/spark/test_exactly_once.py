@@ -1,6 +1,5 @@
 """Each row once, whatever fails: Spark's own tasks, its replays, its driver."""
 
-import itertools
 import os
 import random
 import signal
@@ -272,7 +271,7 @@ _SPECULATION = (
     "spark.speculation.multiplier=1.01",
     "spark.speculation.minTaskRuntime=50ms",
 )
-_STEPS = ("take_over/before", "record/before", "record/after", "finish/before", "finish/amid", "commit/after", "never")
+_STEPS = ("take_over/before", "record/before", "record/after", "finish/before", "finish/amid", "commit/after")
 
 
 def _disturb(cluster, chance, is_over):
@@ -297,12 +296,13 @@ def test_under_fire(tmp_path, seed):
         with Producer({"bootstrap.servers": servers}) as producer:
             for number in range(300):
                 producer.send("in", b"%d" % number, key=b"%d" % number)
-        fire = threading.Thread(target=_disturb, args=(cluster, chance, over))
+        fire = threading.Thread(target=_disturb, args=(cluster, random.Random(seed), over))
         fire.start()
         try:
             job = _Job(servers, "in", "out", tmp_path / "checkpoint", tmp_path / "job.log")
-            deaths = (f"{chance.choice(_STEPS)}/{batch}" for batch in itertools.count(0, 2))
-            is_done = any(job.run(death, *_SPECULATION) == 0 for death in itertools.islice(deaths, 30))
+            # Each death is of a later batch than the one before, so all of them are died.
+            deaths = [f"{step}/{3 * number}" for number, step in enumerate(chance.sample(_STEPS, 4))]
+            is_done = any(job.run(death, *_SPECULATION) == 0 for death in [*deaths, *["never"] * 20])
         finally:
             over.set()
             fire.join()
