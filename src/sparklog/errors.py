@@ -22,6 +22,7 @@ The tree::
     ├── DataSourceError             an option or a state that the Spark source cannot serve
     │   └── NotDirect               segment files that a Spark task cannot read itself; ``.reason`` is one of a few
     └── ApiError                    an answer with an error code; ``.code`` says which
+        ├── BatchRefused            a whole batch of ours was refused; ``.batch`` is it
         ├── RecordsRefused          a batch, for some of its records; ``.records`` says which
         └── RefusedUnseen           records, before their partition was looked at
 
@@ -188,6 +189,15 @@ class RecordsRefused(ApiError):
 
 class RefusedUnseen(ApiError):
     """Records were refused before their partition was looked at: the answer tells nothing of the partition."""
+
+
+class BatchRefused(ApiError):
+    """A broker refused a whole batch of ours."""
+
+    def __init__(self, code: ErrorCode, message: str, batch: bytes | bytearray) -> None:
+        super().__init__(code, message)
+        self.batch = batch
+        """As it was sent."""
 
 
 class LogError(SparklogError):

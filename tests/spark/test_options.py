@@ -256,6 +256,38 @@ def test_options_of_a_write():
     assert WriteOptions.from_spark(_SERVERS).client.required_acks == -1
 
 
+def test_a_write_is_exactly_once_unless_asked_otherwise():
+    plain = WriteOptions.from_spark(_SERVERS)
+    assert (plain.exactly_once, plain.txn_app_id, plain.transaction_timeout_ms) == (True, None, 900_000)
+    assert not WriteOptions.from_spark({**_SERVERS, "delivery": "At-Least-Once"}).exactly_once
+    named = WriteOptions.from_spark(
+        {**_SERVERS, "txnappid": "a", "txnversion": "7", "kafka.transaction.timeout.ms": "5"}
+    )
+    assert (named.txn_app_id, named.txn_version, named.transaction_timeout_ms) == ("a", 7, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delivery": "twice"}, "SPARKLOG_INVALID_OPTION.*delivery.*exactly-once or at-least-once"),
+        ({"txnAppId": "a"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnVersion"),
+        ({"txnVersion": "1"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnAppId"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "SPARKLOG_INVALID_OPTION.*txnVersion"),
+        ({"txnAppId": "a", "txnVersion": "1", "delivery": "at-least-once"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnAppId"),
+        ({"kafka.acks": "1"}, "SPARKLOG_INVALID_OPTION.*acks"),
+        ({"kafka.transactional.id": "x"}, "SPARKLOG_UNSUPPORTED_OPTION.*txnAppId"),
+        ({"kafka.transaction.timeout.ms": "soon"}, "SPARKLOG_INVALID_OPTION.*timeout"),
+    ],
+)
+def test_deliveries_that_cannot_be(options, message):
+    with pytest.raises(DataSourceError, match=message):
+        WriteOptions.from_spark({**_SERVERS, **options})
+
+
+def test_fewer_acks_without_transactions():
+    assert WriteOptions.from_spark({**_SERVERS, "delivery": "at-least-once", "kafka.acks": "1"}).client.acks == "1"
+
+
 def test_headers_in_the_schema():
     assert not wants_headers({})
     assert wants_headers({"includeheaders": "true"})

@@ -24,6 +24,7 @@ COMMANDS = {
     "produce": "Write the lines of a file, or of standard input, to a topic.",
     "consume": "Print the records of a topic.",
     "txn": "See and end open transactions.",
+    "writes": "See and finish what Spark jobs left half-written.",
     "log": "Look into the files of a log directory, and check them.",
     "demo": "The guided tour: a year of flights through a log and Spark.",
     "broker": "Run one broker until SIGTERM or Ctrl-C.",

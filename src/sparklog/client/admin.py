@@ -19,6 +19,7 @@ from sparklog.client.group_admin import GroupAdmin, GroupDescription, GroupListi
 from sparklog.client.loop_thread import LoopThread
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets_to_commit import OffsetAndMetadata
+from sparklog.client.prepared_admin import PreparedAdmin, PreparedTransaction
 from sparklog.client.session import Session
 from sparklog.client.topic_admin import NewTopic, TopicAdmin, new_topics
 from sparklog.client.transaction_admin import (
@@ -41,6 +42,7 @@ __all__ = [
     "LogDir",
     "NewTopic",
     "OffsetAndMetadata",
+    "PreparedTransaction",
     "TransactionDescription",
     "TransactionListing",
 ]
@@ -49,7 +51,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdmin(TopicAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin):
+class AsyncAdmin(TopicAdmin, ConfigAdmin, GroupAdmin, PreparedAdmin):
     """On the caller's event loop; ``async with`` starts and closes it. Settings by Kafka's names, as for a producer."""
 
     def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
@@ -125,6 +127,10 @@ class Admin:
     end_transaction = _blocking(TransactionAdmin.end_transaction)
     hanging_transactions = _blocking(TransactionAdmin.hanging_transactions)
     abort_transaction = _blocking(TransactionAdmin.abort_transaction)
+    init_prepared = _blocking(PreparedAdmin.init_prepared)
+    add_to_prepared = _blocking(PreparedAdmin.add_to_prepared)
+    open_transactions = _blocking(PreparedAdmin.open_transactions)
+    end_prepared = _blocking(PreparedAdmin.end_prepared)
 
 
 class AdminClient:

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.retry import Backoff, is_retriable
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import ApiError, BatchRefused, ErrorCode, SparklogError
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
@@ -36,6 +36,10 @@ class BatchProducer:
     ``delivery.timeout.ms`` after the last success, so a batch may be written twice, and after a retry batches of one
     partition may change places; an error that is not raises ApiError naming the partition. Not for several threads.
     """
+
+    _transactional_id: str | None = None
+    _ceiling: int | None = None
+    """The newest version of Produce to use."""
 
     def __init__(self, cluster: ClusterMetadata) -> None:
         self._cluster = cluster
@@ -116,12 +120,13 @@ class BatchProducer:
         pipeline.filling, pipeline.filled_bytes = {}, 0
         pipeline.in_flight.append(sent)
         try:
-            version = pipeline.connection.versions.best(ApiKey.PRODUCE)
+            version = pipeline.connection.versions.best(ApiKey.PRODUCE, self._ceiling)
             body = produce.encode_request(
                 self._acks,
                 self._config.request_timeout_ms,
                 {tp: [batch] for tp, batch in sent.items()},
                 version,
+                self._transactional_id,
             )
             pipeline.connection.send(ApiKey.PRODUCE, version, body, expect_response=self._acks != 0)
         except SparklogError as error:
@@ -148,14 +153,18 @@ class BatchProducer:
             for each in topic.partition_responses:
                 tp = TopicPartition(topic.name, each.index)
                 batch = waiting.pop(tp, None)
-                code = ErrorCode(each.error_code)
-                if batch is None or code is ErrorCode.NONE:
-                    self._acknowledge([batch or b""])
-                else:
-                    self._retry_later({tp: batch}, _refusal(tp, code, getattr(each, "error_message", None), batch))
+                if batch is not None:
+                    self._answered(tp, batch, ErrorCode(each.error_code), getattr(each, "error_message", None))
         if waiting:
             lost = ApiError(ErrorCode.NETWORK_EXCEPTION, f"the broker did not say what became of {next(iter(waiting))}")
             self._retry_later(waiting, lost)
+
+    def _answered(self, tp: TopicPartition, batch: Batch, code: ErrorCode, message: str | None) -> None:
+        """What became of one batch."""
+        if code is ErrorCode.NONE:
+            self._acknowledge([batch])
+        else:
+            self._retry_later({tp: batch}, _refusal(tp, code, message, batch))
 
     def _acknowledge(self, batches: Iterable[Batch]) -> None:
         self._backoff = None
@@ -184,15 +193,19 @@ class BatchProducer:
         if self._backoff is None:
             self._backoff = self._cluster.backoff(self._config.delivery_timeout_ms)
         self._backoff.wait(self._last_error)
-        again, self._retries = self._retries, deque()
-        for tp, batch in again:
+        for tp, batch in self._take_retries():
             self._enqueue(tp, batch)
 
+    def _take_retries(self) -> Iterable[tuple[TopicPartition, Batch]]:
+        """What is to be sent again, in order."""
+        again, self._retries = self._retries, deque()
+        return again
 
-def _refusal(tp: TopicPartition, code: ErrorCode, message: str | None, batch: Batch) -> ApiError:
+
+def _refusal(tp: TopicPartition, code: ErrorCode, message: str | None, batch: Batch) -> BatchRefused:
     text = f"partition {tp} refused a batch of {len(batch)} bytes: {code.name}"
     if message:
         text += f" ({message})"
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         text += "; raise the topic's max.message.bytes or lower batch.size"
-    return ApiError(code, text)
+    return BatchRefused(code, text, batch)

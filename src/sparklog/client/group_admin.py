@@ -118,15 +118,20 @@ class GroupAdmin(AdminBase):
                 lambda answer, group_id=group_id: raise_error(answer.results[0], f"group {group_id!r}"),  # type: ignore[misc]
             )
 
-    async def group_offsets(self, group_id: str, partitions: Collection[TopicPartition] | None = None) -> Offsets:
-        """What a group stored, for these partitions or all; those for which it stored nothing are left out."""
+    async def group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> Offsets:
+        """What a group stored, for these partitions or all; those for which it stored nothing are left out.
+
+        ``require_stable``: wait while a transaction may change it.
+        """
         found: Offsets = {}
 
         def check(answer: Message) -> None:
             found.update({tp: at for tp, at in fetched_offsets(answer, {}).items() if at is not None})
 
         partitions = None if partitions is None else named.partitions(partitions)
-        request = fetch_request(group_id, partitions, {}, require_stable=False)
+        request = fetch_request(group_id, partitions, {}, require_stable=require_stable)
         await self._ask_coordinator(group_id, ApiKey.OFFSET_FETCH, request, check, _BY_NAME)
         return found
 

@@ -30,7 +30,8 @@ _FIRST_LIST_BY_DURATION, _FIRST_LIST_BY_PATTERN = 1, 2
 _FIRST_INIT_TO_KEEP = 6
 _KEEPER_TIMEOUT_MS = 60_000
 """Of the transactions after the one that is ended: nobody will begin any under the epoch that is given."""
-_ONGOING = "Ongoing"
+ONGOING = "Ongoing"
+"""The state of an id whose transaction is open."""
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 
 
@@ -153,7 +154,7 @@ class TransactionAdmin(AdminBase):
         The former holder is fenced. Raises ApiError(INVALID_TXN_STATE) where no transaction is open.
         """
         found = await self._describe_transaction(transactional_id)
-        if found.state != _ONGOING:
+        if found.state != ONGOING:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"{transactional_id!r} has no transaction open, it is in state {found.state}",
@@ -286,10 +287,10 @@ class TransactionAdmin(AdminBase):
         return found
 
     async def _ask_transaction_coordinator(
-        self, transactional_id: str, api: ApiKey, build: Build, check: Check
+        self, transactional_id: str, api: ApiKey, build: Build, check: Check, ceiling: int | None = None
     ) -> Message:
         return await self._session.coordinator_request(
-            CoordinatorKind.TRANSACTION, transactional_id, api, build, check=check
+            CoordinatorKind.TRANSACTION, transactional_id, api, build, check=check, ceiling=ceiling
         )
 
 

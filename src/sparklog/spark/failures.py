@@ -6,10 +6,21 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, DataSourceError, ErrorCode, SparklogError
+from sparklog.errors import (
+    ApiError,
+    BatchRefused,
+    ConnectionFailed,
+    CorruptRecord,
+    DataSourceError,
+    ErrorCode,
+    SparklogError,
+)
 
 _log = logging.getLogger(__name__)
 _ADVICE = "set the option failOnDataLoss to false to read on with what there is"
+
+_LONGEST_KEY = 60
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 _CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "SPARKLOG_UNKNOWN_TOPIC",
@@ -30,7 +41,31 @@ def translated() -> Iterator[None]:
     except DataSourceError:
         raise
     except SparklogError as error:
-        raise DataSourceError(_code_of(error), str(error)) from error
+        raise DataSourceError(_code_of(error), f"{error}{_largest_row(error)}") from error
+
+
+def row_named(key: str | bytes | None, size: int) -> str:
+    """A row as a person knows it: by its key, shortened where it is long, and the bytes of its key and value."""
+    if isinstance(key, bytes):
+        key = key[: 2 * _LONGEST_KEY].decode("utf-8", "backslashreplace")
+    name = "null" if key is None else repr(key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…")
+    return f"the row with key {name} and {size} bytes"
+
+
+def _largest_row(error: SparklogError) -> str:
+    """What a batch was too large for."""
+    if not isinstance(error, BatchRefused) or error.code not in _TOO_LARGE:
+        return ""
+    from sparklog.record.batch import RecordBatch
+    from sparklog.record.records import iter_records
+
+    records = iter_records(RecordBatch(error.batch))
+    size, key = max(((len(each.key or b"") + len(each.value or b""), each.key) for each in records), key=_by_size)
+    return f"; its largest is {row_named(None if key is None else bytes(key), size)}"
+
+
+def _by_size(row: tuple[int, bytes | None]) -> int:
+    return row[0]
 
 
 def _code_of(error: SparklogError) -> str:

@@ -38,6 +38,9 @@ _NAMES = (
     "kafkaConsumer.pollTimeoutMs",
     "groupIdPrefix",
     "topic",
+    "delivery",
+    "txnAppId",
+    "txnVersion",
     "checkpointLocation",
     "path",
 )

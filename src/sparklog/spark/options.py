@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -29,6 +29,7 @@ EARLIEST_OFFSET = -2
 _SELECTIONS = ("assign", "subscribe", "subscribePattern")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _TRIGGER_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 _REFUSED_READING = {
     "auto.offset.reset": "set the option 'startingOffsets' instead; Spark keeps track of what was read",
     "key.deserializer": "keys arrive as binary; decode them in Spark",
@@ -37,6 +38,7 @@ _REFUSED_READING = {
     "interceptor.classes": "interceptors are Java classes",
 }
 _REFUSED_WRITING = {
+    "transactional.id": "each task has one of its own; name a batch write with 'txnAppId' and 'txnVersion'",
     "key.serializer": "keys are written as binary; encode them in Spark",
     "value.serializer": "values are written as binary; encode them in Spark",
 }
@@ -172,16 +174,48 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a write was asked to do; ``topic`` goes before the column of that name."""
+    """What a write was asked to do; ``topic`` goes before the column of that name.
+
+    ``txn_app_id`` and ``txn_version`` name a batch write, so that it is written once however often it is asked for;
+    ``transaction_timeout_ms`` is for clusters that know no two-phase commit.
+    """
 
     client: ClientConfig
     topic: str | None
+    exactly_once: bool = True
+    txn_app_id: str | None = None
+    txn_version: int = 0
+    transaction_timeout_ms: int = 900_000
+    checkpoint: str | None = None
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> WriteOptions:
         given = GivenOptions(options)
         topic = (given.get("topic") or "").strip()
-        return cls(_client(given, _REFUSED_WRITING), topic or None)
+        exactly_once = given.word("delivery", "exactly-once", "at-least-once") == "exactly-once"
+        app_id = (given.get("txnAppId") or "").strip() or None
+        version = given.integer("txnVersion", least=0)
+        if (app_id is None) != (version is None):
+            raise DataSourceError(
+                "SPARKLOG_CONFLICTING_OPTIONS", "options 'txnAppId' and 'txnVersion' name a write together: give both"
+            )
+        if app_id is not None and not exactly_once:
+            raise DataSourceError(
+                "SPARKLOG_CONFLICTING_OPTIONS", "option 'txnAppId' is for delivery=exactly-once: leave one of them out"
+            )
+        client = _client(given, _REFUSED_WRITING, also=(_TRANSACTION_TIMEOUT,))
+        if exactly_once and client.required_acks != -1:
+            raise invalid("kafka.acks", client.acks, "delivery=exactly-once needs all; or set delivery=at-least-once")
+        timeout = given.integer(f"kafka.{_TRANSACTION_TIMEOUT}", least=1, default=cls.transaction_timeout_ms)
+        return cls(
+            client=client,
+            topic=topic or None,
+            exactly_once=exactly_once,
+            txn_app_id=app_id,
+            txn_version=version or 0,
+            transaction_timeout_ms=timeout or cls.transaction_timeout_ms,
+            checkpoint=given.get("checkpointLocation"),
+        )
 
 
 def wants_headers(options: Mapping[str, str]) -> bool:
@@ -193,8 +227,9 @@ _JAVA_NAMED_GROUP = re.compile(r"\(\?<(?![=!])")
 """Patterns are Java's in the Kafka source; what the two dialects write differently is the opening of a named group."""
 
 
-def _client(given: GivenOptions, refused: Mapping[str, str]) -> ClientConfig:
-    properties = given.kafka()
+def _client(given: GivenOptions, refused: Mapping[str, str], also: Collection[str] = ()) -> ClientConfig:
+    """The client's settings; those of ``also`` are somebody else's."""
+    properties = {name: text for name, text in given.kafka().items() if name not in also}
     for name, advice in refused.items():
         if name in properties:
             raise unsupported(f"kafka.{name}", advice)

@@ -10,6 +10,7 @@ from sparklog.client.cluster_info import TopicInfo
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import OffsetAndTimestamp, earliest_offsets, latest_offsets, list_offsets
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.spark.decisions import DECISIONS_TOPIC
 from sparklog.spark.failures import report_data_loss
 from sparklog.spark.offsets import OffsetRange, Offsets
 from sparklog.spark.options import (
@@ -35,7 +36,10 @@ class Resolver(ABC):
 
     @abstractmethod
     def partitions(self) -> TopicIds:
-        """The partitions selected, each with its topic's id. A topic that is named must exist."""
+        """The partitions selected, each with its topic's id. A topic that is named must exist.
+
+        A pattern matches none of those that the cluster, or our own sink, keeps for itself.
+        """
 
     @abstractmethod
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
@@ -127,8 +131,8 @@ class OffsetResolver(Resolver):
         selection = self._options.selection
         if isinstance(selection, SubscribePattern):
             topics = self._cluster.fetch(None).topics
-            chosen = {name: topic for name, topic in topics.items() if selection.pattern.fullmatch(name)}
-            return _with_ids(chosen.values())
+            chosen = [topic for name, topic in topics.items() if selection.pattern.fullmatch(name)]
+            return _with_ids(topic for topic in chosen if not topic.internal and topic.name != DECISIONS_TOPIC)
         if isinstance(selection, Assign):
             described = _with_ids(self._cluster.describe(sorted({tp.topic for tp in selection.partitions})).values())
             for tp in selection.partitions:

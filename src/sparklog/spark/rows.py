@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.partitioner import Partitioner
-from sparklog.errors import DataSourceError
+from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.record.columnar import ColumnarEncoder
+from sparklog.spark.failures import row_named
 from sparklog.structs import TopicPartition
 
+_NO_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
 _RECORD_COLUMNS = ("key", "value", "headers")
 
 
@@ -22,14 +24,22 @@ class TopicWriter:
     """Sends the rows of Arrow batches to the topic of the option, else to that of each row's column ``topic``."""
 
     def __init__(
-        self, cluster: ClusterMetadata, producer: BatchProducer, topic: str | None, first_partition: int = 0
+        self,
+        cluster: ClusterMetadata,
+        producer: BatchProducer,
+        topic: str | None,
+        first_partition: int = 0,
+        *,
+        is_transactional: bool = False,
     ) -> None:
         self._cluster = cluster
         self._producer = producer
         self._topic = topic
         self._first_partition = first_partition
         config = cluster.config
-        self._encoder = ColumnarEncoder(compression=config.compression_type, max_batch_bytes=config.batch_size)
+        self._encoder = ColumnarEncoder(
+            compression=config.compression_type, max_batch_bytes=config.batch_size, is_transactional=is_transactional
+        )
         self._partitioners: dict[str, Partitioner] = {}
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -47,6 +57,14 @@ class TopicWriter:
             self._write_topic(topic, part)
 
     def _write_topic(self, topic: str, rows: pa.RecordBatch) -> None:
+        try:
+            self._route(topic, rows)
+        except ApiError as error:
+            if error.code in _NO_TOPIC:
+                raise DataSourceError("SPARKLOG_UNKNOWN_TOPIC", f"{error}; asked for by {_first_row(rows)}") from error
+            raise
+
+    def _route(self, topic: str, rows: pa.RecordBatch) -> None:
         if "partition" not in rows.schema.names:
             self._write_by_key(topic, rows)
             return
@@ -54,7 +72,7 @@ class TopicWriter:
             if partition is None:
                 self._write_by_key(topic, part)
             else:
-                self._send(self._checked(topic, partition), part, None)
+                self._send(self._checked(topic, partition, part), part, None)
 
     def _write_by_key(self, topic: str, rows: pa.RecordBatch) -> None:
         key = rows.column("key") if "key" in rows.schema.names else None
@@ -74,14 +92,19 @@ class TopicWriter:
             known = self._partitioners[topic] = Partitioner(count, self._first_partition)
         return known
 
-    def _checked(self, topic: str, partition: int) -> TopicPartition:
+    def _checked(self, topic: str, partition: int, rows: pa.RecordBatch) -> TopicPartition:
         count = len(self._cluster.topic(topic, create=True).partitions)
         if not 0 <= partition < count:
             raise DataSourceError(
                 "SPARKLOG_INVALID_PARTITION",
-                f"a row names partition {partition} of topic {topic!r}, which has 0 to {count - 1}",
+                f"{_first_row(rows)} names partition {partition} of topic {topic!r}, which has 0 to {count - 1}",
             )
         return TopicPartition(topic, partition)
+
+
+def _first_row(rows: pa.RecordBatch) -> str:
+    key, value = (rows.column(name)[0].as_py() if name in rows.schema.names else None for name in ("key", "value"))
+    return row_named(key, sum(len(each.encode() if isinstance(each, str) else each or b"") for each in (key, value)))
 
 
 def _groups(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:

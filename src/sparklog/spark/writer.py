@@ -1,13 +1,14 @@
-"""Writing a DataFrame to topics: Arrow batches are split by topic and partition, encoded, and sent, at least once.
+"""Writing a DataFrame to topics: Spark's side of it. Arrow batches in, rows never; exactly once unless asked otherwise.
 
-A task returns when its last batch is acknowledged by all in-sync replicas (``kafka.acks`` can ask for less). A task
-that Spark runs again writes its rows again, as with Spark's own Kafka sink.
+Spark may run a task again, twice at once, or again after the driver died. So a task leaves its rows in an open
+transaction and hands the driver its name; the driver decides which make up the batch (``decider``). What passes between
+the two are the messages alone: a streaming query's ``commit`` and ``abort`` run on a writer made afresh.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,14 +21,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from sparklog.client.prepared_admin import PreparedTransaction
+    from sparklog.spark.decider import Decider
     from sparklog.spark.options import WriteOptions
+    from sparklog.spark.place import Place
 
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What one task wrote."""
+    """What one task wrote; ``transaction`` (id, producer id, epoch) holds it, where there is one."""
 
     rows: int
+    place: Place | None = None
+    transaction: PreparedTransaction | None = None
+
+
+Messages = Sequence[Written | None]
 
 
 class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -39,10 +48,22 @@ class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 "SPARKLOG_UNSUPPORTED_SAVE_MODE", "a topic can only be appended to: use mode('append')"
             )
         check_write_schema(schema, options.topic)
-        self._options = options
+        self._sink = Sink(options)
+        self._run = uuid.uuid4().hex[:16]
+        self._lasts = options.txn_app_id is not None
+        self._scope = options.txn_app_id or f"write-{self._run}"
+        self._batch = options.txn_version
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _write(self._options, iterator)
+        from sparklog.spark.place import batch_place
+
+        return self._sink.write(batch_place(self._scope, self._run, self._batch, lasts=self._lasts), iterator)
+
+    def commit(self, messages: Messages) -> None:
+        self._sink.commit(self._scope, self._batch, messages, lasts=self._lasts)
+
+    def abort(self, messages: Messages) -> None:
+        self._sink.abort(self._scope, self._batch, messages, self._run, lasts=self._lasts)
 
 
 class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -51,21 +72,76 @@ class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_write_schema(schema, options.topic)
         self._options = options
+        self._sink = Sink(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _write(self._options, iterator)
+        from sparklog.spark.place import stream_place
+
+        place = stream_place(self._options.checkpoint) if self._options.exactly_once else None
+        return self._sink.write(place, iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        place = _place_of(messages)
+        if place is not None:
+            self._sink.commit(place.scope, batchId, messages)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        place = _place_of(messages)
+        if place is not None:  # else no task has come to its end, and those that began abort, or are found later
+            self._sink.abort(place.scope, batchId, messages, place.run)
 
 
-def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Written:
-    from sparklog.client.batch_producer import BatchProducer
-    from sparklog.client.metadata import ClusterMetadata
-    from sparklog.spark.failures import translated
-    from sparklog.spark.rows import TopicWriter
+class Sink:
+    """What the two writers have in common. Imports what it needs when it is used."""
 
-    rows = 0
-    with translated(), ClusterMetadata(options.client) as cluster, BatchProducer(cluster) as producer:
-        writer = TopicWriter(cluster, producer, options.topic, first_partition=random.randrange(1 << 16))
-        for batch in batches:
-            writer.write(batch)
-            rows += batch.num_rows
-    return Written(rows)
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, place: Place | None, batches: Iterator[pa.RecordBatch]) -> Written:
+        from sparklog.spark.attempt import write_at_least_once, write_prepared
+        from sparklog.spark.failures import translated
+
+        with translated():
+            if place is None or not self._options.exactly_once:
+                return Written(write_at_least_once(self._options, batches))
+            rows, transaction = write_prepared(self._options, place, batches)
+            return Written(rows, place, transaction)
+
+    def commit(self, scope: str, batch: int, messages: Messages, *, lasts: bool = True) -> None:
+        from sparklog.spark.failures import translated
+
+        transactions = _transactions_of(messages)
+        if not self._options.exactly_once or not (transactions or lasts):
+            return
+        with translated(), self.decider(scope, lasts=lasts) as decider:
+            decided = decider.commit(batch, transactions)
+            if not lasts:
+                decider.forget()
+        if decided.batch > batch and transactions:
+            raise DataSourceError(
+                "SPARKLOG_BATCH_OVERTAKEN",
+                f"batch {batch} of {scope!r} was written, but batch {decided.batch} was decided before it; none of its"
+                " rows are visible. One query at a time can write under a checkpoint, or under a txnAppId",
+            )
+
+    def abort(self, scope: str, batch: int, messages: Messages, run: str, *, lasts: bool = True) -> None:
+        from sparklog.spark.failures import translated
+
+        if self._options.exactly_once:
+            with translated(), self.decider(scope, lasts=lasts) as decider:
+                decider.abort(batch, _transactions_of(messages), run)
+
+    def decider(self, scope: str, *, lasts: bool) -> Decider:
+        """Who decides for this sink."""
+        from sparklog.spark.decider import Decider
+        from sparklog.spark.decisions import Scope
+
+        return Decider(self._options.client, Scope(scope, lasts))
+
+
+def _place_of(messages: Messages) -> Place | None:
+    return next((each.place for each in messages if each is not None and each.place is not None), None)
+
+
+def _transactions_of(messages: Messages) -> list[PreparedTransaction]:
+    return [each.transaction for each in messages if each is not None and each.transaction is not None]

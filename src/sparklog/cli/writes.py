@@ -1,0 +1,85 @@
+"""``sparklog writes``: what Spark jobs that write exactly once have open, and how to finish it for dead ones."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sparklog.cli.connection import administered, bootstrap_option, connected
+from sparklog.cli.display import show_table
+
+if TYPE_CHECKING:
+    from sparklog.spark.leftovers import OpenWrite
+
+
+@click.group()
+def writes() -> None:
+    """See what Spark jobs have written and not yet made visible, and finish it for those that died.
+
+    \b
+    Examples:
+      sparklog writes list
+      sparklog writes list --open-for 3600
+      sparklog writes finish 6a1c8a4e-9c67-4d3c-a1d5-0f7a7d1c5c11
+    """
+
+
+@writes.command("list")
+@click.argument("scopes", nargs=-1, metavar="[SCOPE]...")
+@click.option("--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what is open for longer.")
+@bootstrap_option
+def list_writes(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> None:
+    """List what is open in these scopes, or in all.
+
+    A scope is a sink: a query's id, a txnAppId, or a batch write's own name. What is decided will be committed, and has
+    the number of its batch; the rest will be committed if its job still runs and decides so.
+    """
+    show_table(
+        ["scope", "batch", "decided", "open for s", "partition", "transactional id", "topics' partitions"],
+        [_row(each) for each in _found(scopes, open_for, bootstrap)],
+        right=("batch", "open for s", "partition"),
+    )
+
+
+@writes.command()
+@click.argument("scopes", nargs=-1, metavar="[SCOPE]...")
+@click.option("--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what is open for longer.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) -> None:
+    """Finish what dead jobs left, in these scopes or in all: commit what is decided, abort the rest.
+
+    A query that still runs loses the batch that it is at, and fails; restarted, it writes that batch again.
+    """
+    found = _found(scopes, open_for, bootstrap)
+    names = sorted({each.scope for each in found})
+    if not names:
+        click.echo("nothing is open")
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("nobody is there to ask: add --yes")
+        click.confirm(f"Finish {len(found)} open transactions of {', '.join(names)}?", abort=True)
+    from sparklog.spark.leftovers import finish_scope
+
+    with connected(bootstrap) as cluster:
+        for name in names:
+            committed, aborted = finish_scope(cluster.config, name)
+            click.echo(f"{name}: {committed} committed, {aborted} aborted")
+
+
+def _found(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> list[OpenWrite]:
+    from sparklog.spark.leftovers import open_writes
+
+    with connected(bootstrap) as cluster, administered(bootstrap) as admin:
+        found = open_writes(cluster, admin, scopes)
+    return [each for each in found if each.open_for_s >= open_for]
+
+
+def _row(each: OpenWrite) -> list[object]:
+    places = ", ".join(map(str, each.partitions))
+    batch = each.batch if each.is_decided else None
+    word = "yes" if each.is_decided else "no"
+    return [each.scope, batch, word, f"{each.open_for_s:.0f}", each.task, each.transactional_id, places]

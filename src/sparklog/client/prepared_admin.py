@@ -1,0 +1,176 @@
+"""Transactions that one process writes and another ends: begun here, named by a pair, ended by whoever knows the pair.
+
+The first protocol is spoken throughout (AddPartitionsToTxn 3, EndTxn 4): in it a transaction keeps the producer id and
+epoch of its batches to its end, and may be ended again with the same outcome. An epoch has one transaction only here,
+since whoever begins one asks for an epoch first; so the pair names that transaction and no later one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from sparklog.client.admin_base import raise_error
+from sparklog.client.transaction_admin import ONGOING, TransactionAdmin, TransactionDescription
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, Message
+from sparklog.structs import TopicPartition, by_topic
+
+_E = ErrorCode
+_FIRST_TWO_PHASE = 6
+_LAST_ADD_PARTITIONS, _LAST_END = 3, 4
+_NOT_TWO_PHASE = frozenset({_E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _E.UNSUPPORTED_VERSION, _E.INVALID_REQUEST})
+_OTHERS = frozenset(
+    {
+        _E.PRODUCER_FENCED,
+        _E.INVALID_PRODUCER_EPOCH,
+        _E.INVALID_PRODUCER_ID_MAPPING,
+        _E.INVALID_TXN_STATE,
+        _E.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
+"""What an end is refused with where the pair's transaction is not open, or not the pair's to end."""
+_COMMITTED = "CompleteCommit"
+_Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+
+
+class PreparedTransaction(NamedTuple):
+    """One transaction: its id, and the pair of its batches, which no other transaction of that id has."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class PreparedAdmin(TransactionAdmin):
+    """Begins transactions that others end, and ends those that others began."""
+
+    async def init_prepared(self, transactional_id: str, timeout_ms: int) -> PreparedTransaction | None:
+        """A new transaction under the id, not open yet; None where the id has one open, which is left as it is.
+
+        It has no timeout where the cluster knows two-phase commit and allows it; else ``timeout_ms`` is its timeout,
+        and two that ask for the same id at the same moment may abort one another.
+        """
+        try:
+            return await self._init(transactional_id, timeout_ms, two_phase=True)
+        except ApiError as error:
+            if error.code not in _NOT_TWO_PHASE:
+                raise
+        found = await self._found(transactional_id)
+        if found is not None and found.state == ONGOING:
+            return None
+        return await self._init(transactional_id, timeout_ms, two_phase=False)
+
+    async def _init(self, transactional_id: str, timeout_ms: int, *, two_phase: bool) -> PreparedTransaction | None:
+        def build(version: int) -> Message:
+            if two_phase and version < _FIRST_TWO_PHASE:
+                raise ApiError(_E.UNSUPPORTED_VERSION, "the cluster knows no two-phase commit (InitProducerId 6)")
+            return InitProducerIdRequest(
+                version=version,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                producer_id=-1,
+                producer_epoch=-1,
+                enable2_pc=two_phase,
+                keep_prepared_txn=two_phase,
+            )
+
+        answer = await self._ask_transaction_coordinator(
+            transactional_id,
+            ApiKey.INIT_PRODUCER_ID,
+            build,
+            lambda answer: raise_error(answer, f"cannot begin a transaction as {transactional_id!r}"),
+        )
+        if two_phase and answer.ongoing_txn_producer_id >= 0:
+            return None
+        return PreparedTransaction(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    async def add_to_prepared(self, transaction: PreparedTransaction, partitions: Iterable[TopicPartition]) -> None:
+        """The partitions belong to the transaction from now on; the first ones open it."""
+        topics = [_Topic(name=name, partitions=numbers) for name, numbers in by_topic(partitions).items()]
+
+        def check(answer: Message) -> None:
+            for topic in answer.results_by_topic_v3_and_below:
+                for each in topic.results_by_partition:
+                    code = _E(each.partition_error_code)
+                    if code is not _E.NONE:
+                        where = f"{topic.name}-{each.partition_index}"
+                        raise ApiError(code, f"partition {where} cannot be written in a transaction: {code.name}")
+
+        await self._ask_transaction_coordinator(
+            transaction.transactional_id,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            lambda version: AddPartitionsToTxnRequest(
+                version=version,
+                v3_and_below_transactional_id=transaction.transactional_id,
+                v3_and_below_producer_id=transaction.producer_id,
+                v3_and_below_producer_epoch=transaction.epoch,
+                v3_and_below_topics=topics,
+            ),
+            check,
+            _LAST_ADD_PARTITIONS,
+        )
+
+    async def open_transactions(self, transactional_ids: Collection[str]) -> dict[str, TransactionDescription]:
+        """Those of the ids that have a transaction open, or on the way to its end."""
+        found = await asyncio.gather(*(self._found(each) for each in transactional_ids))
+        return {each.transactional_id: each for each in found if each is not None and each.partitions}
+
+    async def end_prepared(self, transactions: Collection[PreparedTransaction], *, commit: bool) -> list[bool]:
+        """End these, each by its pair; whether each has ended so, now or before.
+
+        False where it has ended otherwise, or never was open; an id that is known no more was at rest for days, and
+        nothing is left to end. A transaction that somebody took over
+        (``keepPreparedTxn``) is taken back; if he committed it, the id's last transaction is a committed one, and that
+        is taken for this one. Returns when the coordinator has accepted every end: markers may follow a moment later.
+        """
+        return list(await asyncio.gather(*(self._end_prepared(each, commit) for each in transactions)))
+
+    async def _end_prepared(self, transaction: PreparedTransaction, commit: bool) -> bool:
+        if await self._end_by_pair(transaction, commit):
+            return True
+        found = await self._found(transaction.transactional_id)
+        if found is None:
+            return True
+        if found.state != ONGOING or _pair(found) != transaction[1:]:
+            return commit and found.state == _COMMITTED
+        kept = await self._take_over(transaction.transactional_id)
+        if (kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) != transaction[1:]:
+            return False
+        holder = PreparedTransaction(transaction.transactional_id, kept.producer_id, kept.producer_epoch)
+        return await self._end_by_pair(holder, commit)
+
+    async def _end_by_pair(self, transaction: PreparedTransaction, commit: bool) -> bool:
+        try:
+            await self._ask_transaction_coordinator(
+                transaction.transactional_id,
+                ApiKey.END_TXN,
+                lambda version: EndTxnRequest(
+                    version=version,
+                    transactional_id=transaction.transactional_id,
+                    producer_id=transaction.producer_id,
+                    producer_epoch=transaction.epoch,
+                    committed=commit,
+                ),
+                lambda answer: raise_error(answer, f"cannot end the transaction of {transaction.transactional_id!r}"),
+                _LAST_END,
+            )
+        except ApiError as error:
+            if error.code in _OTHERS:
+                return False
+            raise
+        return True
+
+    async def _found(self, transactional_id: str) -> TransactionDescription | None:
+        try:
+            return await self._describe_transaction(transactional_id)
+        except ApiError as error:
+            if error.code is _E.TRANSACTIONAL_ID_NOT_FOUND:
+                return None
+            raise
+
+
+def _pair(found: TransactionDescription) -> tuple[int, int]:
+    return found.producer_id, found.producer_epoch

@@ -1,0 +1,334 @@
+"""Decisions against real brokers: each step of a decider, cut short, raced and taken again. No Spark."""
+
+import itertools
+import uuid
+
+import pytest
+
+from sparklog.client.admin import Admin
+from sparklog.client.fetcher import fetch_range
+from sparklog.client.offsets import latest_offsets
+from sparklog.client.prepared_admin import PreparedTransaction
+from sparklog.client.transactional_batches import TransactionalBatchProducer
+from sparklog.clock import SystemClock
+from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.records import iter_records
+from sparklog.spark.attempt_names import AttemptName
+from sparklog.spark.decider import Decider
+from sparklog.spark.decisions import NO_BATCH, Decision, DecisionLog, Scope
+from sparklog.spark.options import WriteOptions
+from sparklog.spark.place import Place, stream_place
+from sparklog.spark.writer import Sink, Written
+from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.eventually import eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def admin(metadata):
+    with Admin(metadata.config) as admin:
+        yield admin
+
+
+@pytest.fixture
+def scope():
+    return Scope(f"scope/{uuid.uuid4().hex} with.odd:signs")
+
+
+@pytest.fixture
+def decider(metadata, scope):
+    """Makes deciders of this test's scope, or of another; all are closed in the end."""
+    made = []
+
+    def make(of=scope, kind=Decider):
+        made.append(kind(metadata.config, of))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def tp(make_topic):
+    return TopicPartition(make_topic(), 0)
+
+
+@pytest.fixture
+def attempt(metadata, admin, scope, tp):
+    """Writes a row as an attempt of the scope does, and leaves its transaction open."""
+    numbers = itertools.count()
+
+    def write(value, batch=0, of=scope, run="run"):
+        name = AttemptName(of.name, run, next(numbers), 0, batch % 2)
+        transaction = admin.init_prepared(name.transactional_id, 60_000)
+        builder = RecordBatchBuilder(is_transactional=True)
+        builder.append(SystemClock().now_ms(), None, value)
+        add = admin.add_to_prepared
+        with TransactionalBatchProducer(metadata, transaction, lambda at: add(transaction, [at])) as producer:
+            producer.send(tp, bytearray(builder.build()))
+        return transaction
+
+    return write
+
+
+@pytest.fixture
+def visible(metadata, tp):
+    """The committed values, when nothing is open any more."""
+
+    def read():
+        def is_settled():
+            return latest_offsets(metadata, [tp], IsolationLevel.READ_COMMITTED) == latest_offsets(metadata, [tp])
+
+        eventually(is_settled, what="nothing is open")
+        end = latest_offsets(metadata, [tp])[tp]
+        batches = fetch_range(metadata, tp, 0, end, isolation=IsolationLevel.READ_COMMITTED)
+        return [bytes(record.value) for batch in batches for record in iter_records(batch)]
+
+    return read
+
+
+def test_what_is_decided_is_committed_and_the_rest_aborted(decider, attempt, visible):
+    first, second, orphan = attempt(b"a"), attempt(b"b"), attempt(b"orphan")
+    decided = decider().commit(0, [second, first])
+    assert decided == Decision(0, tuple(sorted([first, second])))
+    assert orphan not in decided.transactions
+    assert visible() == [b"a", b"b"]
+
+
+def test_the_first_decision_counts(decider, attempt, visible):
+    first, second = attempt(b"first"), attempt(b"second")
+    assert decider().commit(0, [first]).transactions == (first,)
+    assert decider().commit(0, [second]).transactions == (first,)
+    assert visible() == [b"first"]
+
+
+def test_a_batch_before_the_last_is_over(decider, attempt, visible):
+    decider().commit(3, [attempt(b"three", batch=3)])
+    assert decider().commit(2, [attempt(b"two", batch=2)]).batch == 3
+    assert visible() == [b"three"]
+
+
+def test_batches_follow_one_another(decider, attempt, visible):
+    one = decider()
+    for batch in range(5):
+        one.commit(batch, [attempt(b"%d" % batch, batch)])
+    assert visible() == [b"%d" % batch for batch in range(5)]
+
+
+class _Killed(BaseException):
+    """The driver died."""
+
+
+_STEPS = ("take_over", "survey", "check_open", "record", "finish", "sweep")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", _STEPS)
+def test_a_driver_that_dies_between_two_steps(decider, attempt, visible, step, when):
+    """The one after it writes the batch again, and decides; whoever decided first is heard."""
+
+    class Dying(Decider):
+        """Dies at its last visit of the step: ``finish`` and ``sweep`` are come to twice or late."""
+
+        recorded = False
+
+        def record(self, decision):
+            super().record(decision)
+            self.recorded = True
+
+    def dies(method):
+        def call(self, *args, **kwargs):
+            if step == "finish" and not self.recorded:
+                return method(self, *args, **kwargs)
+            if when == "after":
+                method(self, *args, **kwargs)
+            raise _Killed
+
+        return call
+
+    setattr(Dying, step, dies(getattr(Dying, step)))
+    decider().commit(0, [attempt(b"zero", run="before")])
+    first = [attempt(b"1a", 1), attempt(b"1b", 1)]
+    attempt(b"orphan", 1)
+    with pytest.raises(_Killed):
+        decider(kind=Dying).commit(1, first)
+    is_decided = step in ("finish", "sweep") or (step, when) == ("record", "after")
+    again = [attempt(b"2a", 1, run="again"), attempt(b"2b", 1, run="again")]
+    decided = decider().commit(1, again)
+    assert decided == Decision(1, tuple(sorted(first if is_decided else again)))
+    assert visible() == [b"zero", *([b"1a", b"1b"] if is_decided else [b"2a", b"2b"])]
+
+
+def test_a_driver_that_dies_in_the_middle_of_finishing(decider, admin, attempt, visible):
+    first, second = attempt(b"a"), attempt(b"b")
+    one = decider()
+    one.take_over()
+    one.record(Decision(0, (first, second)))
+    assert admin.end_prepared([first], commit=True) == [True]
+    decider().commit(1, [attempt(b"c", 1)])
+    assert visible() == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_two_who_decide_at_once(decider, attempt, visible, steps):
+    """The first gets some steps far before the second decides the same batch; then the first goes on."""
+    mine, theirs = attempt(b"mine"), attempt(b"theirs")
+    first, second = decider(), decider()
+    taken = [
+        first.take_over,
+        first.survey,
+        lambda: first.check_open([mine]),
+        lambda: first.record(Decision(0, (mine,))),
+        lambda: first.finish(Decision(0, (mine,))),
+    ]
+    for step in taken[:steps]:
+        step()
+    decided = second.commit(0, [theirs])
+    assert decided.transactions == ((mine,) if steps > 3 else (theirs,))
+    if 0 < steps <= 3:
+        with pytest.raises(ApiError) as caught:
+            first.record(Decision(0, (mine,)))
+        assert caught.value.code is ErrorCode.PRODUCER_FENCED
+    assert first.commit(0, [mine]) == decided
+    assert visible() == [b"mine" if steps > 3 else b"theirs"]
+
+
+def test_a_fenced_decider_begins_again(decider, attempt, visible):
+    class Fenced(Decider):
+        rounds = 0
+
+        def check_open(self, transactions):
+            super().check_open(transactions)
+            self.rounds += 1
+            if self.rounds == 1:
+                decider().take_over()
+
+    one = decider(kind=Fenced)
+    mine = attempt(b"mine")
+    assert one.commit(0, [mine]).transactions == (mine,)
+    assert one.rounds == 2
+    assert visible() == [b"mine"]
+
+
+def test_what_ended_before_the_decision_fails_the_batch(decider, admin, attempt, visible):
+    kept, ended = attempt(b"kept"), attempt(b"ended")
+    admin.end_prepared([ended], commit=False)
+    with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
+        decider().commit(0, [kept, ended])
+    assert decider().take_over().batch == NO_BATCH
+    decider().abort(0, [kept], "run")
+    assert visible() == []
+
+
+def test_a_batch_is_decided_though_orphans_cannot_be_listed(decider, attempt, admin, visible):
+    class Blind(Decider):
+        def survey(self, run=None):
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a broker has just died")
+
+    mine, orphan = attempt(b"mine"), attempt(b"orphan")
+    assert decider(kind=Blind).commit(0, [mine]).transactions == (mine,)
+    assert list(admin.open_transactions([mine.transactional_id, orphan.transactional_id])) == [orphan.transactional_id]
+    decider().commit(1, [])
+    assert visible() == [b"mine"]
+
+
+def test_an_abort_asks_first(decider, attempt, visible):
+    named, orphan = attempt(b"named"), attempt(b"orphan")
+    one = decider()
+    one.take_over()
+    one.record(Decision(0, (named,)))
+    assert decider().abort(0, [named, orphan], "run").transactions == (named,)
+    assert visible() == [b"named"]
+
+
+def test_an_abort_ends_what_the_run_left(decider, admin, attempt, visible):
+    mine, left, other = attempt(b"mine"), attempt(b"left"), attempt(b"other", run="another")
+    decider().abort(0, [mine], "run")
+    assert list(admin.open_transactions([each.transactional_id for each in (mine, left, other)])) == [
+        other.transactional_id
+    ]
+    decider().commit(0, [other])
+    assert visible() == [b"other"]
+
+
+def test_scopes_do_not_touch_one_another(decider, attempt, visible, scope):
+    other = Scope(f"{scope.name}2")
+    theirs = attempt(b"theirs", of=other)
+    decider().commit(0, [attempt(b"mine")])
+    assert decider(other).commit(0, [theirs]).transactions == (theirs,)
+    assert visible() == [b"theirs", b"mine"]
+
+
+def test_a_dead_driver_is_finished_for(decider, attempt, visible):
+    named, undecided = attempt(b"named"), attempt(b"undecided", 1)
+    one = decider()
+    one.take_over()
+    one.record(Decision(0, (named,)))
+    last, aborted = decider().finish_all()
+    assert (last.transactions, aborted) == ((named,), {undecided})
+    assert visible() == [b"named"]
+
+
+def test_nothing_decided_can_be_finished_too(decider, attempt, visible):
+    undecided = attempt(b"undecided")
+    assert decider().finish_all() == (Decision(), {undecided})
+    assert decider().commit(0, [attempt(b"zero")]).batch == 0
+    assert visible() == [b"zero"]
+
+
+def test_a_decision_is_found_when_the_group_has_forgotten(metadata, decider, admin, attempt, scope):
+    named = attempt(b"named")
+    decider().commit(7, [named])
+    log = DecisionLog(metadata, admin)
+    assert log.last_batch(scope) == 7
+    admin.delete_groups([scope.decider_id])
+    assert log.last_batch(scope) == NO_BATCH
+    assert log.last(scope) == Decision(7, (named,))
+    assert log.last(Scope(scope.name, lasts=False)) == Decision()
+
+
+def test_a_write_that_nobody_comes_back_to(metadata, decider, admin, attempt, visible, scope):
+    once = Scope(f"{scope.name}/once", lasts=False)
+    written = attempt(b"once", of=once)
+    one = decider(once)
+    one.commit(0, [written])
+    one.forget()
+    assert DecisionLog(metadata, admin).last_batch(once) == 0
+    aborted = Scope(f"{scope.name}/aborted", lasts=False)
+    decider(aborted).abort(0, [attempt(b"aborted", of=aborted)], "run")
+    assert DecisionLog(metadata, admin).last_batch(aborted) == 0
+    assert visible() == [b"once"]
+
+
+def test_who_comes_too_late_with_rows_is_told_so(metadata, decider, attempt, visible, scope):
+    late, replay = attempt(b"late", 1), Written(0, Place(scope.name, "run", 1, 0, 0), None)
+    decider().commit(2, [attempt(b"two", 2)])
+    sink = Sink(WriteOptions(metadata.config, None))
+    sink.commit(scope.name, 1, [replay, None])
+    with pytest.raises(DataSourceError, match="SPARKLOG_BATCH_OVERTAKEN"):
+        sink.commit(scope.name, 1, [replay, Written(1, replay.place, late)])
+    assert visible() == [b"two"]
+
+
+def test_a_batch_that_nobody_knows_cannot_be_written_once():
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_UNKNOWN_BATCH.*at-least-once"):
+        stream_place("checkpoint")
+
+
+def test_names_of_attempts():
+    name = AttemptName("a/b c.d", "run-1", 3, 2, 1, 4)
+    assert name.transactional_id == "sparklog-spark/a%2Fb%20c.d/run-1/3-2-1-4"
+    assert AttemptName.parse(name.transactional_id) == name
+    for other in ("payments", "sparklog-spark/x", "sparklog-spark/a/b/c", "sparklog-spark/a/b/1-2-3-x"):
+        assert AttemptName.parse(other) is None
+
+
+def test_a_decision_reads_back():
+    decision = Decision(5, (PreparedTransaction("a", 1, 2), PreparedTransaction("ü", 3, 4)))
+    assert Decision.decode(decision.encode()) == decision
+    for other in (b"{}", b"nonsense", b'{"version":2,"batch":1,"transactions":[]}', b'{"version":1}'):
+        with pytest.raises(DataSourceError, match="SPARKLOG_UNKNOWN_DECISION"):
+            Decision.decode(other)
