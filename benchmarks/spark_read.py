@@ -33,7 +33,7 @@ from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import earliest_offsets, latest_offsets
 from sparklog.clock import Clock, SystemClock
 from sparklog.local.jars import jar_set
-from sparklog.spark.session import session
+from sparklog.spark import session
 from sparklog.structs import TopicPartition
 
 ROUNDS = 3

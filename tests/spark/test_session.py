@@ -1,6 +1,6 @@
 import pytest
 
-from sparklog.spark.session import session
+from sparklog.spark import session
 
 pytestmark = pytest.mark.spark
 
