@@ -90,7 +90,7 @@ def run(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=170,
+            timeout=400,
             check=False,
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -142,6 +142,7 @@ def test_importing_the_package_imports_no_pyspark(run):
     assert run([sys.executable], program=program).stdout.strip() == "[]"
 
 
+@pytest.mark.timeout(500)
 def test_spark_submit_runs_a_script_that_knows_the_format_alone(run, servers, filled):
     submit = Path(run([sys.executable], program=_SUBMIT).stdout.strip()) / "bin" / "spark-submit"
     ran = run([submit, "--master", "local[2]"], servers, filled, program=_FORMAT_ALONE)
@@ -149,12 +150,14 @@ def test_spark_submit_runs_a_script_that_knows_the_format_alone(run, servers, fi
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 def test_a_plain_python_process_knows_the_format(run, servers, filled):
     ran = run([sys.executable], servers, filled, program=_FORMAT_ALONE)
     assert "values: ['a', 'b']" in ran.stdout
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 def test_a_session_under_spark_submit_has_its_master_and_says_what_came_too_late(run, servers, filled):
     submit = Path(run([sys.executable], program=_SUBMIT).stdout.strip()) / "bin" / "spark-submit"
     ran = run([submit, "--master", "local[1]"], servers, filled, program=_SESSION)
@@ -163,6 +166,7 @@ def test_a_session_under_spark_submit_has_its_master_and_says_what_came_too_late
     assert "--conf spark.driver.memory=7g" in ran.stderr
 
 
+@pytest.mark.timeout(500)
 def test_spark_connect(run, connect_server, servers, make_topic, produce, tmp_path):
     source, out = make_topic(), make_topic(suffix="-out")
     produce(source, {"value": b'{"id": 1}'}, {"value": b"nope"}, {"value": b'{"id": 2}'})
