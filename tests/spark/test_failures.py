@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import sparklog.spark
+from sparklog.client import Producer
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, LocalProtocolError
 from sparklog.local.ports import free_port
 from sparklog.spark.failures import translated
@@ -108,6 +109,23 @@ def test_what_the_client_raises_gets_a_code(raised, code):
     with pytest.raises(DataSourceError) as caught, translated():
         raise raised
     assert caught.value.error_code == code
+
+
+@pytest.mark.integration
+def test_a_batch_that_the_disk_has_changed(cluster, bootstrap, topic):
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        producer.send(topic, bytes(1000), partition=0)
+        producer.flush()
+    (segment,) = (cluster.directory.broker(0) / f"{topic}-0").glob("*.log")
+    with segment.open("r+b") as file:
+        file.seek(500)
+        file.write(b"!")
+    reader = SparklogReader(
+        ReadOptions.for_batch({"kafka.bootstrap.servers": bootstrap, "subscribe": topic}), source_schema(False)
+    )
+    (task,) = reader.partitions()
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_CORRUPT_RECORD.*{topic}-0 at offset 0"):
+        list(reader.read(task))
 
 
 def test_the_page_lists_the_codes_that_there_are():

@@ -72,7 +72,12 @@ def session(
     missed = _missed_at_start(wanted) if _is_submitted() else {}
     builder = SparkSession.builder.appName(app_name).config(map=settings)
     found = builder.getOrCreate() if _is_submitted() else builder.master(master or "local[2]").getOrCreate()
-    _warn_of(missed or {name: value for name, value in wanted.items() if not _has(found.conf.get(name, None), value)})
+    # A session that there was already takes any setting into its own copy, where the JVM's settings do nothing.
+    started = found.sparkContext.getConf()
+    for name, value in wanted.items():
+        if not found.conf.isModifiable(name) and not _has(started.get(name), value):
+            missed[name] = value
+    _warn_of(missed)
     return found
 
 
@@ -97,7 +102,7 @@ def _missed_at_start(wanted: Mapping[str, str]) -> dict[str, str]:
     """What spark-submit was to be told: the JVM that it started has its class path and its memory."""
     conf = SparkConf()
     launch = {name: value for name, value in wanted.items() if name.startswith(("spark.jars", "spark.driver."))}
-    return {name: value for name, value in launch.items() if not _has(conf.get(name, None), value)}
+    return {name: value for name, value in launch.items() if not _has(conf.get(name), value)}
 
 
 def _has(current: str | None, value: str) -> bool:
