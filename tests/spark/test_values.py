@@ -4,13 +4,16 @@ import datetime
 import decimal
 import io
 import json
+import random
 import re
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
 from sparklog.errors import DataSourceError
 from sparklog.spark import avro_values, json_values, to_avro_values, to_json_values
+from sparklog.spark.avro import AvroReader
 
 pytestmark = pytest.mark.spark
 fastavro = pytest.importorskip("fastavro")
@@ -168,6 +171,27 @@ def test_avro_that_does_not_parse_is_a_dead_letter(spark):
         assert row.data is None
         assert wrong[bytes(row.value)] in row._error
     assert (rows[-1].data, rows[-1]._error) == (None, None)
+
+
+def test_avro_that_no_column_can_hold_is_a_dead_letter_alone():
+    narrow, wide = ({**_PLAIN, "fields": [{"name": "id", "type": kind}]} for kind in ("int", "long"))
+    values = _binary(wide, {"id": 1}, {"id": 1 << 40}, {"id": 3})
+    parsed = AvroReader(narrow, None).decode(pa.array([*values, b"\x80" * 3]))
+    assert parsed.field("data").to_pylist() == [{"id": 1}, None, {"id": 3}, None]
+    assert [error and error[:25] for error in parsed.field("error").to_pylist()] == [
+        None,
+        "it is not of the schema: ",
+        None,
+        "it ends in the middle of ",
+    ]
+
+
+def test_any_bytes_are_a_record_or_a_dead_letter():
+    chance = random.Random(7)
+    values = [chance.randbytes(chance.randrange(60)) for _ in range(5000)]
+    parsed = AvroReader(_EVERYTHING, None).decode(pa.array(values, pa.binary()))
+    for data, error in zip(parsed.field("data"), parsed.field("error"), strict=True):
+        assert data.is_valid != error.is_valid
 
 
 def test_avro_with_the_id_of_its_schema(spark):

@@ -99,10 +99,25 @@ class AvroReader:
                 continue
             try:
                 rows[index] = decode(value)
+            except _Unreadable as error:
+                errors[index] = str(error)
             except Exception as error:  # fastavro raises whatever the bytes lead it to
-                errors[index] = str(error) or type(error).__name__
-        data = pa.array(rows, to_arrow_type(self._data, timezone="UTC"))
+                errors[index] = _not_of_the_schema(error)
+        data = self._columns(rows, errors)
         return pa.StructArray.from_arrays([data, pa.array(errors, pa.string())], ["data", "error"])
+
+    def _columns(self, rows: list[Any], errors: list[str | None]) -> pa.Array:
+        """What bytes may say and a column cannot hold, such as an int of 40 bits, is found row by row."""
+        kind = to_arrow_type(self._data, timezone="UTC")
+        try:
+            return pa.array(rows, kind)
+        except (pa.ArrowException, OverflowError, ValueError):
+            for index, row in enumerate(rows):
+                try:
+                    pa.array([row], kind)
+                except (pa.ArrowException, OverflowError, ValueError) as error:
+                    rows[index], errors[index] = None, _not_of_the_schema(error)
+            return pa.array(rows, kind)
 
     def _decoder(self) -> Callable[[bytes], Any]:
         from fastavro import schemaless_reader
@@ -114,13 +129,21 @@ class AvroReader:
 
         def framed(value: bytes) -> Any:
             if len(value) < _FRAME.size or value[0] != 0:
-                raise ValueError("it does not begin with a zero byte and a schema's id")
+                raise _Unreadable("it does not begin with a zero byte and a schema's id")
             number = _FRAME.unpack_from(value)[1]
             if number not in writers:
-                raise ValueError(f"its schema has id {number}; given are {', '.join(map(str, sorted(writers)))}")
+                raise _Unreadable(f"its schema has id {number}; given are {', '.join(map(str, sorted(writers)))}")
             return _whole(value, _FRAME.size, lambda stream: schemaless_reader(stream, writers[number], reader))
 
         return framed
+
+
+class _Unreadable(Exception):
+    """Why a value is no record, in our words."""
+
+
+def _not_of_the_schema(error: Exception) -> str:
+    return f"it is not of the schema: {str(error) or type(error).__name__}"
 
 
 class AvroWriter:
@@ -153,10 +176,12 @@ def _whole(value: bytes, start: int, read: Callable[[BytesIO], Any]) -> Any:
     stream.seek(start)
     try:
         found = read(stream)
-    except EOFError:
-        raise ValueError("it ends in the middle of a record") from None
+    except (EOFError, IndexError):
+        if stream.tell() < len(value):
+            raise
+        raise _Unreadable("it ends in the middle of a record") from None
     if stream.tell() != len(value):
-        raise ValueError(f"{len(value) - stream.tell()} bytes follow the record")
+        raise _Unreadable(f"{len(value) - stream.tell()} bytes follow the record")
     return found
 
 
