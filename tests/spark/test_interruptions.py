@@ -60,6 +60,7 @@ def test_a_cancelled_job_closes_its_connections(spark, lonely, connections, tmp_
 
     def wait_at_gate(batches, path=str(gate)):
         for batch in batches:
+            Path(path).with_suffix(".reached").touch()
             with open(path):  # for ever: nobody writes to it
                 yield batch
 

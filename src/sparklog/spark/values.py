@@ -43,30 +43,13 @@ def json_values(
     """
     wanted = _struct(schema)
     text = f.col(value).cast("string")
-    # One more field after the value: it is there only if the value ended where it should. A list around the value: its
-    # length shows whether there was one.
-    wrapped = f.concat(f.lit('{"v":['), text, f.lit(f'],"{_END}":1}}'))
-    nullable = StructType([StructField(each.name, each.dataType) for each in wanted.fields])
-    inner = StructType(
-        [
-            StructField("v", ArrayType(nullable)),
-            StructField(_END, IntegerType()),
-            StructField(_CORRUPT, StringType()),
-        ]
-    )
     settings = {**(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = df.withColumn(_PARSED, f.from_json(wrapped, inner, settings))
+    parsed = df.withColumn(_PARSED, _from_wrapped(text, wanted, settings))
     root = f.get(f.col(_PARSED)["v"], f.lit(0))
-    is_whole = (
-        f.col(_PARSED)[_CORRUPT].isNull()
-        & f.col(_PARSED)[_END].isNotNull()
-        & (f.size(f.col(_PARSED)["v"]) == 1)
-        & root.isNotNull()
-    )
     reason = (
         f.when(text.isNull(), None)
         .when(~f.is_valid_utf8(text), f.lit("it is not UTF-8"))
-        .when(~f.coalesce(is_whole, f.lit(False)), _why_not_json(text, wanted, settings))
+        .when(~_is_whole(f.col(_PARSED)), _why_not_json(text, wanted, settings))
         .otherwise(_missing(root, wanted))
     )
     return _parted(parsed, root, reason, value, into, dead_letter).drop(_PARSED)
@@ -128,6 +111,26 @@ def _struct(schema: StructType | str) -> StructType:
     if not isinstance(found, StructType) or not found.fields:
         raise _unsupported(f"the schema of JSON values must be a struct with fields, not {schema!r}")
     return found
+
+
+def _from_wrapped(text: Column, wanted: StructType, settings: Mapping[str, str]) -> Column:
+    """The value in a list, which shows by its length whether there was one; behind it a field that is there only if the
+    value ended where it should."""
+    wrapped = f.concat(f.lit('{"v":['), text, f.lit(f'],"{_END}":1}}'))
+    nullable = StructType([StructField(each.name, each.dataType) for each in wanted.fields])
+    inner = StructType(
+        [
+            StructField("v", ArrayType(nullable)),
+            StructField(_END, IntegerType()),
+            StructField(_CORRUPT, StringType()),
+        ]
+    )
+    return f.from_json(wrapped, inner, dict(settings))
+
+
+def _is_whole(parsed: Column) -> Column:
+    is_one = (f.size(parsed["v"]) == 1) & f.get(parsed["v"], f.lit(0)).isNotNull()
+    return f.coalesce(parsed[_CORRUPT].isNull() & parsed[_END].isNotNull() & is_one, f.lit(False))
 
 
 def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str]) -> Column:
