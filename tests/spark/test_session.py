@@ -142,6 +142,7 @@ def test_importing_the_package_imports_no_pyspark(run):
     assert run([sys.executable], program=program).stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_spark_submit_runs_a_script_that_knows_the_format_alone(run, servers, filled):
     submit = Path(run([sys.executable], program=_SUBMIT).stdout.strip()) / "bin" / "spark-submit"
