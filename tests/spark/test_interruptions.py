@@ -54,7 +54,18 @@ def _sockets(descriptors):
             yield inode.strip("[]")
 
 
-def test_a_cancelled_job_closes_its_connections(spark, lonely, connections, tmp_path):
+@pytest.fixture
+def one_by_one(spark):
+    """Rows go to Python functions one by one, so that the first does not wait for the last."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "1")
+    yield
+    spark.conf.set(name, before)
+
+
+@pytest.mark.timeout(500)
+def test_a_cancelled_job_closes_its_connections(spark, lonely, connections, one_by_one, tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
