@@ -164,7 +164,7 @@ def test_a_session_under_spark_submit_has_its_master_and_says_what_came_too_late
     ran = run([submit, "--master", "local[1]"], servers, filled, program=_SESSION)
     assert "master: local[1] partitions: 3" in ran.stdout
     assert "rows: 2" in ran.stdout
-    assert "--conf spark.driver.memory=7g" in ran.stderr
+    assert "--conf spark.driver.memory=7g" in ran.stdout  # where spark-submit puts what a program says
 
 
 @pytest.mark.timeout(500)

@@ -71,8 +71,7 @@ def avro_values(
     be a record without recursion; a union may only be of null and one type. ``sparklog.spark.avro`` has the types.
     """
     reader = AvroReader(schema, writers)
-    # Were it deterministic, a filter by the dead letters would decode everything a second time beneath this.
-    decode = f.arrow_udf(reader.decode, reader.returns).asNondeterministic()
+    decode = f.arrow_udf(reader.decode, reader.returns)
     parsed = df.withColumn(_PARSED, decode(f.col(value).cast("binary")))
     return _parted(parsed, f.col(_PARSED)["data"], f.col(_PARSED)["error"], value, into, dead_letter).drop(_PARSED)
 
@@ -126,9 +125,7 @@ def _from_wrapped(text: Column, wanted: StructType, settings: Mapping[str, str])
             StructField(_CORRUPT, StringType()),
         ]
     )
-    # Always so; but not to the optimizer, which would parse everything again beneath this for a filter by the reasons.
-    always = f.monotonically_increasing_id() >= 0
-    return f.when(always, f.from_json(wrapped, inner, dict(settings)))
+    return f.from_json(wrapped, inner, dict(settings))
 
 
 def _is_whole(parsed: Column) -> Column:
