@@ -79,9 +79,9 @@ def _client() -> report.Rows:
 
 
 def _spark() -> report.Rows:
-    from benchmarks import spark_read
+    from benchmarks import spark
 
-    return spark_read.run()
+    return spark.run(say=_say)
 
 
 BENCHMARKS: dict[str, Callable[[], report.Rows]] = {

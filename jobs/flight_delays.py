@@ -3,8 +3,7 @@
 import argparse
 
 from sparklog.demo.delays import DelayOptions, run
-from sparklog.local.jars import jar_set
-from sparklog.spark.session import session
+from sparklog.spark import session
 
 
 def main() -> None:
@@ -17,7 +16,7 @@ def main() -> None:
     parser.add_argument("--watermark", default=DelayOptions.watermark, help="how late a flight may come")
     parser.add_argument("--flights-per-batch", type=int, default=DelayOptions.flights_per_batch)
     options = DelayOptions(**vars(parser.parse_args()))
-    spark = session("flight delays", jars=jar_set("delta"))
+    spark = session("flight delays", delta=True)
     try:
         print(run(spark, options))
     finally:

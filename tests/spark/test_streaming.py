@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StringType
 
 from sparklog.client.offsets import latest_offsets
@@ -121,3 +122,15 @@ def test_impossible_options_stop_the_query_with_their_code(stream, make_topic):
     topic = make_topic()
     with pytest.raises(Exception, match=r"SPARKLOG_UNSUPPORTED_OPTION.*endingOffsets"):
         stream(topic, subscribe=topic, endingOffsets="latest").awaitTermination()
+
+
+def test_a_topic_that_is_not_there_stops_the_query_with_its_code(stream, make_topic, topic):
+    with pytest.raises(StreamingQueryException, match=f"SPARKLOG_UNKNOWN_TOPIC.*{topic}-missing"):
+        stream(make_topic(), subscribe=f"{topic}-missing").awaitTermination()
+
+
+def test_a_task_that_fails_stops_the_query_with_its_code(stream, make_topic, produce):
+    source, out = make_topic(), make_topic(suffix="-out", max_message_bytes=100)
+    produce(source, {"value": bytes(1000)})
+    with pytest.raises(StreamingQueryException, match=f"SPARKLOG_RECORD_TOO_LARGE.*{out}-0"):
+        stream(out, subscribe=source).awaitTermination()

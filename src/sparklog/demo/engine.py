@@ -56,7 +56,7 @@ def spark_session(directory: Path) -> Iterator[SparkSession]:
 
 
 def _start(jars: Sequence[Path], directory: Path, log: Path) -> SparkSession:
-    from sparklog.spark.session import session
+    from sparklog.spark import session
 
     on_interrupt = signal.getsignal(signal.SIGINT)
     with _standard_error_to(log):
@@ -78,7 +78,7 @@ def _quiet(log: Path) -> Iterator[None]:
         handler.close()
 
 
-def _settings(directory: Path) -> dict[str, str]:
+def _settings(directory: Path) -> dict[str, Any]:
     return {
         "spark_driver_memory": "2g",
         "spark_local_dir": str(directory / "local"),

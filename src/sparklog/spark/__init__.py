@@ -1,1 +1,32 @@
-"""The Spark data source ``format("sparklog")``: Spark's Kafka source's options and schema, without a JAR."""
+"""The Spark data source ``format("sparklog")``: Spark's Kafka source's options and schema, without a JAR.
+
+What a program imports from here is loaded when it is asked for: Spark imports this package in every Python process.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparklog.spark.sessions import session as session
+    from sparklog.spark.values import avro_values as avro_values
+    from sparklog.spark.values import json_values as json_values
+    from sparklog.spark.values import to_avro_values as to_avro_values
+    from sparklog.spark.values import to_json_values as to_json_values
+
+_HOMES = {
+    "session": "sessions",
+    "avro_values": "values",
+    "json_values": "values",
+    "to_avro_values": "values",
+    "to_json_values": "values",
+}
+
+__all__ = ["avro_values", "json_values", "session", "to_avro_values", "to_json_values"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -13,6 +13,7 @@ from sparklog.errors import (
     CorruptRecord,
     DataSourceError,
     ErrorCode,
+    RemoteProtocolError,
     SparklogError,
 )
 
@@ -24,12 +25,25 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 _CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "SPARKLOG_UNKNOWN_TOPIC",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "SPARKLOG_UNKNOWN_TOPIC",
+    ErrorCode.UNKNOWN_TOPIC_ID: "SPARKLOG_UNKNOWN_TOPIC",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "SPARKLOG_INVALID_TOPIC",
     ErrorCode.OFFSET_OUT_OF_RANGE: "SPARKLOG_DATA_LOSS",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "SPARKLOG_NOT_AUTHORIZED",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "SPARKLOG_NOT_AUTHORIZED",
     ErrorCode.MESSAGE_TOO_LARGE: "SPARKLOG_RECORD_TOO_LARGE",
     ErrorCode.RECORD_LIST_TOO_LARGE: "SPARKLOG_RECORD_TOO_LARGE",
+}
+
+_CODES_BY_KIND: dict[type[SparklogError], str] = {
+    ConnectionFailed: "SPARKLOG_BROKER_UNREACHABLE",
+    CorruptRecord: "SPARKLOG_CORRUPT_RECORD",
+    RemoteProtocolError: "SPARKLOG_NOT_A_BROKER",
+}
+_ADVICE_BY_CODE = {
+    "SPARKLOG_BROKER_UNREACHABLE": "see that kafka.bootstrap.servers names a listener without TLS and SASL that this"
+    " machine can reach, and the addresses that the brokers advertise too",
+    "SPARKLOG_CORRUPT_RECORD": "the broker's disk or network changed it; another replica, if there is one, may have it",
+    "SPARKLOG_NOT_A_BROKER": "what answers there does not speak Kafka's protocol as it should",
 }
 
 
@@ -41,7 +55,10 @@ def translated() -> Iterator[None]:
     except DataSourceError:
         raise
     except SparklogError as error:
-        raise DataSourceError(_code_of(error), f"{error}{_largest_row(error)}") from error
+        code = _code_of(error)
+        text = f"{error}{_largest_row(error)}"
+        advice = _ADVICE_BY_CODE.get(code)
+        raise DataSourceError(code, f"{text}; {advice}" if advice else text) from error
 
 
 def row_named(key: str | bytes | None, size: int) -> str:
@@ -71,9 +88,10 @@ def _by_size(row: tuple[int, bytes | None]) -> int:
 def _code_of(error: SparklogError) -> str:
     if isinstance(error, ApiError):
         return _CODES.get(error.code, "SPARKLOG_BROKER_ERROR")
-    if isinstance(error, ConnectionFailed):
-        return "SPARKLOG_BROKER_UNREACHABLE"
-    return "SPARKLOG_CORRUPT_RECORD" if isinstance(error, CorruptRecord) else "SPARKLOG_CLIENT_ERROR"
+    for kind, code in _CODES_BY_KIND.items():
+        if isinstance(error, kind):
+            return code
+    return "SPARKLOG_CLIENT_ERROR"
 
 
 def report_data_loss(message: str, *, fail: bool) -> None:

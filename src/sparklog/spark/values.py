@@ -1,0 +1,192 @@
+"""Keys and values as columns: JSON and Avro read with a schema, and written; what does not parse is kept, not lost.
+
+Batch and streaming, on a session of one's own and over Spark Connect: all is made of columns and of Arrow UDFs. The
+workers need this package (and fastavro for Avro), as they do for the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
+
+from sparklog.errors import DataSourceError
+from sparklog.spark.avro import AvroReader, AvroWriter, Schema, spark_schema
+
+_PARSED = "_sparklog_parsed"
+_END = "_sparklog_end"
+_CORRUPT = "_sparklog_corrupt"
+_PLACE = ("topic", "partition", "offset")
+
+
+def json_values(
+    df: DataFrame,
+    schema: StructType | str,
+    *,
+    value: str = "value",
+    into: str = "data",
+    dead_letter: str | None = "_error",
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """``df`` with a column ``into``, the struct in the JSON of the column ``value`` (binary in UTF-8, or string).
+
+    Where a value does not parse, ``into`` is null and ``dead_letter`` says why; elsewhere that is null. All columns of
+    ``df`` stay, so a dead letter has its key, value and place. With ``dead_letter=None`` the first such row fails the
+    query. A null value is null in both. ``options`` are those of ``from_json``, such as ``timestampFormat``.
+
+    Stricter than ``from_json`` alone, which takes what comes before trailing rubbish, the first of several objects, and
+    null for empty text, all silently: a value must be one JSON object, of fields that have the schema's types, and must
+    have those that the schema says are not null. Fields that the schema does not name are passed over.
+    """
+    wanted = _struct(schema)
+    text = f.col(value).cast("string")
+    settings = {**(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = df.withColumn(_PARSED, _from_wrapped(text, wanted, settings))
+    root = f.get(f.col(_PARSED)["v"], f.lit(0))
+    reason = (
+        f.when(text.isNull(), None)
+        .when(~f.is_valid_utf8(text), f.lit("it is not UTF-8"))
+        .when(~_is_whole(f.col(_PARSED)), _why_not_json(text, wanted, settings))
+        .otherwise(_missing(root, wanted))
+    )
+    return _parted(parsed, root, reason, value, into, dead_letter).drop(_PARSED)
+
+
+def avro_values(
+    df: DataFrame,
+    schema: Schema,
+    *,
+    value: str = "value",
+    into: str = "data",
+    dead_letter: str | None = "_error",
+    writers: Mapping[int, Schema] | None = None,
+) -> DataFrame:
+    """As ``json_values``, for values in Avro's binary encoding of ``schema`` (JSON text, or what it parses to).
+
+    With ``writers``, schemas by id, each value begins in the wire format of schema registries, a zero byte and the id
+    of the schema that it was written with; it is then read as ``schema`` by Avro's rules of resolution. The schema must
+    be a record without recursion; a union may only be of null and one type. ``sparklog.spark.avro`` has the types.
+    """
+    reader = AvroReader(schema, writers)
+    decode = f.arrow_udf(reader.decode, reader.returns)
+    parsed = df.withColumn(_PARSED, decode(f.col(value).cast("binary")))
+    return _parted(parsed, f.col(_PARSED)["data"], f.col(_PARSED)["error"], value, into, dead_letter).drop(_PARSED)
+
+
+def to_json_values(df: DataFrame, *, key: str | None = None, keep: Sequence[str] = ()) -> DataFrame:
+    """Rows ready to be written: ``value`` is the JSON of a row; fields that are null are written, as null.
+
+    ``key`` names the column that is the record's key as well, as text unless it is binary. The columns in ``keep``
+    (``topic``, ``partition``, ``headers``) stay columns of their own, outside the value.
+    """
+    fields = [name for name in df.columns if name not in keep]
+    return _record(df, f.to_json(f.struct(*map(_quoted, fields)), {"ignoreNullFields": "false"}), key, keep)
+
+
+def to_avro_values(
+    df: DataFrame,
+    schema: Schema,
+    *,
+    key: str | None = None,
+    keep: Sequence[str] = (),
+    schema_id: int | None = None,
+) -> DataFrame:
+    """As ``to_json_values``, with the columns that ``schema`` names in Avro's binary encoding.
+
+    With ``schema_id`` the value begins with a zero byte and that id. A row that the schema cannot hold fails the query.
+    """
+    fields = spark_schema(schema).names
+    missing = [name for name in fields if name not in df.columns]
+    if missing:
+        raise _unsupported(f"the Avro schema has fields that are no columns: {', '.join(missing)}")
+    encode = f.arrow_udf(AvroWriter(schema, schema_id).encode, "binary")
+    return _record(df, encode(f.struct(*map(_quoted, fields))), key, keep)
+
+
+def _struct(schema: StructType | str) -> StructType:
+    found = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(found, StructType) or not found.fields:
+        raise _unsupported(f"the schema of JSON values must be a struct with fields, not {schema!r}")
+    return found
+
+
+def _from_wrapped(text: Column, wanted: StructType, settings: Mapping[str, str]) -> Column:
+    """The value in a list, which shows by its length whether there was one; behind it a field that is there only if the
+    value ended where it should."""
+    wrapped = f.concat(f.lit('{"v":['), text, f.lit(f'],"{_END}":1}}'))
+    nullable = StructType([StructField(each.name, each.dataType) for each in wanted.fields])
+    inner = StructType(
+        [
+            StructField("v", ArrayType(nullable)),
+            StructField(_END, IntegerType()),
+            StructField(_CORRUPT, StringType()),
+        ]
+    )
+    return f.from_json(wrapped, inner, dict(settings))
+
+
+def _is_whole(parsed: Column) -> Column:
+    is_one = (f.size(parsed["v"]) == 1) & f.get(parsed["v"], f.lit(0)).isNotNull()
+    return f.coalesce(parsed[_CORRUPT].isNull() & parsed[_END].isNotNull() & is_one, f.lit(False))
+
+
+def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str]) -> Column:
+    """Only evaluated for values that do not parse: it parses them again."""
+    nullable = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+    again = f.from_json(text, nullable, dict(settings))
+    wrong = [
+        f.when(
+            again[each.name].isNull() & f.get_json_object(text, f"$['{each.name}']").isNotNull(),
+            f.lit(f"{each.name} is not {each.dataType.simpleString()}"),
+        )
+        for each in schema.fields
+    ]
+    return (
+        f.when(f.try_parse_json(text).isNull(), f.lit("it is not JSON"))
+        .when(~f.startswith(f.ltrim(text), f.lit("{")), f.lit("it is not a JSON object"))
+        .when(again[_CORRUPT].isNull(), f.lit("there is more than one JSON object"))
+        .otherwise(f.concat(f.lit("it is not of the schema: "), f.concat_ws(", ", *wrong)))
+    )
+
+
+def _missing(root: Column, schema: StructType) -> Column:
+    required = [each.name for each in schema.fields if not each.nullable]
+    absent = reduce(
+        lambda found, name: found.when(root[name].isNull(), f.lit(f"it has no {name}")),
+        required,
+        f.when(f.lit(False), f.lit("")),
+    )
+    return absent.otherwise(f.lit(None).cast("string"))
+
+
+def _parted(df: DataFrame, data: Column, reason: Column, value: str, into: str, dead_letter: str | None) -> DataFrame:
+    """``into`` for the rows that parsed, ``dead_letter`` for the others, or an error."""
+    if dead_letter is not None:
+        reasoned = df.withColumn(dead_letter, reason)
+        return reasoned.withColumn(into, f.when(f.col(dead_letter).isNull(), data))
+    place = [f.concat(f.lit(f" {name} "), f.col(name).cast("string")) for name in _PLACE if name in df.columns]
+    message = f.concat(f.lit(f"[SPARKLOG_UNPARSED_VALUE] column '{value}'"), *place, f.lit(": "), reason)
+    return df.withColumn(into, f.when(reason.isNull(), data).otherwise(f.raise_error(message)))
+
+
+def _record(df: DataFrame, value: Column, key: str | None, keep: Sequence[str]) -> DataFrame:
+    columns = [value.alias("value"), *(f.col(_escaped(name)) for name in keep)]
+    if key is not None:
+        is_binary = df.schema[key].dataType.simpleString() == "binary"
+        columns.append(f.col(_escaped(key)).cast("binary" if is_binary else "string").alias("key"))
+    return df.select(*columns)
+
+
+def _quoted(name: str) -> Column:
+    return f.col(_escaped(name)).alias(name)
+
+
+def _escaped(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _unsupported(message: str) -> DataSourceError:
+    return DataSourceError("SPARKLOG_UNSUPPORTED_SCHEMA", message)

@@ -1,0 +1,134 @@
+"""Every failure has its code, the address or place that it is about, and where one can do something, what."""
+
+import re
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+import sparklog.spark
+from sparklog.client import Producer
+from sparklog.errors import ApiError, DataSourceError, ErrorCode, LocalProtocolError
+from sparklog.local.ports import free_port
+from sparklog.spark.failures import translated
+from sparklog.spark.options import ReadOptions
+from sparklog.spark.reader import SparklogReader
+from sparklog.spark.schema import source_schema
+
+_CODE = re.compile(r"\bSPARKLOG_[A-Z_]+\b")
+_PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+_IMPATIENT = {"kafka.default.api.timeout.ms": "200", "kafka.request.timeout.ms": "200"}
+
+
+@pytest.fixture
+def listener():
+    """``listener(answer)``: the address of one who gives callers that and hangs up; None: who says nothing."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def start(answer):
+            threading.Thread(target=serve, args=(answer,), daemon=True).start()
+            return f"127.0.0.1:{server.getsockname()[1]}"
+
+        def serve(answer):
+            kept = []
+            while True:
+                try:
+                    caller, _ = server.accept()
+                except OSError:
+                    break
+                if answer is None:
+                    kept.append(caller)
+                    continue
+                with caller:
+                    caller.recv(1 << 16)
+                    caller.sendall(answer)
+            for caller in kept:
+                caller.close()
+
+        yield start
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def _refused(address):
+    options = {"kafka.bootstrap.servers": address, "subscribe": "t", **_IMPATIENT}
+    with pytest.raises(DataSourceError) as caught:
+        SparklogReader(ReadOptions.for_batch(options), source_schema(False)).partitions()
+    assert address in str(caught.value)
+    return caught.value
+
+
+def test_nobody_listens():
+    error = _refused(f"127.0.0.1:{free_port()}")
+    assert error.error_code == "SPARKLOG_BROKER_UNREACHABLE"
+    assert "refused" in str(error)
+    assert "kafka.bootstrap.servers" in str(error)
+
+
+def test_somebody_listens_and_says_nothing(listener):
+    error = _refused(listener(None))
+    assert error.error_code == "SPARKLOG_BROKER_UNREACHABLE"
+    assert "timed out" in str(error)
+
+
+def test_a_host_that_there_is_not():
+    assert _refused("no-such-host.invalid:9092").error_code == "SPARKLOG_BROKER_UNREACHABLE"
+
+
+def test_a_listener_of_tls_hangs_up(listener):
+    alert = b"\x15\x03\x03\x00\x02\x02\x50"
+    error = _refused(listener(alert))
+    assert error.error_code == "SPARKLOG_BROKER_UNREACHABLE"
+    assert "without TLS" in str(error)
+
+
+def test_a_web_server_is_no_broker(listener):
+    assert _refused(listener(b"HTTP/1.1 400 Bad Request\r\n\r\n")).error_code == "SPARKLOG_NOT_A_BROKER"
+
+
+@pytest.mark.parametrize("setting", ["security.protocol", "security.PROTOCOL"])
+def test_tls_is_refused_by_name_before_anything_is_asked(setting):
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", f"kafka.{setting}": "SSL"}
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_INVALID_OPTION.*kafka\.security\.protocol.*PLAINTEXT"):
+        ReadOptions.for_batch(options)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "x"), "SPARKLOG_INVALID_TOPIC"),
+        (ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "x"), "SPARKLOG_NOT_AUTHORIZED"),
+        (ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "x"), "SPARKLOG_BROKER_ERROR"),
+        (LocalProtocolError("x"), "SPARKLOG_CLIENT_ERROR"),
+        (DataSourceError("SPARKLOG_DATA_LOSS", "x"), "SPARKLOG_DATA_LOSS"),
+    ],
+)
+def test_what_the_client_raises_gets_a_code(raised, code):
+    with pytest.raises(DataSourceError) as caught, translated():
+        raise raised
+    assert caught.value.error_code == code
+
+
+@pytest.mark.integration
+def test_a_batch_that_the_disk_has_changed(cluster, bootstrap, topic):
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        producer.send(topic, bytes(1000), partition=0)
+        producer.flush()
+    (segment,) = (cluster.directory.broker(0) / f"{topic}-0").glob("*.log")
+    with segment.open("r+b") as file:
+        file.seek(500)
+        file.write(b"!")
+    reader = SparklogReader(
+        ReadOptions.for_batch({"kafka.bootstrap.servers": bootstrap, "subscribe": topic}), source_schema(False)
+    )
+    (task,) = reader.partitions()
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_CORRUPT_RECORD.*{topic}-0 at offset 0"):
+        list(reader.read(task))
+
+
+def test_the_page_lists_the_codes_that_there_are():
+    sources = Path(sparklog.spark.__file__).parent.glob("*.py")
+    raised = {code for source in sources for code in _CODE.findall(source.read_text())}
+    assert set(_CODE.findall(_PAGE.read_text())) == raised
