@@ -10,10 +10,10 @@ from pyspark.sql.types import StructType
 
 from sparklog.client.fetcher import fetch_range
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import earliest_offsets
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
-from sparklog.spark.failures import report_data_loss, translated
+from sparklog.spark.failures import translated
+from sparklog.spark.losses import Losses, after_loss
 from sparklog.spark.offsets import OffsetRange
 from sparklog.spark.options import ReadOptions
 
@@ -23,14 +23,15 @@ BATCH_BYTES = 2 << 20
 def read_ranges(options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
     """The records of the ranges, in order; this is all that a task does."""
     with translated(), ClusterMetadata(options.client) as cluster:
+        losses = Losses(fail=options.fail_on_data_loss)
         for each in ranges:
-            yield from _RangeReader(cluster, options, schema, each).batches()
+            yield from _RangeReader(cluster, losses, schema, each).batches()
 
 
 class _RangeReader:
-    def __init__(self, cluster: ClusterMetadata, options: ReadOptions, schema: StructType, wanted: OffsetRange) -> None:
+    def __init__(self, cluster: ClusterMetadata, losses: Losses, schema: StructType, wanted: OffsetRange) -> None:
         self._cluster = cluster
-        self._options = options
+        self._losses = losses
         self._range = wanted
         self._position = wanted.start
         self._schema = to_arrow_schema(schema, timezone="UTC")
@@ -44,10 +45,7 @@ class _RangeReader:
             try:
                 yield from self._read()
             except ApiError as error:
-                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                    raise
-                report_data_loss(str(error), fail=self._options.fail_on_data_loss)
-                self._skip_what_is_lost()
+                self._position = after_loss(self._cluster, self._range, self._position, error, self._losses)
         if self._decoder.rows:
             yield self._finish()
 
@@ -60,15 +58,6 @@ class _RangeReader:
             if self._decoder.nbytes >= BATCH_BYTES:
                 yield self._finish()
         self._position = end
-
-    def _skip_what_is_lost(self) -> None:
-        """Go on at the first offset that is left; give up where the log ends before the position, or is another one."""
-        tp = self._range.tp
-        if self._cluster.topic(tp.topic).topic_id != self._range.topic_id:
-            self._position = self._range.end
-            return
-        earliest = earliest_offsets(self._cluster, [tp])[tp]
-        self._position = earliest if earliest > self._position else self._range.end
 
     def _finish(self) -> pa.RecordBatch:
         rows = self._decoder.rows

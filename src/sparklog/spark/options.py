@@ -26,7 +26,13 @@ EARLIEST_OFFSET = -2
 
 _SELECTIONS = ("assign", "subscribe", "subscribePattern")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-_TRIGGER_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_TRIGGER_ONLY = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "commitToGroup",
+)
 _REFUSED_READING = {
     "auto.offset.reset": "set the option 'startingOffsets' instead; Spark keeps track of what was read",
     "key.deserializer": "keys arrive as binary; decode them in Spark",
@@ -87,7 +93,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """Every partition of the topics whose whole name matches."""
+    """Every partition of the topics in whose name the pattern is found, but the cluster's own."""
 
     pattern: re.Pattern[str]
 
@@ -108,11 +114,14 @@ class ReadOptions:
     include_headers: bool
     min_partitions: int | None
     max_records_per_partition: int | None
+    max_bytes_per_partition: int | None
     max_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     offset_retries: int
     offset_retry_interval_ms: int
+    commit_to_group: str | None
 
     @classmethod
     def for_batch(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -152,11 +161,14 @@ class ReadOptions:
             include_headers=given.boolean("includeHeaders", default=False),
             min_partitions=given.integer("minPartitions", least=1),
             max_records_per_partition=given.integer("maxRecordsPerPartition", least=1),
+            max_bytes_per_partition=given.size("maxBytesPerPartition"),
             max_offsets_per_trigger=maximum,
+            max_bytes_per_trigger=given.size("maxBytesPerTrigger"),
             min_offsets_per_trigger=minimum,
             max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", 15 * 60_000),
             offset_retries=given.integer("fetchOffset.numRetries", least=0, default=3) or 0,
             offset_retry_interval_ms=given.integer("fetchOffset.retryIntervalMs", least=0, default=1000) or 0,
+            commit_to_group=_group(given),
         )
 
 
@@ -224,6 +236,13 @@ def _selection(given: GivenOptions) -> Selection:
         return SubscribePattern(re.compile(_JAVA_NAMED_GROUP.sub("(?P<", text)))
     except re.error as error:
         raise invalid(name, text, f"it is not a regular expression: {error}") from error
+
+
+def _group(given: GivenOptions) -> str | None:
+    group = given.get("commitToGroup")
+    if group is not None and not group.strip():
+        raise invalid("commitToGroup", group, "it is the name of a consumer group")
+    return group.strip() if group else None
 
 
 def _limit(given: GivenOptions, side: str, default: Edge) -> Limit:
