@@ -143,6 +143,7 @@ CASES = [
     Case(
         "from a time to one before it",
         {"startingTimestamp": "1006", "endingTimestamp": "1002", "startingOffsetsByTimestampStrategy": "latest"},
+        ours="reads",
     ),
     Case(
         "from times to ones before them",
