@@ -168,11 +168,16 @@ def test_a_query_goes_on_when_the_broker_restarts(spark, tmp_path, topic):
         frame = spark.readStream.format("sparklog").options(**settings, startingOffsets="earliest").load()
         writer = frame.selectExpr("CAST(value AS STRING) AS value").writeStream.format("memory").queryName("restarted")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+        def has_read(count):
+            assert query.isActive, query.exception()
+            return spark.table("restarted").count() == count
+
         try:
             for number in range(3):
                 with Producer(bootstrap_servers=harness.bootstrap_servers) as producer:
                     producer.send(topic, b"%d" % number)
-                eventually(lambda least=number + 1: spark.table("restarted").count() == least, 120, "it is read")
+                eventually(lambda count=number + 1: has_read(count), 120, "it is read")
                 harness.stop_broker(0)
                 harness.start_broker(0)
             assert query.isActive, query.exception()
