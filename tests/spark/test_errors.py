@@ -61,7 +61,7 @@ def test_offsets_that_are_not_there(read, make_topic, produce):
         return read(subscribe=topic, **{name: json.dumps(value) for name, value in offsets.items()}, **options)
 
     message = _refused(between(5, 50).count)
-    assert "[SPARKLOG_DATA_LOSS]" in message
+    assert "[SPARKLOG_DATA_LOSS_TRUNCATED]" in message
     assert f"{topic}-0 holds the offsets 0 to 10, not all of 5 to 50" in message
     assert "failOnDataLoss" in message
     assert between(5, 50, failOnDataLoss="false").count() == 5

@@ -185,6 +185,10 @@ def test_a_stream_has_no_end(name):
         ("maxRecordsPerPartition", "max_records_per_partition", "9", 9, ["0", "x"]),
         ("maxOffsetsPerTrigger", "max_offsets_per_trigger", "9", 9, ["0", "x"]),
         ("minOffsetsPerTrigger", "min_offsets_per_trigger", "9", 9, ["0", "x"]),
+        ("maxBytesPerTrigger", "max_bytes_per_trigger", "64M", 64 << 20, ["0", "-1", "x", "1.5g", "m"]),
+        ("maxBytesPerTrigger", "max_bytes_per_trigger", " 5 ", 5, []),
+        ("maxBytesPerPartition", "max_bytes_per_partition", "1gb", 1 << 30, ["0k"]),
+        ("commitToGroup", "commit_to_group", " mine ", "mine", ["", " "]),
         ("maxTriggerDelay", "max_trigger_delay_ms", "2m", 120_000, ["soon", "-1s", "5 fortnights"]),
         ("maxTriggerDelay", "max_trigger_delay_ms", "500ms", 500, []),
         ("maxTriggerDelay", "max_trigger_delay_ms", "7", 7, []),
@@ -214,7 +218,9 @@ def test_the_poll_timeout_is_how_long_a_read_is_retried():
         _batch(kafkaConsumer__pollTimeoutMs="x")
 
 
-@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
+@pytest.mark.parametrize(
+    "name", ["maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitToGroup"]
+)
 def test_a_batch_warns_of_what_means_nothing_to_it(name, caplog):
     _batch(**{name: "5"})
     assert name in caplog.text

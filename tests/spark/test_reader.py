@@ -1,13 +1,14 @@
 """The batch reader without a session: what it does when the log changes between planning and reading."""
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from sparklog.client.admin import AdminClient, NewTopic
+from sparklog.client.admin import Admin, AdminClient, NewTopic
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
-from sparklog.spark import columns
 from sparklog.spark.options import ReadOptions
-from sparklog.spark.reader import SparklogReader
+from sparklog.spark.reader import RangesPartition, SparklogReader
+from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
@@ -64,29 +65,74 @@ def test_a_topic_created_again_is_not_the_one_that_was_planned(reader, metadata,
     eventually(lambda: _created(metadata, topic), 30, "the topic can be created again")
     produce(topic, *({"value": b"new"} for _ in range(5)))
     if fail == "true":
-        with pytest.raises(DataSourceError, match=r"SPARKLOG_DATA_LOSS.*created again"):
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_DATA_LOSS_RECREATED.*offsets 0 to 5.*created again"):
             _offsets(reader(topic, failOnDataLoss=fail), tasks)
     else:
         assert _offsets(reader(topic, failOnDataLoss=fail), tasks) == []
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_records_deleted_after_planning(reader, make_topic, produce, monkeypatch, fail):
+def test_records_deleted_after_planning(reader, metadata, make_topic, produce, fail):
     topic = make_topic()
     produce(topic, *({"value": b"x"} for _ in range(10)))
     tasks = reader(topic, failOnDataLoss=fail).partitions()
-    fetched = {"failOnDataLoss": fail, "directRead": "never"}
-    fetch_range = columns.fetch_range
-
-    def as_if_deleted(cluster, tp, start, end, **kwargs):
-        if start < 6:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {start} is gone")
-        return fetch_range(cluster, tp, start, end, **kwargs)
-
-    monkeypatch.setattr(columns, "fetch_range", as_if_deleted)
-    monkeypatch.setattr(columns, "earliest_offsets", lambda cluster, partitions: dict.fromkeys(partitions, 6))
+    with Admin(metadata.config) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 6})
     if fail == "true":
-        with pytest.raises(DataSourceError, match=r"SPARKLOG_DATA_LOSS.*offset 0 is gone.*failOnDataLoss"):
-            _offsets(reader(topic, **fetched), tasks)
+        lost = rf"SPARKLOG_DATA_LOSS_EXPIRED.*offsets 0 to 10 of partition {topic}-0 .* begins at 6.*failOnDataLoss"
+        with pytest.raises(DataSourceError, match=lost):
+            _offsets(reader(topic, failOnDataLoss=fail), tasks)
     else:
-        assert _offsets(reader(topic, **fetched), tasks) == [6, 7, 8, 9]
+        assert _offsets(reader(topic, failOnDataLoss=fail), tasks) == [6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_topic_deleted_after_planning(reader, metadata, make_topic, produce, fail):
+    gone, there = make_topic(suffix="-gone"), make_topic(suffix="-there")
+    produce(gone, {"value": b"x"})
+    produce(there, *({"value": b"x"} for _ in range(3)))
+    both, options = f"{gone},{there}", {"failOnDataLoss": fail, "kafka.default.api.timeout.ms": "500"}
+    tasks = reader(both, **options).partitions()
+    AdminClient(metadata).delete_topics([gone])
+    if fail == "true":
+        with pytest.raises(DataSourceError, match=rf"SPARKLOG_DATA_LOSS_DELETED.*offsets 0 to 1 of partition {gone}-0"):
+            _offsets(reader(both, **options), tasks)
+    else:
+        assert _offsets(reader(both, **options), tasks) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_log_that_is_cut_off_after_planning(reader, make_topic, produce, fail):
+    topic = make_topic()
+    produce(topic, *({"value": b"x"} for _ in range(10)))
+    options = {"failOnDataLoss": fail, "kafka.default.api.timeout.ms": "500"}
+    (task,) = reader(topic, **options).partitions()
+    longer = RangesPartition((task.ranges[0]._replace(end=15),))
+    if fail == "true":
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_DATA_LOSS_TRUNCATED.*10 to 15 of .* ends at 10"):
+            _offsets(reader(topic, **options), [longer])
+    else:
+        assert _offsets(reader(topic, **options), [longer]) == list(range(10))
+
+
+def test_offsets_that_hold_no_records_are_no_loss(reader, make_topic, servers):
+    topic = make_topic()
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    for _ in range(3):
+        producer.begin_transaction()
+        producer.produce(topic, b"x", partition=0)
+        producer.commit_transaction(30)
+    assert _offsets(reader(topic), reader(topic).partitions()) == [0, 2, 4]
+
+
+def test_tasks_are_of_even_bytes_however_skewed_the_partitions(reader, make_topic, produce):
+    topic = make_topic(partitions=3)
+    produce(topic, *({"value": bytes(10_000), "partition": 0} for _ in range(100)))
+    produce(topic, *({"value": b"x", "partition": number % 2 + 1} for number in range(100)))
+    tasks = reader(topic, maxBytesPerPartition="300k").partitions()
+    heavy = [part for task in tasks for part in task.ranges if part.tp.partition == 0]
+    assert [part.size for part in heavy] == [25, 25, 25, 25]
+    assert len(tasks) == 4, "the light ones share a task with a piece of the heavy one"
+    assert len(_offsets(reader(topic), tasks)) == 200
+    assert len(reader(topic, minPartitions="8").partitions()) >= 8

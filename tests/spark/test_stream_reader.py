@@ -1,168 +1,211 @@
-"""What a streaming query decides on the driver, with a cluster that does as it is told."""
+"""The streaming reader on a real cluster, asked as Spark asks it but without a session."""
 
-from uuid import UUID
+import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from sparklog.errors import DataSourceError
-from sparklog.spark.offsets import OffsetRange
+from sparklog.client.admin import Admin, AdminClient, NewTopic
+from sparklog.client.producer import Producer
+from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.spark.options import ReadOptions
-from sparklog.spark.stream_reader import _Driver
+from sparklog.spark.stream_reader import SparklogStreamReader
 from sparklog.structs import TopicPartition
-from sparklog.testing.clock import ManualClock
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
+from sparklog.testing.kafka import run_kafka_tool
 
-_A, _B = TopicPartition("t", 0), TopicPartition("t", 1)
-_ID = UUID(int=1)
+pytestmark = pytest.mark.integration
+_SCHEMA = StructType([StructField("offset", LongType()), StructField("value", BinaryType())])
 
 
-class _Resolver:
-    """Partitions and their ends as the test sets them."""
+class _Query:
+    """A streaming query's way with a source: offsets are kept as text, a batch is planned, read, then gone on from."""
 
-    def __init__(self, **ends):
-        self.ids = {}
-        self.ends = {}
-        self.firsts = {}
+    def __init__(self, servers, checkpoint=None, **options):
+        settings = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", **options}
+        self.reader = SparklogStreamReader(ReadOptions.for_stream(settings), _SCHEMA)
+        self.checkpoint = checkpoint or json.dumps(self.reader.initialOffset())
 
-    def set(self, ends, firsts=None, topic_id=_ID):
-        self.ends = dict(ends)
-        self.ids = dict.fromkeys(ends, topic_id)
-        self.firsts = firsts or {}
+    def batch(self):
+        """The values of the next micro-batch."""
+        start = json.loads(self.checkpoint)
+        end = self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
+        self.checkpoint = json.dumps(end)
+        tasks = self.reader.partitions(start, end)
+        return [value for task in tasks for rows in self.reader.read(task) for value in rows["value"].to_pylist()]
 
-    def partitions(self):
-        return dict(self.ids)
-
-    def latest(self, partitions):
-        return {tp: self.ends[tp] for tp in partitions}
-
-    def earliest(self, partitions):
-        return {tp: self.firsts.get(tp, 0) for tp in partitions}
-
-    def starting(self):
-        return dict(self.ends)
+    def stop(self):
+        self.reader.stop()
 
 
 @pytest.fixture
-def clock():
-    return ManualClock()
+def query(servers):
+    running = []
+
+    def start(checkpoint=None, **options):
+        running.append(_Query(servers, checkpoint, **options))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.stop()
 
 
 @pytest.fixture
-def make_driver(clock):
-    def make(**options):
-        settings = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", **options}
-        driver = _Driver(ReadOptions.for_stream(settings), clock)
-        driver._resolver = _Resolver()
-        return driver, driver._resolver
+def create_again(metadata):
+    """Deletes a topic and creates it again."""
 
-    return make
+    def create(topic, partitions=1):
+        admin = AdminClient(metadata)
+        admin.delete_topics([topic])
 
+        def created():
+            try:
+                admin.create_topics([NewTopic(topic, partitions, 1)])
+            except ApiError as error:
+                if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                    return False
+                raise
+            return True
 
-def test_the_initial_offset_is_resolved_once(make_driver):
-    driver, cluster = make_driver()
-    cluster.set({_A: 5})
-    assert driver.initial() == {_A: 5}
-    cluster.set({_A: 9})
-    assert driver.initial() == {_A: 5}
+        eventually(created, 30, "the topic can be created again")
 
-
-def test_an_end_never_goes_back(make_driver):
-    driver, cluster = make_driver()
-    cluster.set({_A: 10, _B: 10})
-    assert driver.end_of_batch({_A: 0, _B: 0}, unlimited=True) == {_A: 10, _B: 10}
-    cluster.set({_A: 7, _B: 12})
-    assert driver.end_of_batch({_A: 10, _B: 10}, unlimited=True) == {_A: 10, _B: 12}
+    return create
 
 
-def test_an_end_that_stays_behind_is_data_loss(make_driver, clock):
-    driver, cluster = make_driver()
-    cluster.set({_A: 7})
-    driver.end_of_batch({_A: 10}, unlimited=True)
-    clock.advance(2.9)
-    driver.end_of_batch({_A: 10}, unlimited=True)
-    clock.advance(0.2)
-    with pytest.raises(DataSourceError, match=r"SPARKLOG_DATA_LOSS.*t-0 ends at offset 7, before 10"):
-        driver.end_of_batch({_A: 10}, unlimited=True)
+def test_read_limits_are_told_to_spark(query, make_topic):
+    topic = make_topic()
+    limits = {"maxOffsetsPerTrigger": ReadMaxRows(5), "minOffsetsPerTrigger": ReadMinRows(5)}
+    limits["maxBytesPerTrigger"] = ReadMaxBytes(5)
+    for option, limit in limits.items():
+        assert query(subscribe=topic, **{option: "5"}).reader.getDefaultReadLimit() == limit
+    assert query(subscribe=topic).reader.getDefaultReadLimit() == ReadAllAvailable()
 
 
-def test_an_end_that_was_behind_for_a_moment_is_forgotten(make_driver, clock):
-    driver, cluster = make_driver()
-    for end in (7, 10, 7, 10):
-        cluster.set({_A: end})
-        driver.end_of_batch({_A: 10}, unlimited=True)
-        clock.advance(2)
+def test_partitions_that_are_added_are_read_from_their_beginning(query, servers, metadata, make_topic, produce):
+    topic = make_topic()
+    produce(topic, {"value": b"a"})
+    running = query(subscribe=topic)
+    assert running.batch() == [b"a"]
+    with Admin(metadata.config) as admin:
+        admin.create_partitions({topic: 3})
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send(topic, b"b", partition=0)
+        producer.send(topic, b"c", partition=2)
+    found = []
+    eventually(lambda: found.extend(running.batch()) or len(found) == 2, 30, "the new partition is known")
+    assert sorted(found) == [b"b", b"c"]
+    assert query(running.checkpoint, subscribe=topic).batch() == []
 
 
-@pytest.mark.parametrize("fail", ["true", "false"])
-def test_a_partition_that_is_gone(make_driver, fail):
-    driver, cluster = make_driver(failOnDataLoss=fail)
-    cluster.set({_A: 10})
-    start = {_A: 3, _B: 4}
-    if fail == "true":
-        with pytest.raises(DataSourceError, match="t-1 do not exist"):
-            driver.end_of_batch(start, unlimited=True)
-    else:
-        assert driver.end_of_batch(start, unlimited=True) == {_A: 10}
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_topic_created_again_is_noticed(query, create_again, make_topic, produce, restarted):
+    topic = make_topic()
+    produce(topic, *({"value": b"old"} for _ in range(5)))
+    running = query(subscribe=topic)
+    assert len(running.batch()) == 5
+    create_again(topic)
+    produce(topic, *({"value": b"new"} for _ in range(7)))
+    checkpoint = running.checkpoint
+    again = query(checkpoint, subscribe=topic) if restarted else running
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_DATA_LOSS_RECREATED.*'{topic}', read up to \{{0: 5\}}"):
+        again.batch()
+    lenient = query(checkpoint, subscribe=topic, failOnDataLoss="false")
+    assert lenient.batch() == [b"new"] * 7
+    assert lenient.batch() == []
 
 
-def test_a_topic_created_again_is_noticed(make_driver):
-    driver, cluster = make_driver()
-    cluster.set({_A: 10})
-    driver.end_of_batch({_A: 0}, unlimited=True)
-    cluster.set({_A: 50}, topic_id=UUID(int=2))
-    with pytest.raises(DataSourceError, match=r"SPARKLOG_DATA_LOSS.*created again"):
-        driver.end_of_batch({_A: 10}, unlimited=True)
+def test_a_topic_that_is_deleted(query, metadata, make_topic, produce):
+    gone, there = make_topic(suffix="-gone"), make_topic(suffix="-there")
+    produce(gone, {"value": b"a"})
+    produce(there, {"value": b"b"})
+    both = f"{gone},{there}"
+    running = query(subscribe=both)
+    assert sorted(running.batch()) == [b"a", b"b"]
+    AdminClient(metadata).delete_topics([gone])
+    produce(there, {"value": b"c"})
+    impatient = {"subscribe": both, "kafka.default.api.timeout.ms": "1000"}
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_DATA_LOSS_DELETED.*{gone}-0, read up to offset 1"):
+        query(running.checkpoint, **impatient).batch()
+    lenient = query(running.checkpoint, **impatient, failOnDataLoss="false")
+    assert lenient.batch() == [b"c"]
+    assert lenient.batch() == []
+    assert query(lenient.checkpoint, **impatient, failOnDataLoss="false").batch() == []
 
 
-def test_a_new_partition_is_read_from_its_beginning(make_driver):
-    driver, cluster = make_driver(maxOffsetsPerTrigger="4")
-    cluster.set({_A: 10, _B: 100})
-    end = driver.end_of_batch({_A: 10}, unlimited=False)
-    assert end == {_A: 10, _B: 4}
-    assert driver.ranges({_A: 10}, end) == [OffsetRange(_A, 10, 10, _ID), OffsetRange(_B, 0, 4, _ID)]
+def test_a_batch_is_of_about_so_many_bytes(query, make_topic, produce):
+    topic = make_topic(partitions=2)
+    for _ in range(10):
+        produce(topic, *({"value": bytes(1000), "partition": 0} for _ in range(10)))
+        produce(topic, {"value": b"small", "partition": 1})
+    running = query(subscribe=topic, maxBytesPerTrigger="20k")
+    batches = []
+    eventually(lambda: batches.append(running.batch()) or not batches[-1], 30, "all is read")
+    assert sum(map(len, batches)) == 110
+    assert all(b"small" in batch for batch in batches[:3])
+    assert all(sum(map(len, batch)) < 22_000 for batch in batches)
+    assert len(batches) <= 9
 
 
-def test_a_new_partition_that_has_lost_its_beginning(make_driver):
-    driver, cluster = make_driver()
-    cluster.set({_A: 10, _B: 100}, firsts={_B: 60})
-    with pytest.raises(DataSourceError, match="t-1 begins at offset 60"):
-        driver.ranges({_A: 10}, {_A: 10, _B: 100})
+def test_progress_is_committed_to_a_group_when_spark_goes_on(query, metadata, make_topic, produce):
+    topic, group = make_topic(), make_topic(suffix="-group")
+    tp = TopicPartition(topic, 0)
+    produce(topic, *({"value": b"x"} for _ in range(5)))
+    running = query(subscribe=topic, commitToGroup=group)
+    with Admin(metadata.config) as admin:
+        running.batch()
+        assert admin.group_offsets(group)[tp].offset == 0, "Spark may still fail to write what was read"
+        running.batch()
+        assert admin.group_offsets(group)[tp].offset == 5
+        produce(topic, {"value": b"y"})
+        running.batch()
+        query(running.checkpoint, subscribe=topic, commitToGroup=group).batch()
+        assert admin.group_offsets(group)[tp].offset == 6, "a restart commits what the last run had left"
 
 
-def test_the_limit_is_for_all_partitions_together(make_driver):
-    driver, cluster = make_driver(maxOffsetsPerTrigger="10")
-    cluster.set({_A: 100, _B: 100})
-    end = driver.end_of_batch({_A: 0, _B: 0}, unlimited=False)
-    assert sum(end.values()) == 10
-    assert driver.end_of_batch({_A: 0, _B: 0}, unlimited=True) == {_A: 100, _B: 100}
+@pytest.mark.peer
+def test_kafkas_own_tool_shows_the_progress(query, servers, make_topic, produce):
+    topic, group = make_topic(), make_topic(suffix="-group")
+    produce(topic, *({"value": b"x"} for _ in range(5)))
+    running = query(subscribe=topic, commitToGroup=group, maxOffsetsPerTrigger="3")
+    running.batch()
+    running.batch()
+    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    shown = run_kafka_tool(tool, "--bootstrap-server", servers, "--describe", "--group", group)
+    (row,) = [line.split() for line in shown.splitlines() if topic in line and not line.startswith("GROUP")]
+    assert row[3:6] == ["3", "5", "2"], shown
 
 
-def test_too_little_is_waited_on_until_the_delay_has_passed(make_driver, clock):
-    driver, cluster = make_driver(minOffsetsPerTrigger="10", maxTriggerDelay="30s")
-    cluster.set({_A: 9})
-    assert driver.end_of_batch({_A: 0}, unlimited=False) == {_A: 0}
-    clock.advance(31)
-    assert driver.end_of_batch({_A: 0}, unlimited=False) == {_A: 9}
-    cluster.set({_A: 18})
-    assert driver.end_of_batch({_A: 9}, unlimited=False) == {_A: 9}
-    cluster.set({_A: 19})
-    assert driver.end_of_batch({_A: 9}, unlimited=False) == {_A: 19}
+def test_a_group_that_cannot_be_committed_to_does_not_stop_the_query(query, make_topic, produce, caplog, monkeypatch):
+    topic = make_topic()
+    produce(topic, {"value": b"x"})
+    running = query(subscribe=topic, commitToGroup="g")
+
+    def refuse(self, group, offsets):
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "it has members")
+
+    monkeypatch.setattr(Admin, "alter_group_offsets", refuse)
+    assert running.batch() == [b"x"]
+    assert "not committed to group 'g'" in caplog.text
 
 
-def test_what_came_after_the_freeze_is_left(make_driver):
-    driver, cluster = make_driver(minOffsetsPerTrigger="6", maxOffsetsPerTrigger="6")
-    cluster.set({_A: 10})
-    driver.freeze()
-    cluster.set({_A: 99})
-    seen = []
-    at = {_A: 0}
-    while (end := driver.end_of_batch(at, unlimited=False)) != at:
-        seen.append(end[_A])
-        at = end
-    assert seen == [6, 10]
-
-
-def test_a_query_that_is_ahead_of_the_freeze_ends_at_once(make_driver):
-    driver, cluster = make_driver()
-    cluster.set({_A: 10})
-    driver.freeze()
-    assert driver.end_of_batch({_A: 12}, unlimited=False) == {_A: 12}
+def test_a_restart_of_the_broker_costs_a_retry_not_the_query(tmp_path, topic):
+    with ClusterHarness(tmp_path) as harness, ThreadPoolExecutor(1) as thread:
+        with Admin(bootstrap_servers=harness.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(topic, 2, 1)])
+        with Producer(bootstrap_servers=harness.bootstrap_servers) as producer:
+            producer.send(topic, b"x")
+        running = _Query(harness.bootstrap_servers, subscribePattern=f"^{topic}$")
+        try:
+            harness.stop_broker(0)
+            batch = thread.submit(running.batch)
+            harness.start_broker(0)
+            assert batch.result(60) == [b"x"]
+            harness.stop_broker(0)
+            harness.start_broker(0)
+            assert running.batch() == []
+        finally:
+            running.stop()

@@ -6,8 +6,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StringType
 
+from sparklog.client.admin import Admin, NewTopic
 from sparklog.client.offsets import latest_offsets
+from sparklog.client.producer import Producer
 from sparklog.structs import TopicPartition
+from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.spark
@@ -102,7 +105,9 @@ def test_progress_shows_where_the_source_is(stream, make_topic, produce):
     query = stream(out, subscribe=source)
     query.awaitTermination()
     (shown,) = query.lastProgress["sources"]
-    assert json.loads(shown["endOffset"]) == {source: {"0": 7}}
+    end = json.loads(shown["endOffset"])
+    assert end.pop(source) == {"0": 7}
+    assert list(end.values()) == [{}], "the topic's id, as a topic without partitions"
     assert json.loads(shown["latestOffset"]) == {source: {"0": 7}}
 
 
@@ -134,3 +139,60 @@ def test_a_task_that_fails_stops_the_query_with_its_code(stream, make_topic, pro
     produce(source, {"value": bytes(1000)})
     with pytest.raises(StreamingQueryException, match=f"SPARKLOG_RECORD_TOO_LARGE.*{out}-0"):
         stream(out, subscribe=source).awaitTermination()
+
+
+def test_two_queries_never_share_a_checkpoint(stream, make_topic, produce, values):
+    source, out = make_topic(), make_topic(suffix="-out")
+    produce(source, *_numbers(1))
+    first = stream(out, trigger={"processingTime": "0 seconds"}, subscribe=source)
+    eventually(lambda: first.lastProgress, 60, "the first trigger")
+    second = stream(out, trigger={"processingTime": "0 seconds"}, subscribe=source)
+    produce(source, *_numbers(2))
+    second.processAllAvailable()
+    assert not first.isActive, "Spark stops the one that it finds running"
+    assert values(out) == [1, 2]
+
+
+def test_foreach_batch_to_delta_and_a_restart(spark, servers, delta_jars, make_topic, produce, tmp_path):
+    source, table = make_topic(partitions=2), (tmp_path / "table").as_uri()
+
+    def append(rows, batch_id):
+        writer = rows.write.format("delta").mode("append").option("txnAppId", "test").option("txnVersion", batch_id)
+        writer.save(table)
+
+    def run():
+        frame = spark.readStream.format("sparklog").option("kafka.bootstrap.servers", servers)
+        frame = frame.options(subscribe=source, startingOffsets="earliest", maxBytesPerTrigger="1k").load()
+        query = frame.writeStream.foreachBatch(append).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+        return sorted(int(row.value) for row in spark.read.format("delta").load(table).select("value").collect())
+
+    produce(source, *_numbers(*range(40)))
+    assert run() == list(range(40))
+    produce(source, *_numbers(*range(40, 50)))
+    assert run() == list(range(50))
+
+
+@pytest.mark.slow
+def test_a_query_goes_on_when_the_broker_restarts(spark, tmp_path, topic):
+    with ClusterHarness(tmp_path / "cluster") as harness, Admin(bootstrap_servers=harness.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 2, 1)])
+        settings = {"kafka.bootstrap.servers": harness.bootstrap_servers, "subscribe": topic}
+        frame = spark.readStream.format("sparklog").options(**settings, startingOffsets="earliest").load()
+        writer = frame.selectExpr("CAST(value AS STRING) AS value").writeStream.format("memory").queryName("restarted")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+        def has_read(count):
+            assert query.isActive, query.exception()
+            return spark.table("restarted").count() == count
+
+        try:
+            for number in range(3):
+                with Producer(bootstrap_servers=harness.bootstrap_servers) as producer:
+                    producer.send(topic, b"%d" % number)
+                eventually(lambda count=number + 1: has_read(count), 120, "it is read")
+                harness.stop_broker(0)
+                harness.start_broker(0)
+            assert query.isActive, query.exception()
+        finally:
+            query.stop()

@@ -156,6 +156,12 @@ class StoppedPartition:
         first = self.segments[0].base_offset if self.segments else 0
         return min(max(self._known.log_start_offset, first), self.end_offset)
 
+    @property
+    def bytes_per_offset(self) -> float:
+        """On average, at least 1."""
+        offsets = self.end_offset - self.start_offset
+        return max(sum(each.size for each in self.segments) / offsets, 1.0) if offsets else 1.0
+
     def pieces(self, start: int, end: int) -> list[Piece]:
         """The bytes that hold ``start`` ≤ o < ``end``, which are known to be whole: nothing beyond is looked at."""
         files = [each for each in self._files if each[0] < end]

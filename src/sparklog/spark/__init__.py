@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparklog.spark.lag import LagListener as LagListener
+    from sparklog.spark.lag import QueryLag as QueryLag
+    from sparklog.spark.lag import watch as watch
     from sparklog.spark.sessions import session as session
     from sparklog.spark.values import avro_values as avro_values
     from sparklog.spark.values import json_values as json_values
@@ -16,14 +19,26 @@ if TYPE_CHECKING:
     from sparklog.spark.values import to_json_values as to_json_values
 
 _HOMES = {
-    "session": "sessions",
+    "LagListener": "lag",
+    "QueryLag": "lag",
     "avro_values": "values",
     "json_values": "values",
+    "session": "sessions",
     "to_avro_values": "values",
     "to_json_values": "values",
+    "watch": "lag",
 }
 
-__all__ = ["avro_values", "json_values", "session", "to_avro_values", "to_json_values"]
+__all__ = [
+    "LagListener",
+    "QueryLag",
+    "avro_values",
+    "json_values",
+    "session",
+    "to_avro_values",
+    "to_json_values",
+    "watch",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,13 +11,13 @@ from pyspark.sql.types import StructType
 
 from sparklog.client.fetcher import fetch_range
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import earliest_offsets
-from sparklog.errors import ApiError, ErrorCode, NotDirect
+from sparklog.errors import ApiError, NotDirect
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
 from sparklog.spark.direct import DAMAGED, DirectReader
 from sparklog.spark.directories import DirectoryReader
-from sparklog.spark.failures import report_data_loss, translated
+from sparklog.spark.failures import translated
+from sparklog.spark.losses import Losses, after_loss
 from sparklog.spark.offsets import OffsetRange
 from sparklog.spark.options import ReadOptions
 from sparklog.spark.paths_taken import PathsTaken
@@ -45,12 +45,12 @@ def _read_directories(
 
 
 def _read_cluster(options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    taken = PathsTaken()
+    taken, losses = PathsTaken(), Losses(fail=options.fail_on_data_loss)
     with ClusterMetadata(options.client) as cluster:
         direct = DirectReader(cluster, options.direct, taken)
         for each in ranges:
             taken.ranges += 1
-            yield from _RangeReader(cluster, options, _Rows(schema, each), direct, taken).batches()
+            yield from _RangeReader(cluster, losses, _Rows(schema, each), direct, taken).batches()
     taken.report()
 
 
@@ -93,10 +93,10 @@ class _RangeReader:
     """One range of a cluster's partition, from segment files or by Fetch."""
 
     def __init__(
-        self, cluster: ClusterMetadata, options: ReadOptions, rows: _Rows, direct: DirectReader, taken: PathsTaken
+        self, cluster: ClusterMetadata, losses: Losses, rows: _Rows, direct: DirectReader, taken: PathsTaken
     ) -> None:
         self._cluster = cluster
-        self._options = options
+        self._losses = losses
         self._rows = rows
         self._range = rows.range
         self._direct = direct
@@ -108,10 +108,7 @@ class _RangeReader:
             try:
                 yield from self._read()
             except ApiError as error:
-                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                    raise
-                report_data_loss(str(error), fail=self._options.fail_on_data_loss)
-                self._skip_what_is_lost()
+                rows.position = after_loss(self._cluster, self._range, rows.position, error, self._losses)
         yield from rows.rest()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
@@ -135,15 +132,6 @@ class _RangeReader:
         for batch in fetch_range(self._cluster, wanted.tp, self._rows.position, wanted.end, topic_id=wanted.topic_id):
             yield batch
             self._taken.fetched_bytes += batch.size_in_bytes
-
-    def _skip_what_is_lost(self) -> None:
-        """Go on at the first offset that is left; give up where the log ends before the position, or is another one."""
-        tp, rows = self._range.tp, self._rows
-        if self._cluster.topic(tp.topic).topic_id != self._range.topic_id:
-            rows.position = self._range.end
-            return
-        earliest = earliest_offsets(self._cluster, [tp])[tp]
-        rows.position = earliest if earliest > rows.position else self._range.end
 
 
 class _Constants:

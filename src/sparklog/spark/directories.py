@@ -51,7 +51,7 @@ class DirectoryResolver(Resolver):
             if is_in_use(path):
                 _log.warning("a broker is at work in %s: what it has not written yet, or deletes, is not read", path)
 
-    def partitions(self) -> TopicIds:
+    def partitions(self, read_before: Collection[str] = ()) -> TopicIds:  # noqa: ARG002 (nothing goes away here)
         chosen = sorted(self._chosen())
         return {tp: self._found[tp].topic_id or ZERO_UUID for tp in chosen}
 
@@ -69,7 +69,7 @@ class DirectoryResolver(Resolver):
                     raise self._unknown(topic)
                 yield from those
         else:
-            yield from (tp for tp in self._found if selection.pattern.fullmatch(tp.topic))
+            yield from (tp for tp in self._found if selection.pattern.search(tp.topic))
 
     def _unknown(self, what: str) -> ApiError:
         where = ", ".join(self._options.directories)
@@ -86,6 +86,10 @@ class DirectoryResolver(Resolver):
     def by_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         found = {tp: self._found[tp].offset_for_timestamp(timestamp) for tp, timestamp in wanted.items()}
         return {tp: None if at is None else OffsetAndTimestamp(at.offset, at.timestamp) for tp, at in found.items()}
+
+    def bytes_per_offset(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
+        """How much an offset takes on the disk, on average."""
+        return {tp: self._found[tp].bytes_per_offset for tp in partitions}
 
 
 class DirectoryReader:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,9 +16,6 @@ from sparklog.errors import (
     SparklogError,
 )
 
-_log = logging.getLogger(__name__)
-_ADVICE = "set the option failOnDataLoss to false to read on with what there is"
-
 _LONGEST_KEY = 60
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -27,7 +23,6 @@ _CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "SPARKLOG_UNKNOWN_TOPIC",
     ErrorCode.UNKNOWN_TOPIC_ID: "SPARKLOG_UNKNOWN_TOPIC",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "SPARKLOG_INVALID_TOPIC",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "SPARKLOG_DATA_LOSS",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "SPARKLOG_NOT_AUTHORIZED",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "SPARKLOG_NOT_AUTHORIZED",
     ErrorCode.MESSAGE_TOO_LARGE: "SPARKLOG_RECORD_TOO_LARGE",
@@ -92,10 +87,3 @@ def _code_of(error: SparklogError) -> str:
         if isinstance(error, kind):
             return code
     return "SPARKLOG_CLIENT_ERROR"
-
-
-def report_data_loss(message: str, *, fail: bool) -> None:
-    """Records that were to be read are gone: raise if the user wants to know, else warn."""
-    if fail:
-        raise DataSourceError("SPARKLOG_DATA_LOSS", f"{message}; {_ADVICE}")
-    _log.warning("data loss: %s", message)

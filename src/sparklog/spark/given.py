@@ -30,13 +30,16 @@ _NAMES = (
     "directReadMapping",
     "minPartitions",
     "maxRecordsPerPartition",
+    "maxBytesPerPartition",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
     "groupIdPrefix",
+    "commitToGroup",
     "topic",
     "delivery",
     "txnAppId",
@@ -71,6 +74,16 @@ class GivenOptions:
             raise invalid(name, text, f"it must be at least {least}")
         return value
 
+    def size(self, name: str) -> int | None:
+        """Bytes as Spark writes them; a bare number is bytes."""
+        text = self.get(name)
+        if text is None:
+            return None
+        match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower(), re.ASCII)
+        if match is None or int(match[1]) == 0:
+            raise invalid(name, text, "write it like 1048576, 512k, 64m or 1g")
+        return int(match[1]) << _SHIFTS[match[2]]
+
     def boolean(self, name: str, *, default: bool) -> bool:
         return self.word(name, *(("true", "false") if default else ("false", "true"))) == "true"
 
@@ -101,6 +114,7 @@ class GivenOptions:
                 _log.warning("option '%s' is not known; did you mean '%s'?", key, known[near[0]])
 
 
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _UNITS_MS = {
     "": 1,
     "ms": 1,

@@ -5,7 +5,9 @@ The JSON is that of Spark's Kafka source, ``{"topic": {"0": 12}}``, keys in orde
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -49,35 +51,55 @@ def from_json(tree: Mapping[str, Mapping[str, Any]]) -> Offsets:
     }
 
 
-def into_tasks(
-    ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
-) -> list[list[OffsetRange]]:
+@dataclass(frozen=True)
+class Split:
+    """How ranges become tasks; None is no limit. ``weights`` are bytes per offset; without them offsets are equal."""
+
+    min_tasks: int | None = None
+    max_records: int | None = None
+    max_bytes: int | None = None
+    weights: Mapping[TopicPartition, float] = field(default_factory=dict)
+
+    def weigh(self, each: OffsetRange) -> float:
+        """The estimated bytes of a range, or its offsets."""
+        return each.size * self.weights.get(each.tp, 1.0)
+
+
+def into_tasks(ranges: Iterable[OffsetRange], split: Split | None = None) -> list[list[OffsetRange]]:
     """The ranges of each task; empty ranges are left out.
 
     Without limits a range is never cut, so each partition's records stay in order in one task, and small ranges share
-    a task. ``max_records`` cuts and bounds a task; ``min_partitions`` cuts the largest ranges until there are so many,
-    evenly, however skewed the partitions are.
+    a task. ``max_records`` and ``max_bytes`` cut, and bound a task, though by one offset at least; ``min_tasks`` cuts
+    the heaviest ranges until there are so many, evenly, however skewed the partitions are, and lets the light ones
+    share tasks as long as there are enough.
     """
+    split = split or Split()
     whole = sorted((each for each in ranges if each.size > 0), key=lambda each: each.tp)
-    pieces = [-(-each.size // max_records) if max_records else 1 for each in whole]
-    if min_partitions:
-        _raise_to(whole, pieces, min_partitions)
+    pieces = [_least_pieces(each, split) for each in whole]
+    if split.min_tasks:
+        _raise_to(whole, pieces, split)
     cut = [part for each, count in zip(whole, pieces, strict=True) for part in _cut(each, count)]
-    if min_partitions:
-        return [[each] for each in cut]
-    return _pack(cut, min(PACKED_OFFSETS, max_records or PACKED_OFFSETS))
+    tasks = _pack(cut, split)
+    return tasks if len(tasks) >= (split.min_tasks or 0) else [[each] for each in cut]
 
 
-def _raise_to(ranges: list[OffsetRange], pieces: list[int], least: int) -> None:
-    """Cut more, in proportion to size, until there are ``least`` pieces; a piece has at least one offset."""
-    total = sum(each.size for each in ranges)
+def _least_pieces(each: OffsetRange, split: Split) -> int:
+    by_records = -(-each.size // split.max_records) if split.max_records else 1
+    by_bytes = math.ceil(split.weigh(each) / split.max_bytes) if split.max_bytes else 1
+    return min(max(by_records, by_bytes), each.size)
+
+
+def _raise_to(ranges: list[OffsetRange], pieces: list[int], split: Split) -> None:
+    """Cut more, in proportion to weight, until there are ``min_tasks`` pieces; a piece has at least one offset."""
+    least = split.min_tasks or 0
+    total = sum(split.weigh(each) for each in ranges)
     for index, each in enumerate(ranges):
-        pieces[index] = max(pieces[index], each.size * least // total)
+        pieces[index] = max(pieces[index], min(round(split.weigh(each) * least / total), each.size))
     while sum(pieces) < least:
-        index = max(range(len(ranges)), key=lambda i: ranges[i].size / pieces[i], default=-1)
-        if index < 0 or ranges[index].size <= pieces[index]:
+        able = [index for index in range(len(ranges)) if ranges[index].size > pieces[index]]
+        if not able:
             return
-        pieces[index] += 1
+        pieces[max(able, key=lambda index: split.weigh(ranges[index]) / pieces[index])] += 1
 
 
 def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
@@ -85,32 +107,45 @@ def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
     return [whole._replace(start=low, end=high) for low, high in pairwise(bounds)]
 
 
-def _pack(ranges: list[OffsetRange], limit: int) -> list[list[OffsetRange]]:
+def _pack(ranges: list[OffsetRange], split: Split) -> list[list[OffsetRange]]:
+    """Ranges after one another in a task, as long as they fit in all that bounds one."""
+    records = min(PACKED_OFFSETS, split.max_records or PACKED_OFFSETS)
+    weight = float(split.max_bytes) if split.max_bytes else math.inf
+    if split.min_tasks:
+        weight = min(weight, sum(split.weigh(each) for each in ranges) / split.min_tasks)
     tasks: list[list[OffsetRange]] = []
-    filled = limit + 1
+    offsets_left, weight_left = 0, 0.0
     for each in ranges:
-        if filled + each.size > limit:
+        if not tasks or each.size > offsets_left or split.weigh(each) > weight_left:
             tasks.append([])
-            filled = 0
+            offsets_left, weight_left = records, weight
         tasks[-1].append(each)
-        filled += each.size
+        offsets_left -= each.size
+        weight_left -= split.weigh(each)
     return tasks
 
 
-def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int) -> Offsets:
-    """``end`` brought back so that about ``limit`` offsets lie after ``start``.
+def limited(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    limit: int,
+    weights: Mapping[TopicPartition, float] | None = None,
+) -> Offsets:
+    """``end`` brought back so that about ``limit`` offsets lie after ``start``, or bytes, with ``weights`` per offset.
 
     Every partition with something to read gets at least one offset, so that a small one is not starved by large ones;
     what is left is shared in proportion.
     """
+    weights = weights or {}
     sizes = {tp: max(end[tp] - start.get(tp, end[tp]), 0) for tp in end}
-    total = sum(sizes.values())
+    total = sum(size * weights.get(tp, 1) for tp, size in sizes.items())
     if total <= limit:
         return dict(end)
     waiting = [tp for tp in sorted(sizes) if sizes[tp]]
-    spare = max(limit - len(waiting), 0)
-    beyond = max(total - len(waiting), 1)
+    firsts = sum(weights.get(tp, 1) for tp in waiting)
+    spare = max(limit - firsts, 0)
+    beyond = max(total - firsts, 1)
     bounded = dict(end)
     for tp in waiting:
-        bounded[tp] = start[tp] + 1 + (sizes[tp] - 1) * spare // beyond
+        bounded[tp] = start[tp] + 1 + int((sizes[tp] - 1) * spare // beyond)
     return bounded

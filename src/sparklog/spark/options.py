@@ -28,7 +28,13 @@ EARLIEST_OFFSET = -2
 
 _SELECTIONS = ("assign", "subscribe", "subscribePattern")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-_TRIGGER_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_TRIGGER_ONLY = (
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "commitToGroup",
+)
 _TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 _REFUSED_READING = {
     "auto.offset.reset": "set the option 'startingOffsets' instead; Spark keeps track of what was read",
@@ -91,7 +97,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """Every partition of the topics whose whole name matches."""
+    """Every partition of the topics in whose name the pattern is found, but the cluster's own."""
 
     pattern: re.Pattern[str]
 
@@ -112,7 +118,9 @@ class ReadOptions:
     include_headers: bool
     min_partitions: int | None
     max_records_per_partition: int | None
+    max_bytes_per_partition: int | None
     max_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     offset_retries: int
@@ -120,6 +128,7 @@ class ReadOptions:
     direct: DirectOptions
     directories: tuple[str, ...]
     """Log directories that are read instead of asking a cluster."""
+    commit_to_group: str | None
 
     @classmethod
     def for_batch(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -162,13 +171,16 @@ class ReadOptions:
             include_headers=given.boolean("includeHeaders", default=False),
             min_partitions=given.integer("minPartitions", least=1),
             max_records_per_partition=given.integer("maxRecordsPerPartition", least=1),
+            max_bytes_per_partition=given.size("maxBytesPerPartition"),
             max_offsets_per_trigger=maximum,
+            max_bytes_per_trigger=given.size("maxBytesPerTrigger"),
             min_offsets_per_trigger=minimum,
             max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", 15 * 60_000),
             offset_retries=given.integer("fetchOffset.numRetries", least=0, default=3) or 0,
             offset_retry_interval_ms=given.integer("fetchOffset.retryIntervalMs", least=0, default=1000) or 0,
             direct=DirectOptions.of(given),
             directories=directories,
+            commit_to_group=_group(given),
         )
 
 
@@ -301,6 +313,13 @@ def _selection(given: GivenOptions) -> Selection:
         return SubscribePattern(re.compile(_JAVA_NAMED_GROUP.sub("(?P<", text)))
     except re.error as error:
         raise invalid(name, text, f"it is not a regular expression: {error}") from error
+
+
+def _group(given: GivenOptions) -> str | None:
+    group = given.get("commitToGroup")
+    if group is not None and not group.strip():
+        raise invalid("commitToGroup", group, "it is the name of a consumer group")
+    return group.strip() if group else None
 
 
 def _limit(given: GivenOptions, side: str, default: Edge) -> Limit:

@@ -10,10 +10,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.spark.failures import translated
-from sparklog.spark.offsets import OffsetRange, into_tasks
+from sparklog.spark.offsets import OffsetRange, Split, into_tasks
 from sparklog.spark.options import ReadOptions
 from sparklog.spark.resolver import OffsetResolver
 from sparklog.spark.schema import check_read_schema
+from sparklog.spark.sizes import PartitionSizes, Sizes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,10 +28,17 @@ class RangesPartition(InputPartition):  # type: ignore[misc]
     ranges: tuple[OffsetRange, ...]
 
 
-def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange]) -> list[RangesPartition]:
+def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], sizes: Sizes) -> list[RangesPartition]:
     """The ranges as Spark's partitions; none where there is nothing to read."""
-    tasks = into_tasks(ranges, options.min_partitions, options.max_records_per_partition)
-    return [RangesPartition(tuple(task)) for task in tasks]
+    waiting = [each.tp for each in ranges if each.size > 0]
+    by_bytes = waiting and (options.min_partitions or options.max_bytes_per_partition)
+    split = Split(
+        min_tasks=options.min_partitions,
+        max_records=options.max_records_per_partition,
+        max_bytes=options.max_bytes_per_partition,
+        weights=sizes.bytes_per_offset(waiting) if by_bytes else {},
+    )
+    return [RangesPartition(tuple(task)) for task in into_tasks(ranges, split)]
 
 
 class SparklogReader(DataSourceReader):  # type: ignore[misc]
@@ -46,11 +54,13 @@ class SparklogReader(DataSourceReader):  # type: ignore[misc]
             if self._options.directories:
                 from sparklog.spark.directories import DirectoryResolver
 
-                ranges = DirectoryResolver(self._options).batch_ranges()
+                resolver = DirectoryResolver(self._options)
+                tasks = plan_tasks(self._options, resolver.batch_ranges(), resolver)
             else:
                 with ClusterMetadata(self._options.client) as cluster:
                     ranges = OffsetResolver(cluster, self._options).batch_ranges()
-        return plan_tasks(self._options, ranges) or [RangesPartition(())]
+                    tasks = plan_tasks(self._options, ranges, PartitionSizes(cluster))
+        return tasks or [RangesPartition(())]
 
     def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
         from sparklog.spark.columns import read_ranges

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from sparklog.client.cluster_info import TopicInfo
@@ -11,16 +11,16 @@ from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import OffsetAndTimestamp, earliest_offsets, latest_offsets, list_offsets
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.spark.decisions import DECISIONS_TOPIC
-from sparklog.spark.failures import report_data_loss
+from sparklog.spark.losses import Loss, Losses
 from sparklog.spark.offsets import OffsetRange, Offsets
 from sparklog.spark.options import (
-    Assign,
     Edge,
     GlobalTimestamp,
     Limit,
     ReadOptions,
     SpecificOffsets,
     SpecificTimestamps,
+    Subscribe,
     SubscribePattern,
 )
 from sparklog.structs import TopicPartition
@@ -33,12 +33,14 @@ class Resolver(ABC):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._losses = Losses(fail=options.fail_on_data_loss)
 
     @abstractmethod
-    def partitions(self) -> TopicIds:
-        """The partitions selected, each with its topic's id. A topic that is named must exist.
+    def partitions(self, read_before: Collection[str] = ()) -> TopicIds:
+        """The partitions selected, each with its topic's id.
 
-        A pattern matches none of those that the cluster, or our own sink, keeps for itself.
+        A topic that is named must exist, but for those that were ``read_before``: these are left out when they are
+        gone. A pattern matches none of those that the cluster, or our own sink, keeps for itself.
         """
 
     @abstractmethod
@@ -83,9 +85,9 @@ class Resolver(ABC):
     def _within(self, tp: TopicPartition, start: int, end: int, earliest: int, latest: int) -> tuple[int, int]:
         if earliest <= start and end <= latest:
             return start, end
-        report_data_loss(
+        self._losses.report(
+            Loss.EXPIRED if start < earliest else Loss.TRUNCATED,
             f"partition {tp} holds the offsets {earliest} to {latest}, not all of {start} to {end}",
-            fail=self._options.fail_on_data_loss,
         )
         start = min(max(start, earliest), latest)
         return start, min(max(end, start), latest)
@@ -126,20 +128,51 @@ class OffsetResolver(Resolver):
     def __init__(self, cluster: ClusterMetadata, options: ReadOptions) -> None:
         super().__init__(options)
         self._cluster = cluster
+        self._gone: set[str] = set()
 
-    def partitions(self) -> TopicIds:
+    def partitions(self, read_before: Collection[str] = ()) -> TopicIds:
+        # A broker that has just started does not know every topic, so they are asked for again for a moment.
         selection = self._options.selection
         if isinstance(selection, SubscribePattern):
-            topics = self._cluster.fetch(None).topics
-            chosen = [topic for name, topic in topics.items() if selection.pattern.fullmatch(name)]
-            return _with_ids(topic for topic in chosen if not topic.internal and topic.name != DECISIONS_TOPIC)
-        if isinstance(selection, Assign):
-            described = _with_ids(self._cluster.describe(sorted({tp.topic for tp in selection.partitions})).values())
-            for tp in selection.partitions:
-                if tp not in described:
-                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp}")
-            return {tp: described[tp] for tp in selection.partitions}
-        return _with_ids(self._cluster.describe(selection.topics).values())
+            found = self._cluster.fetch(None).topics
+            chosen = {
+                name: topic
+                for name, topic in found.items()
+                if selection.pattern.search(name) and not topic.internal and name != DECISIONS_TOPIC
+            }
+            missing = {name for name in read_before if selection.pattern.search(name)} - chosen.keys()
+            return _with_ids([*chosen.values(), *self._described(sorted(missing), missing)])
+        if isinstance(selection, Subscribe):
+            return _with_ids(self._described(selection.topics, read_before))
+        described = _with_ids(self._described(sorted({tp.topic for tp in selection.partitions}), read_before))
+        for tp in selection.partitions:
+            if tp not in described and tp.topic not in read_before:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp}")
+        return {tp: described[tp] for tp in selection.partitions if tp in described}
+
+    def _described(self, names: Sequence[str], read_before: Collection[str]) -> list[TopicInfo]:
+        if not names:
+            return []
+        answer = self._cluster.fetch(names)
+        found = dict(answer.topics)
+        for name in names:
+            if name in found or (name in self._gone and name in read_before):
+                continue
+            try:
+                found |= self._cluster.describe([name])
+            except ApiError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name not in read_before:
+                    raise
+                self._gone.add(name)
+        self._gone -= found.keys()
+        return [found[name] for name in names if name in found]
+
+    def named(self) -> set[str]:
+        """The topics that the options name; none for a pattern."""
+        selection = self._options.selection
+        if isinstance(selection, SubscribePattern):
+            return set()
+        return set(selection.topics) if isinstance(selection, Subscribe) else {tp.topic for tp in selection.partitions}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         return earliest_offsets(self._cluster, partitions)
