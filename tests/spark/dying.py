@@ -14,8 +14,8 @@ from pyspark import TaskContext, cloudpickle
 
 from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import Scope
-from sparklog.spark.options import WriteOptions
 from sparklog.spark.source import SparklogDataSource
+from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import Sink, SparklogStreamWriter
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -1,6 +1,7 @@
 """Decisions against real brokers: each step of a decider, cut short, raced and taken again. No Spark."""
 
 import itertools
+import re
 import uuid
 
 import pytest
@@ -17,8 +18,8 @@ from sparklog.record.records import iter_records
 from sparklog.spark.attempt_names import AttemptName
 from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import NO_BATCH, Decision, DecisionLog, Scope
-from sparklog.spark.options import WriteOptions
 from sparklog.spark.place import Place, stream_place
+from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import Sink, Written
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.eventually import eventually
@@ -252,6 +253,23 @@ def test_an_abort_ends_what_the_run_left(decider, admin, attempt, visible):
     ]
     decider().commit(0, [other])
     assert visible() == [b"other"]
+
+
+def test_what_a_replay_is_about_to_abort_is_named_by_no_later_batch(decider, attempt, visible):
+    class Paused(Decider):
+        def sweep(self, leftovers):
+            pass  # it stops for a while, between recording and aborting
+
+    named, alive = attempt(b"named"), attempt(b"alive", 1)
+    one = decider()
+    one.take_over()
+    one.record(Decision(0, (named,)))
+    decider(kind=Paused).commit(0, [])
+    with pytest.raises(DataSourceError, match=f"SPARKLOG_TRANSACTION_ENDED.*{re.escape(repr(alive.transactional_id))}"):
+        decider().commit(1, [alive])
+    again = attempt(b"again", 1)
+    assert decider().commit(1, [again]).transactions == (again,)
+    assert visible() == [b"named", b"again"]
 
 
 def test_scopes_do_not_touch_one_another(decider, attempt, visible, scope):

@@ -15,9 +15,9 @@ from sparklog.client.transactional_batches import TransactionalBatchProducer
 from sparklog.errors import SparklogError
 from sparklog.spark.attempt_names import AttemptName
 from sparklog.spark.decisions import DecisionLog, Scope
-from sparklog.spark.options import WriteOptions
 from sparklog.spark.place import Place
 from sparklog.spark.rows import TopicWriter
+from sparklog.spark.write_options import WriteOptions
 from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:

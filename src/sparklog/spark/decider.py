@@ -83,6 +83,9 @@ class Decider:
             return last
         decision = Decision(batch, tuple(sorted(transactions)))
         leftovers = self._survey_if_possible() - set(transactions)
+        given_up = set(transactions) & set(last.aborted)
+        if given_up:
+            raise _ended(min(given_up))
         self.check_open(transactions)
         self.record(decision)
         self.finish(decision)
@@ -170,12 +173,7 @@ class Decider:
         for each in transactions:
             state = found.get(each.transactional_id)
             if state is None or state.state != ONGOING or (state.producer_id, state.producer_epoch) != each[1:]:
-                raise DataSourceError(
-                    "SPARKLOG_TRANSACTION_ENDED",
-                    f"the transaction {each.transactional_id!r} ended before its batch was decided: it was open for"
-                    " longer than transaction.timeout.ms, or somebody aborted it; nothing of the batch is visible:"
-                    " write it again",
-                )
+                raise _ended(each)
 
     def record(self, decision: Decision) -> None:
         """Write the decision, for good. Raises ApiError(PRODUCER_FENCED) if another has taken over."""
@@ -223,11 +221,12 @@ class Decider:
     def _sweep_leftovers(self, last: Decision) -> Transactions:
         """Abort what the scope has open beside its last decision.
 
-        That is recorded once more in between: if that works, nobody else has begun to decide since the survey.
+        The decision is recorded once more in between, with what is to be aborted: whoever decides later reads that,
+        and whoever has read before can record nothing. So nobody names in a decision what is aborted here meanwhile.
         """
         leftovers = self.survey() - set(last.transactions)
         if leftovers:
-            self.record(last)
+            self.record(last._replace(aborted=tuple(sorted(leftovers.union(last.aborted)))))
             self.sweep(leftovers)
         return leftovers
 
@@ -248,3 +247,11 @@ class Decider:
         if self._producer is not None:
             producer, self._producer = self._producer, None
             producer.close()
+
+
+def _ended(transaction: PreparedTransaction) -> DataSourceError:
+    return DataSourceError(
+        "SPARKLOG_TRANSACTION_ENDED",
+        f"the transaction {transaction.transactional_id!r} ended before its batch was decided: it was open for longer"
+        " than transaction.timeout.ms, or somebody aborted it; nothing of the batch is visible: write it again",
+    )

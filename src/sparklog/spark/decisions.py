@@ -46,14 +46,17 @@ class Scope(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The transactions that make up ``batch``, and no others; NO_BATCH where nothing was decided yet."""
+    """The transactions that make up ``batch``, and no others; NO_BATCH where nothing was decided yet.
+
+    ``aborted`` are those that somebody who replays the batch aborts, or has aborted: no later batch may name them.
+    """
 
     batch: int = NO_BATCH
     transactions: tuple[PreparedTransaction, ...] = ()
+    aborted: tuple[PreparedTransaction, ...] = ()
 
     def encode(self) -> bytes:
-        fields = {"version": _VERSION, "batch": self.batch, "transactions": self.transactions}
-        return json.dumps(fields, separators=(",", ":")).encode()
+        return json.dumps({"version": _VERSION, **self._asdict()}, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Decision:
@@ -61,8 +64,10 @@ class Decision(NamedTuple):
         try:
             fields = json.loads(value)
             if fields["version"] == _VERSION:
-                transactions = tuple(PreparedTransaction(*each) for each in fields["transactions"])
-                return cls(int(fields["batch"]), transactions)
+                named = (fields["transactions"], fields["aborted"])
+                return cls(
+                    int(fields["batch"]), *(tuple(PreparedTransaction(*each) for each in those) for those in named)
+                )
         except (ValueError, KeyError, TypeError):
             pass
         raise DataSourceError(

@@ -1,4 +1,4 @@
-"""The options of ``format("sparklog")``: the names, defaults and checks of Spark's Kafka source and sink.
+"""The options of reading with ``format("sparklog")``: the names, defaults and checks of Spark's Kafka source.
 
 Spark hands the keys over in lower case. Whatever starts with ``kafka.`` goes to the client (``client.config``). Every
 refusal is a DataSourceError that names the option.
@@ -35,18 +35,12 @@ _TRIGGER_ONLY = (
     "maxTriggerDelay",
     "commitToGroup",
 )
-_TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 _REFUSED_READING = {
     "auto.offset.reset": "set the option 'startingOffsets' instead; Spark keeps track of what was read",
     "key.deserializer": "keys arrive as binary; decode them in Spark",
     "value.deserializer": "values arrive as binary; decode them in Spark",
     "enable.auto.commit": "the source commits no offsets; Spark's checkpoint holds them",
     "interceptor.classes": "interceptors are Java classes",
-}
-_REFUSED_WRITING = {
-    "transactional.id": "each task has one of its own; name a batch write with 'txnAppId' and 'txnVersion'",
-    "key.serializer": "keys are written as binary; encode them in Spark",
-    "value.serializer": "values are written as binary; encode them in Spark",
 }
 
 
@@ -162,7 +156,7 @@ class ReadOptions:
             raise invalid("minOffsetsPerTrigger", str(minimum), f"it exceeds maxOffsetsPerTrigger, {maximum}")
         directories = _directories(given)
         return cls(
-            client=_client(given, _REFUSED_READING) if not directories else _without_cluster(given),
+            client=client_config(given, _REFUSED_READING) if not directories else _without_cluster(given),
             selection=_selection(given),
             starting=starting,
             ending=ending,
@@ -184,52 +178,6 @@ class ReadOptions:
         )
 
 
-@dataclass(frozen=True)
-class WriteOptions:
-    """What a write was asked to do; ``topic`` goes before the column of that name.
-
-    ``txn_app_id`` and ``txn_version`` name a batch write, so that it is written once however often it is asked for;
-    ``transaction_timeout_ms`` is for clusters that know no two-phase commit.
-    """
-
-    client: ClientConfig
-    topic: str | None
-    exactly_once: bool = True
-    txn_app_id: str | None = None
-    txn_version: int = 0
-    transaction_timeout_ms: int = 900_000
-    checkpoint: str | None = None
-
-    @classmethod
-    def from_spark(cls, options: Mapping[str, str]) -> WriteOptions:
-        given = GivenOptions(options)
-        topic = (given.get("topic") or "").strip()
-        exactly_once = given.word("delivery", "exactly-once", "at-least-once") == "exactly-once"
-        app_id = (given.get("txnAppId") or "").strip() or None
-        version = given.integer("txnVersion", least=0)
-        if (app_id is None) != (version is None):
-            raise DataSourceError(
-                "SPARKLOG_CONFLICTING_OPTIONS", "options 'txnAppId' and 'txnVersion' name a write together: give both"
-            )
-        if app_id is not None and not exactly_once:
-            raise DataSourceError(
-                "SPARKLOG_CONFLICTING_OPTIONS", "option 'txnAppId' is for delivery=exactly-once: leave one of them out"
-            )
-        client = _client(given, _REFUSED_WRITING, also=(_TRANSACTION_TIMEOUT,))
-        if exactly_once and client.required_acks != -1:
-            raise invalid("kafka.acks", client.acks, "delivery=exactly-once needs all; or set delivery=at-least-once")
-        timeout = given.integer(f"kafka.{_TRANSACTION_TIMEOUT}", least=1, default=cls.transaction_timeout_ms)
-        return cls(
-            client=client,
-            topic=topic or None,
-            exactly_once=exactly_once,
-            txn_app_id=app_id,
-            txn_version=version or 0,
-            transaction_timeout_ms=timeout or cls.transaction_timeout_ms,
-            checkpoint=given.get("checkpointLocation"),
-        )
-
-
 def wants_headers(options: Mapping[str, str]) -> bool:
     """Whether the schema has the column ``headers``."""
     return GivenOptions(options).boolean("includeHeaders", default=False)
@@ -239,7 +187,7 @@ _JAVA_NAMED_GROUP = re.compile(r"\(\?<(?![=!])")
 """Patterns are Java's in the Kafka source; what the two dialects write differently is the opening of a named group."""
 
 
-def _client(given: GivenOptions, refused: Mapping[str, str], also: Collection[str] = ()) -> ClientConfig:
+def client_config(given: GivenOptions, refused: Mapping[str, str], also: Collection[str] = ()) -> ClientConfig:
     """The client's settings; those of ``also`` are somebody else's."""
     properties = {name: text for name, text in given.kafka().items() if name not in also}
     for name, advice in refused.items():

@@ -47,13 +47,13 @@ class SparklogDataSource(DataSource):  # type: ignore[misc]
         return SparklogStreamReader(ReadOptions.for_stream(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> SparklogWriter:
-        from sparklog.spark.options import WriteOptions
+        from sparklog.spark.write_options import WriteOptions
         from sparklog.spark.writer import SparklogWriter
 
         return SparklogWriter(WriteOptions.from_spark(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> SparklogStreamWriter:  # noqa: N802, ARG002
-        from sparklog.spark.options import WriteOptions
+        from sparklog.spark.write_options import WriteOptions
         from sparklog.spark.writer import SparklogStreamWriter
 
         return SparklogStreamWriter(WriteOptions.from_spark(self.options), schema)

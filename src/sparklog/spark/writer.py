@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from sparklog.client.prepared_admin import PreparedTransaction
     from sparklog.spark.decider import Decider
-    from sparklog.spark.options import WriteOptions
     from sparklog.spark.place import Place
+    from sparklog.spark.write_options import WriteOptions
 
 
 @dataclass

@@ -1,0 +1,67 @@
+"""The options of writing with ``format("sparklog")``: those of Spark's Kafka sink, and of writing exactly once.
+
+Every refusal is a DataSourceError that names the option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparklog.client.config import ClientConfig
+from sparklog.errors import DataSourceError
+from sparklog.spark.given import GivenOptions, invalid
+from sparklog.spark.options import client_config
+
+_TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+_REFUSED_WRITING = {
+    "transactional.id": "each task has one of its own; name a batch write with 'txnAppId' and 'txnVersion'",
+    "key.serializer": "keys are written as binary; encode them in Spark",
+    "value.serializer": "values are written as binary; encode them in Spark",
+}
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What a write was asked to do; ``topic`` goes before the column of that name.
+
+    ``txn_app_id`` and ``txn_version`` name a batch write, so that it is written once however often it is asked for;
+    ``transaction_timeout_ms`` is for clusters that know no two-phase commit.
+    """
+
+    client: ClientConfig
+    topic: str | None
+    exactly_once: bool = True
+    txn_app_id: str | None = None
+    txn_version: int = 0
+    transaction_timeout_ms: int = 900_000
+    checkpoint: str | None = None
+
+    @classmethod
+    def from_spark(cls, options: Mapping[str, str]) -> WriteOptions:
+        given = GivenOptions(options)
+        topic = (given.get("topic") or "").strip()
+        exactly_once = given.word("delivery", "exactly-once", "at-least-once") == "exactly-once"
+        app_id = (given.get("txnAppId") or "").strip() or None
+        version = given.integer("txnVersion", least=0)
+        if (app_id is None) != (version is None):
+            raise DataSourceError(
+                "SPARKLOG_CONFLICTING_OPTIONS", "options 'txnAppId' and 'txnVersion' name a write together: give both"
+            )
+        if app_id is not None and not exactly_once:
+            raise DataSourceError(
+                "SPARKLOG_CONFLICTING_OPTIONS", "option 'txnAppId' is for delivery=exactly-once: leave one of them out"
+            )
+        client = client_config(given, _REFUSED_WRITING, also=(_TRANSACTION_TIMEOUT,))
+        if exactly_once and client.required_acks != -1:
+            raise invalid("kafka.acks", client.acks, "delivery=exactly-once needs all; or set delivery=at-least-once")
+        timeout = given.integer(f"kafka.{_TRANSACTION_TIMEOUT}", least=1, default=cls.transaction_timeout_ms)
+        return cls(
+            client=client,
+            topic=topic or None,
+            exactly_once=exactly_once,
+            txn_app_id=app_id,
+            txn_version=version or 0,
+            transaction_timeout_ms=timeout or cls.transaction_timeout_ms,
+            checkpoint=given.get("checkpointLocation"),
+        )
