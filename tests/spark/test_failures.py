@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import sparklog.errors
 import sparklog.spark
 from sparklog.client import Producer
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, LocalProtocolError
@@ -129,6 +130,6 @@ def test_a_batch_that_the_disk_has_changed(cluster, bootstrap, topic):
 
 
 def test_the_page_lists_the_codes_that_there_are():
-    sources = Path(sparklog.spark.__file__).parent.glob("*.py")
+    sources = [*Path(sparklog.spark.__file__).parent.glob("*.py"), Path(sparklog.errors.__file__)]
     raised = {code for source in sources for code in _CODE.findall(source.read_text())}
     assert set(_CODE.findall(_PAGE.read_text())) == raised

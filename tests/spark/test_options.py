@@ -11,9 +11,9 @@ from sparklog.spark.options import (
     SpecificTimestamps,
     Subscribe,
     SubscribePattern,
-    WriteOptions,
     wants_headers,
 )
+from sparklog.spark.write_options import WriteOptions
 from sparklog.structs import TopicPartition
 
 _SERVERS = {"kafka.bootstrap.servers": "a:1"}
