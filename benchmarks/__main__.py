@@ -1,13 +1,14 @@
 """``python -m benchmarks [codec] [log] [broker] [delivery] [client] [spark]``: run them, print tables, write the page.
 
-Without a name it runs them all. The raw numbers of each stay in ``build/benchmarks``, so that running one of them
-renews its section of ``docs/performance.md`` and leaves the others.
+Without a name it runs them all. Each renews its section of ``docs/performance.md`` as soon as it has run, and leaves
+the others; its raw numbers stay in ``build/benchmarks``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -41,6 +42,11 @@ _TAIL = """\
   and leaves its records alone (unless the topic is compacted). That is part of the difference at 100 B.
 - Replication, TLS, requests for many partitions, and disks slower than the page cache.
 """
+
+
+_MARK = "<!-- {} -->"
+_MARKS = re.compile(r"<!-- (\w+) -->")
+"""Where a benchmark's section begins, by its name, so that renewing one leaves the others as they are."""
 
 
 def _say(text: str) -> None:
@@ -94,7 +100,7 @@ BENCHMARKS: dict[str, Callable[[], report.Rows]] = {
 }
 
 
-def measure(name: str) -> None:
+def measure(name: str) -> dict[str, Any]:
     """Run one benchmark and keep its rows, with when and where it ran."""
     clock = SystemClock()
     busy = machine.await_quiet(clock, QUIET_WAIT_S)
@@ -111,6 +117,7 @@ def measure(name: str) -> None:
     }
     RAW.mkdir(parents=True, exist_ok=True)
     (RAW / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    return kept
 
 
 def _versions() -> str:
@@ -118,16 +125,23 @@ def _versions() -> str:
     return f"{packages}, Kafka 3.9.1 on Java {find_java().version}"
 
 
-def page(kept: dict[str, dict[str, Any]]) -> str:
-    """The whole page from the kept numbers of each benchmark."""
-    parts = [_HEAD]
+def page(kept: dict[str, dict[str, Any]], before: str) -> str:
+    """The page as it was ``before``, with new sections from these numbers."""
+    parts = _sections(before)
     for name, each in kept.items():
         section = report.SECTIONS[name](each["rows"]).as_markdown()
-        parts.append(
+        parts[name] = (
             f"{section}\nMeasured {each['date']} in {each['seconds']:.0f} s on {each['machine']}; {each['versions']}. "
             f"Before it began, others kept the machine {each['busy']:.0%} busy.\n"
         )
-    return "\n".join([*parts, _TAIL])
+    marked = [f"{_MARK.format(name)}\n\n{parts[name].strip()}\n" for name in BENCHMARKS if name in parts]
+    return "\n".join([_HEAD, *marked, _MARK.format("end"), "", _TAIL])
+
+
+def _sections(text: str) -> dict[str, str]:
+    """What stands in a page under each mark."""
+    pieces = _MARKS.split(text)[1:]
+    return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
 
 def main(argv: list[str]) -> int:
@@ -136,11 +150,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help=", ".join(BENCHMARKS))
     names = parser.parse_args(argv).names or list(BENCHMARKS)
     for name in names:
-        measure(name)
-    kept = {name: json.loads(path.read_text()) for name in BENCHMARKS if (path := RAW / f"{name}.json").exists()}
-    for name in names:
-        sys.stdout.write(f"\n{report.SECTIONS[name](kept[name]['rows']).as_text()}")
-    PAGE.write_text(page(kept))
+        kept = measure(name)
+        sys.stdout.write(f"\n{report.SECTIONS[name](kept['rows']).as_text()}")
+        PAGE.write_text(page({name: kept}, PAGE.read_text()))
     return 0
 
 
