@@ -17,17 +17,30 @@ if TYPE_CHECKING:
     from sparklog.client.async_producer import AsyncProducer as AsyncProducer
     from sparklog.client.consumer import Consumer as Consumer
     from sparklog.client.producer import Producer as Producer
+    from sparklog.client.topic_admin import NewTopic as NewTopic
+    from sparklog.structs import TopicPartition as TopicPartition
 
 _HOMES = {
-    "Admin": "admin",
-    "AsyncAdmin": "admin",
-    "AsyncProducer": "async_producer",
-    "AsyncConsumer": "async_consumer",
-    "Consumer": "consumer",
-    "Producer": "producer",
+    "Admin": "sparklog.client.admin",
+    "AsyncAdmin": "sparklog.client.admin",
+    "AsyncProducer": "sparklog.client.async_producer",
+    "AsyncConsumer": "sparklog.client.async_consumer",
+    "Consumer": "sparklog.client.consumer",
+    "NewTopic": "sparklog.client.topic_admin",
+    "Producer": "sparklog.client.producer",
+    "TopicPartition": "sparklog.structs",
 }
 
-__all__ = ["Admin", "AsyncAdmin", "AsyncConsumer", "AsyncProducer", "Consumer", "Producer"]
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Consumer",
+    "NewTopic",
+    "Producer",
+    "TopicPartition",
+]
 
 
 def __dir__() -> list[str]:
@@ -38,4 +51,4 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(home), name)
