@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from pyspark import TaskContext
 from spark.dying import DyingSource
 
 from sparklog.client.admin import Admin, NewTopic
@@ -107,11 +108,31 @@ def test_a_batch_write_is_whole_and_leaves_nothing_open(numbers, write, read, ma
     assert not [name for name in names if name.startswith("sparklog-spark/write-")]
 
 
+@pytest.fixture
+def fails_half_way(servers):
+    """``frame.mapInArrow(fails_half_way(topic), ...)``: the second task fails once the first has written 50 rows."""
+
+    def failing(topic):
+        tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+
+        def rows(batches):
+            if TaskContext.get().partitionId() == 0:
+                yield from batches
+                return
+            with ClusterMetadata(ClientConfig(bootstrap_servers=servers)) as cluster:
+                eventually(lambda: sum(latest_offsets(cluster, tps).values()) == 50, what="the first task has written")
+            raise ValueError("no more")
+
+        return rows
+
+    return failing
+
+
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_a_write_that_fails_half_way(spark, numbers, write, make_topic, committed, records_in, delivery):
-    """One task of two fails at its last row; the other has written all of its own."""
+def test_a_write_that_fails_half_way(numbers, write, make_topic, committed, records_in, fails_half_way, delivery):
+    """One task of two fails; the other has written all of its own."""
     topic = make_topic(partitions=PARTITIONS)
-    frame = numbers(100).selectExpr("key", "if(key = '99', raise_error('no more'), value) as value")
+    frame = numbers(100).mapInArrow(fails_half_way(topic), "key string, value string")
     with pytest.raises(Exception, match="no more"):
         write(frame, topic=topic, delivery=delivery)
     assert committed(topic) == ([] if delivery == "exactly-once" else list(range(50)))

@@ -11,15 +11,13 @@ import asyncio
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from sparklog.client.admin_base import raise_error
 from sparklog.client.transaction_admin import ONGOING, TransactionAdmin, TransactionDescription
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, Message
+from sparklog.protocol.messages import AddPartitionsToTxnRequest, Message
 from sparklog.structs import TopicPartition, by_topic
 
 _E = ErrorCode
-_FIRST_TWO_PHASE = 6
 _LAST_ADD_PARTITIONS, _LAST_END = 3, 4
 _NOT_TWO_PHASE = frozenset({_E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _E.UNSUPPORTED_VERSION, _E.INVALID_REQUEST})
 _OTHERS = frozenset(
@@ -64,24 +62,12 @@ class PreparedAdmin(TransactionAdmin):
         return await self._init(transactional_id, timeout_ms, two_phase=False)
 
     async def _init(self, transactional_id: str, timeout_ms: int, *, two_phase: bool) -> PreparedTransaction | None:
-        def build(version: int) -> Message:
-            if two_phase and version < _FIRST_TWO_PHASE:
-                raise ApiError(_E.UNSUPPORTED_VERSION, "the cluster knows no two-phase commit (InitProducerId 6)")
-            return InitProducerIdRequest(
-                version=version,
-                transactional_id=transactional_id,
-                transaction_timeout_ms=timeout_ms,
-                producer_id=-1,
-                producer_epoch=-1,
-                enable2_pc=two_phase,
-                keep_prepared_txn=two_phase,
-            )
-
-        answer = await self._ask_transaction_coordinator(
+        answer = await self._init_producer(
             transactional_id,
-            ApiKey.INIT_PRODUCER_ID,
-            build,
-            lambda answer: raise_error(answer, f"cannot begin a transaction as {transactional_id!r}"),
+            f"cannot begin a transaction as {transactional_id!r}",
+            timeout_ms=timeout_ms,
+            two_phase=two_phase,
+            keep=two_phase,
         )
         if two_phase and answer.ongoing_txn_producer_id >= 0:
             return None
@@ -144,19 +130,7 @@ class PreparedAdmin(TransactionAdmin):
 
     async def _end_by_pair(self, transaction: PreparedTransaction, commit: bool) -> bool:
         try:
-            await self._ask_transaction_coordinator(
-                transaction.transactional_id,
-                ApiKey.END_TXN,
-                lambda version: EndTxnRequest(
-                    version=version,
-                    transactional_id=transaction.transactional_id,
-                    producer_id=transaction.producer_id,
-                    producer_epoch=transaction.epoch,
-                    committed=commit,
-                ),
-                lambda answer: raise_error(answer, f"cannot end the transaction of {transaction.transactional_id!r}"),
-                _LAST_END,
-            )
+            await self._end(*transaction, commit=commit, ceiling=_LAST_END)
         except ApiError as error:
             if error.code in _OTHERS:
                 return False

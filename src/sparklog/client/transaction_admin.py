@@ -160,43 +160,16 @@ class TransactionAdmin(AdminBase):
                 f"{transactional_id!r} has no transaction open, it is in state {found.state}",
             )
         kept = await self._take_over(transactional_id)
-        await self._ask_transaction_coordinator(
-            transactional_id,
-            ApiKey.END_TXN,
-            lambda version: EndTxnRequest(
-                version=version,
-                transactional_id=transactional_id,
-                producer_id=kept.producer_id,
-                producer_epoch=kept.producer_epoch,
-                committed=commit,
-            ),
-            lambda answer: raise_error(answer, f"cannot end the transaction of {transactional_id!r}"),
-        )
+        await self._end(transactional_id, kept.producer_id, kept.producer_epoch, commit=commit)
         return found
 
     async def _take_over(self, transactional_id: str) -> Message:
         """Become the producer under a new epoch, and leave the transaction open."""
-
-        def build(version: int) -> Message:
-            if version < _FIRST_INIT_TO_KEEP:
-                raise ApiError(
-                    ErrorCode.UNSUPPORTED_VERSION, "this cluster cannot hand a transaction on: it knows no KIP-939"
-                )
-            return InitProducerIdRequest(
-                version=version,
-                transactional_id=transactional_id,
-                transaction_timeout_ms=_KEEPER_TIMEOUT_MS,
-                producer_id=-1,
-                producer_epoch=-1,
-                enable2_pc=False,
-                keep_prepared_txn=True,
-            )
-
-        answer = await self._ask_transaction_coordinator(
+        answer = await self._init_producer(
             transactional_id,
-            ApiKey.INIT_PRODUCER_ID,
-            build,
-            lambda answer: raise_error(answer, f"cannot take over the transaction of {transactional_id!r}"),
+            f"cannot take over the transaction of {transactional_id!r}",
+            timeout_ms=_KEEPER_TIMEOUT_MS,
+            keep=True,
         )
         if answer.ongoing_txn_producer_id < 0:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id!r} has ended its transaction meanwhile")
@@ -285,6 +258,50 @@ class TransactionAdmin(AdminBase):
 
         await self._ask_leaders([tp], ask)
         return found
+
+    async def _init_producer(
+        self, transactional_id: str, refused: str, *, timeout_ms: int, two_phase: bool = False, keep: bool = False
+    ) -> Message:
+        """A new epoch for the id; ``keep`` leaves its open transaction open, which older clusters cannot.
+
+        ``refused`` is what an error begins with.
+        """
+
+        def build(version: int) -> Message:
+            if keep and version < _FIRST_INIT_TO_KEEP:
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION, "this cluster cannot hand a transaction on: it knows no KIP-939"
+                )
+            return InitProducerIdRequest(
+                version=version,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=timeout_ms,
+                producer_id=-1,
+                producer_epoch=-1,
+                enable2_pc=two_phase,
+                keep_prepared_txn=keep,
+            )
+
+        return await self._ask_transaction_coordinator(
+            transactional_id, ApiKey.INIT_PRODUCER_ID, build, lambda answer: raise_error(answer, refused)
+        )
+
+    async def _end(
+        self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, ceiling: int | None = None
+    ) -> None:
+        await self._ask_transaction_coordinator(
+            transactional_id,
+            ApiKey.END_TXN,
+            lambda version: EndTxnRequest(
+                version=version,
+                transactional_id=transactional_id,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                committed=commit,
+            ),
+            lambda answer: raise_error(answer, f"cannot end the transaction of {transactional_id!r}"),
+            ceiling,
+        )
 
     async def _ask_transaction_coordinator(
         self, transactional_id: str, api: ApiKey, build: Build, check: Check, ceiling: int | None = None

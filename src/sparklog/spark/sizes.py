@@ -15,7 +15,7 @@ from sparklog.client.offsets import earliest_offsets, latest_offsets
 from sparklog.errors import SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeLogDirsRequest, Message
-from sparklog.structs import TopicPartition
+from sparklog.structs import TopicPartition, by_topic
 
 _log = logging.getLogger(__name__)
 _GUESS = 1024.0
@@ -77,10 +77,8 @@ def log_sizes(cluster: ClusterMetadata, partitions: Collection[TopicPartition]) 
 
 
 def _request(version: int, partitions: Collection[TopicPartition]) -> Message:
-    numbers: dict[str, list[int]] = {}
-    for tp in partitions:
-        numbers.setdefault(tp.topic, []).append(tp.partition)
     topics = [
-        DescribeLogDirsRequest.DescribableLogDirTopic(topic=topic, partitions=asked) for topic, asked in numbers.items()
+        DescribeLogDirsRequest.DescribableLogDirTopic(topic=topic, partitions=numbers)
+        for topic, numbers in by_topic(partitions).items()
     ]
     return DescribeLogDirsRequest(version=version, topics=topics)
