@@ -1,8 +1,9 @@
 """Spark, one local session: ``format("sparklog")`` beside Spark's own Kafka connector, on the same data and options.
 
-The same records lie in sparklog and in Kafka 3.9.1; each case of ``benchmarks.spark_cases`` is done in three ways, one
-after another in each round. The first round warms up and is thrown away, and the order turns from round to round.
-``ratio`` is the median over the rounds of how many times better a way was than the connector on Kafka in that round.
+The same records lie in sparklog and in Kafka 3.9.1; each case of ``benchmarks.spark_cases`` is done in its ways
+(``benchmarks.spark_ways``), one after another in each round. The first round warms up and is thrown away, and the
+order turns from round to round. ``ratio`` is the median over the rounds of how many times better a way was than the
+connector on Kafka in that round, and ``share`` of how near it came to the source of ready-made batches.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks import machine
+from benchmarks.loads.ready import ReadySource
 from benchmarks.peers import Peer, both_brokers
 from benchmarks.spark_cases import Case, Stage, all_cases
+from benchmarks.spark_ways import CONNECTOR, READY, Way
 from sparklog.clock import Clock, SystemClock
 from sparklog.local.jars import jar_set
 from sparklog.spark import session
 
 ROUNDS = 3
-WAYS = (("kafka", "kafka"), ("sparklog", "kafka"), ("sparklog", "sparklog"))
-"""A format and the broker that it is on; the first is what the others are measured by."""
 _QUIET_WAIT_S = 4
 
-Values = dict[tuple[str, str], list[float]]
+Values = dict[Way, list[float]]
 
 
 def run(
     rounds: int = ROUNDS, scale: float = 1.0, say: Callable[[str], None] = lambda _: None, only: str = ""
 ) -> list[dict[str, Any]]:
-    """A row a case and way: (measurement, figure, format, broker, value, ratio, ratios, rounds).
+    """A row a case and way: (measurement, figure, way, value, rounds; ratio, ratios; share, shares).
 
     ``scale`` is of the number of records; ``only`` is part of the names of the cases wanted.
     """
@@ -51,8 +52,9 @@ def run(
         topics: set[str] = set()
         for case in (case for case in all_cases(scale) if only in case.name):
             topics = _topics_for(case, topics, peers, stage)
-            say(f"spark: {case.name}")
-            results += _rows(case, _rounds(case, stage, clock, rounds))
+            rows = _rows(case, _rounds(case, stage, clock, rounds))
+            say(f"spark: {case.name}, {case.figure}: " + ", ".join(f"{row['way']} {row['value']:.0f}" for row in rows))
+            results += rows
     return results
 
 
@@ -69,6 +71,7 @@ def _spark(directory: Path) -> Iterator[SparkSession]:
         spark_sql_shuffle_partitions="2",
         spark_sql_warehouse_dir=str(directory / "warehouse"),
     )
+    spark.dataSource.register(ReadySource)
     try:
         yield spark
     finally:
@@ -86,27 +89,30 @@ def _topics_for(case: Case, have: set[str], peers: list[Peer], stage: Stage) -> 
 
 
 def _rounds(case: Case, stage: Stage, clock: Clock, rounds: int) -> Values:
-    ways = [way for way in WAYS if case.ours_alone is False or way[0] == "sparklog"]
-    values: Values = {way: [] for way in ways}
+    values: Values = {way: [] for way in case.ways}
     for number in range(rounds + 1):
-        for way in ways if number % 2 else ways[::-1]:
+        for way in case.ways if number % 2 else case.ways[::-1]:
             machine.await_quiet(clock, _QUIET_WAIT_S)
-            value = case.measure(stage, *way)
+            value = case.measure(stage, way)
             if number:
                 values[way].append(value)
     return values
 
 
 def _rows(case: Case, values: Values) -> list[dict[str, Any]]:
-    base = values.get(WAYS[0])
     rows = []
-    for (source, broker), mine in values.items():
-        row: dict[str, Any] = {"measurement": case.name, "figure": case.figure, "format": source, "broker": broker}
+    for way, mine in values.items():
+        row: dict[str, Any] = {"measurement": case.name, "figure": case.figure, "way": way.name}
         row["value"] = statistics.median(mine)
         row["rounds"] = [round(each, 3) for each in mine]
-        if base is not None:
-            more = case.figure.endswith("/s")
-            row["ratios"] = [a / b if more else b / a for a, b in zip(mine, base, strict=True)]
-            row["ratio"] = statistics.median(row["ratios"])
+        for name, other in (("ratio", CONNECTOR), ("share", READY)):
+            if other in values and way is not other:
+                row[f"{name}s"] = _times_better(case, mine, values[other])
+                row[name] = statistics.median(row[f"{name}s"])
         rows.append(row)
     return rows
+
+
+def _times_better(case: Case, mine: list[float], others: list[float]) -> list[float]:
+    more = case.figure.endswith("/s")
+    return [a / b if more else b / a for a, b in zip(mine, others, strict=True)]

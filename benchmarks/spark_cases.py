@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -17,12 +16,14 @@ from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks import machine
 from benchmarks.loads.records import batch_of
+from benchmarks.spark_ways import BY_FETCH, CONNECTOR, DIRECT, ON_KAFKA, READING, READY, WRITING, Way
 from sparklog.client.admin import AdminClient, NewTopic
 from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import latest_offsets
 from sparklog.clock import Clock
+from sparklog.spark.source import SparklogDataSource
 from sparklog.structs import TopicPartition
 
 PARTITIONS = 2
@@ -67,12 +68,12 @@ class Stage:
     clock: Clock
     _counted: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def reader(self, source: str, broker: str, **options: object) -> Any:
-        given = {"kafka.bootstrap.servers": self.bootstraps[broker], **options}
-        return self.spark.read.format(source).options(**given)
+    def bootstrap(self, way: Way) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstraps[way.broker]}
 
-    def count(self, broker: str, topic: Topic) -> int:
+    def count(self, way: Way, topic: Topic) -> int:
         """Its records; they were counted by their offsets, outside of what is timed."""
+        broker = way.broker
         key = (broker, topic.name)
         if key not in self._counted:
             with ClusterMetadata(ClientConfig(bootstrap_servers=self.bootstraps[broker]), self.clock) as cluster:
@@ -91,8 +92,9 @@ class Case:
     name: str
     figure: str
     topic: Topic
-    measure: Callable[[Stage, str, str], float]
-    ours_alone: bool = False
+    measure: Callable[[Stage, Way], float]
+    ways: tuple[Way, ...]
+    """The first is what the others are measured by."""
 
 
 def all_cases(scale: float) -> Iterator[Case]:
@@ -102,41 +104,51 @@ def all_cases(scale: float) -> Iterator[Case]:
     yield from _streaming(Topic(100, max(int(RECORDS[100] * scale), 40_000)))
     yield from _writing(scale)
     many = Topic(100, MANY_PARTITIONS, MANY_PARTITIONS)
-    yield Case(f"plan {MANY_PARTITIONS:,} partitions", "ms", many, lambda *way: _plan(many, *way))
+    plan = f"plan {MANY_PARTITIONS:,} partitions"
+    yield Case(plan, "ms", many, lambda *where: _plan(many, *where), (CONNECTOR, ON_KAFKA, BY_FETCH))
 
 
 def _reading(topic: Topic) -> Iterator[Case]:
-    def case(name: str, use: Callable[[Stage, DataFrame], None], columns: str = "") -> Case:
-        def measure(stage: Stage, source: str, broker: str) -> float:
-            count = stage.count(broker, topic)
-            return count / _seconds(stage, lambda: use(stage, _load(stage, source, broker, topic, columns)))
+    def case(name: str, use: Callable[[Stage, DataFrame], None], columns: str = "", to_bound: bool = True) -> Case:
+        def measure(stage: Stage, way: Way) -> float:
+            count = stage.count(way, topic)
+            return count / _seconds(stage, lambda: use(stage, _load(stage, way, topic, columns)))
 
-        return Case(f"read {topic.size} B, {name}", "records/s", topic, measure)
+        ways = (*READING, READY) if to_bound else READING
+        return Case(f"read {topic.size} B, {name}", "records/s", topic, measure, ways)
 
-    middle = topic.records // topic.partitions // 2
+    half = topic.records // topic.partitions // 2
     yield case("all columns", lambda _, frame: _to_nowhere(frame))
     yield case("value and offset", lambda _, frame: _to_nowhere(frame), "value, offset")
-    yield case("half by a filter on offset", lambda _, frame: _to_nowhere(frame.where(f.col("offset") >= middle)))
+    yield case(
+        "half by a filter on offset", lambda _, frame: _to_nowhere(frame.where(f.col("offset") >= half)), "", False
+    )
     yield case("count, last offset and bytes a partition", lambda _, frame: _aggregate(frame))
     yield case("to Delta", lambda stage, frame: frame.write.format("delta").save(stage.new_directory()))
+    alone = f"read {topic.size} B, one Python process without Spark"
+    yield Case(alone, "records/s", topic, lambda *where: _without_spark(topic, *where), (BY_FETCH, DIRECT))
     memory = f"memory of a task, {topic.size} B"
-    yield Case(memory, "MB", topic, lambda *way: _worker_memory(topic, *way), ours_alone=True)
+    yield Case(memory, "MB", topic, lambda *where: _worker_memory(topic, *where), (BY_FETCH, DIRECT))
 
 
 def _streaming(topic: Topic) -> Iterator[Case]:
     few = Topic(100, 100 * MICRO_BATCHES)
 
-    def all_at_once(stage: Stage, source: str, broker: str) -> float:
-        count = stage.count(broker, topic)
-        return count / _seconds(stage, lambda: _stream(stage, source, broker, topic, count))
+    def all_at_once(stage: Stage, way: Way) -> float:
+        count = stage.count(way, topic)
+        return count / _seconds(stage, lambda: _stream(stage, way, topic, count))
 
-    def overhead(stage: Stage, source: str, broker: str) -> float:
-        query = _stream(stage, source, broker, few, -(-stage.count(broker, few) // MICRO_BATCHES))
+    def overhead(stage: Stage, way: Way, copy: str = "") -> float:
+        query = _stream(stage, way, few, -(-stage.count(way, few) // MICRO_BATCHES), copy)
         spent = [each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]]
         return float(statistics.median(spent[1:] or spent))
 
-    yield Case("stream 100 B, one micro-batch", "records/s", topic, all_at_once)
-    yield Case("stream, a micro-batch of 100 records", "ms", few, overhead)
+    def copying(stage: Stage, way: Way) -> float:
+        return overhead(stage, way, f"{few.name}-copy")
+
+    yield Case("stream 100 B, one micro-batch", "records/s", topic, all_at_once, READING)
+    yield Case("stream, a micro-batch of 100 records", "ms", few, overhead, READING)
+    yield Case("stream, a micro-batch of 100 records copied", "ms", few, copying, WRITING)
 
 
 def _writing(scale: float) -> Iterator[Case]:
@@ -144,27 +156,39 @@ def _writing(scale: float) -> Iterator[Case]:
         count = max(int(records * scale / 4), 1000)
         target = Topic(size, 2 * PARTITIONS)
 
-        def measure(
-            stage: Stage, source: str, broker: str, size: int = size, count: int = count, target: Topic = target
-        ) -> float:
+        def measure(stage: Stage, way: Way, size: int = size, count: int = count, target: Topic = target) -> float:
             value = f.rpad(f.col("id").cast("string"), size, "x").cast("binary")
             frame = stage.spark.range(count, numPartitions=PARTITIONS).select(value.alias("value"))
-            options = {"kafka.bootstrap.servers": stage.bootstraps[broker], "topic": target.name}
-            writer = frame.write.format(source).options(**options).mode("append")
-            return count / _seconds(stage, writer.save)
+            writer = frame.write.format(way.source).options(**stage.bootstrap(way), **way.options, topic=target.name)
+            return count / _seconds(stage, writer.mode("append").save)
 
-        yield Case(f"write {size} B", "records/s", target, measure)
+        yield Case(f"write {size} B", "records/s", target, measure, WRITING)
 
 
-def _load(stage: Stage, source: str, broker: str, topic: Topic, columns: str = "") -> DataFrame:
+def _load(stage: Stage, way: Way, topic: Topic, columns: str = "") -> DataFrame:
     """The whole topic; columns are asked for in the way of each format that reads least."""
-    reader = stage.reader(source, broker, subscribe=topic.name)
+    reader = stage.spark.read.format(way.source).options(**stage.bootstrap(way), **way.options, subscribe=topic.name)
+    if way is READY:
+        reader = reader.options(size=topic.size, records=stage.count(way, topic), partitions=topic.partitions)
     if not columns:
         return reader.load()
-    if source == "sparklog":
-        types = {"value": "binary", "offset": "bigint"}
-        return reader.schema(", ".join(f"{name} {types[name]}" for name in columns.split(", "))).load()
-    return reader.load().select(*columns.split(", "))
+    if way is CONNECTOR:
+        return reader.load().select(*columns.split(", "))
+    types = {"value": "binary", "offset": "bigint"}
+    return reader.schema(", ".join(f"{name} {types[name]}" for name in columns.split(", "))).load()
+
+
+def _without_spark(topic: Topic, stage: Stage, way: Way) -> float:
+    """Records a second that the source's tasks yield, one after another in this process."""
+    source = SparklogDataSource({**stage.bootstrap(way), **way.options, "subscribe": topic.name})
+    reader = source.reader(source.schema())
+
+    def read() -> None:
+        for task in reader.partitions():
+            for _ in reader.read(task):
+                pass
+
+    return stage.count(way, topic) / _seconds(stage, read)
 
 
 def _to_nowhere(frame: DataFrame) -> None:
@@ -175,27 +199,26 @@ def _aggregate(frame: DataFrame) -> None:
     frame.groupBy("partition").agg(f.count("*"), f.max("offset"), f.sum(f.length("value"))).collect()
 
 
-def _stream(stage: Stage, source: str, broker: str, topic: Topic, most: int) -> StreamingQuery:
-    """The whole topic to nowhere, up to ``most`` records a micro-batch."""
-    options = {
-        "kafka.bootstrap.servers": stage.bootstraps[broker],
-        "subscribe": topic.name,
-        "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": most,
-    }
-    frame = stage.spark.readStream.format(source).options(**options).load()
-    writer = frame.writeStream.format("noop").option("checkpointLocation", stage.new_directory())
-    query = writer.trigger(availableNow=True).start()
+def _stream(stage: Stage, way: Way, topic: Topic, most: int, copy: str = "") -> StreamingQuery:
+    """The whole topic to nowhere, or to the topic ``copy``; up to ``most`` records a micro-batch."""
+    given = {"subscribe": topic.name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(most)}
+    reader = stage.spark.readStream.format(way.source).options(**stage.bootstrap(way), **given)
+    if copy:
+        frame = reader.load().select("key", "value")
+        writer = frame.writeStream.format(way.source).options(**stage.bootstrap(way), **way.options, topic=copy)
+    else:
+        writer = reader.options(**way.options).load().writeStream.format("noop")
+    query = writer.option("checkpointLocation", stage.new_directory()).trigger(availableNow=True).start()
     query.awaitTermination()
     return query
 
 
-def _plan(topic: Topic, stage: Stage, source: str, broker: str) -> float:
+def _plan(topic: Topic, stage: Stage, way: Way) -> float:
     """Milliseconds until Spark has the tasks."""
-    return 1000 * _seconds(stage, lambda: _load(stage, source, broker, topic).rdd.getNumPartitions())
+    return 1000 * _seconds(stage, lambda: _load(stage, way, topic).rdd.getNumPartitions())
 
 
-def _worker_memory(topic: Topic, stage: Stage, source: str, broker: str) -> float:
+def _worker_memory(topic: Topic, stage: Stage, way: Way) -> float:
     """The most megabytes that one of Spark's Python workers held while it read."""
     done, most = threading.Event(), [0]
 
@@ -207,7 +230,7 @@ def _worker_memory(topic: Topic, stage: Stage, source: str, broker: str) -> floa
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        _to_nowhere(_load(stage, source, broker, topic))
+        _to_nowhere(_load(stage, way, topic))
     finally:
         done.set()
         watcher.join()

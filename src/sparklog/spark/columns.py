@@ -21,6 +21,7 @@ from sparklog.spark.losses import Losses, after_loss
 from sparklog.spark.offsets import OffsetRange
 from sparklog.spark.options import ReadOptions
 from sparklog.spark.paths_taken import PathsTaken
+from sparklog.spark.worker_heap import freeze_imports
 
 BATCH_BYTES = 2 << 20
 
@@ -32,6 +33,7 @@ def read_ranges(options: ReadOptions, schema: StructType, ranges: Iterable[Offse
             yield from _read_directories(options, schema, ranges)
         else:
             yield from _read_cluster(options, schema, ranges)
+    freeze_imports()
 
 
 def _read_directories(

@@ -100,15 +100,20 @@ class Sink:
     def write(self, place: Place | None, batches: Iterator[pa.RecordBatch]) -> Written:
         from sparklog.spark.attempt import write_at_least_once, write_prepared
         from sparklog.spark.failures import translated
+        from sparklog.spark.worker_heap import freeze_imports
 
         with translated():
             if place is None or not self._options.exactly_once:
-                return Written(write_at_least_once(self._options, batches))
-            rows, transaction = write_prepared(self._options, place, batches)
-            return Written(rows, place, transaction)
+                written = Written(write_at_least_once(self._options, batches))
+            else:
+                rows, transaction = write_prepared(self._options, place, batches)
+                written = Written(rows, place, transaction)
+        freeze_imports()
+        return written
 
     def commit(self, scope: str, batch: int, messages: Messages, *, lasts: bool = True) -> None:
         from sparklog.spark.failures import translated
+        from sparklog.spark.worker_heap import freeze_imports
 
         transactions = _transactions_of(messages)
         if not self._options.exactly_once or not (transactions or lasts):
@@ -117,6 +122,7 @@ class Sink:
             decided = decider.commit(batch, transactions)
             if not lasts:
                 decider.forget()
+        freeze_imports()
         if decided.batch > batch and transactions:
             raise DataSourceError(
                 "SPARKLOG_BATCH_OVERTAKEN",
