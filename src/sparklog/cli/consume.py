@@ -60,12 +60,19 @@ class _Layout(NamedTuple):
 )  # fmt: skip
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable."
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Only this partition; may be repeated.",
 )
 @click.option("-n", "--max", "most", type=click.IntRange(0), help="Print at most so many records.")
-@click.option("-k", "--keys", is_flag=True, help="Print the keys too.")
-@click.option("--key-separator", default="\t", help="What is between key and value; default: a tab.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line, with offset, timestamp and headers.")
+@click.option("-k", "--keys", is_flag=True, help="Print each record's key before its value.")
+@click.option("--key-separator", default="\t", help="What is printed between key and value; default: a tab.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON object a record, with offset, timestamp and headers."
+)
 @bootstrap_option
 def consume(
     topic: str,

@@ -35,7 +35,7 @@ def writes() -> None:
     """
 
 
-@writes.command("list")
+@writes.command("list", short_help="List what is open, in these scopes or in all.")
 @click.argument("scopes", nargs=-1, metavar="[SCOPE]...")
 @click.option(
     "--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what has been open for longer."
@@ -59,12 +59,12 @@ def list_writes(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> None:
     )
 
 
-@writes.command()
+@writes.command(short_help="Finish what dead jobs left, in these scopes or in all.")
 @click.argument("scopes", nargs=-1, metavar="[SCOPE]...")
 @click.option(
     "--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what has been open for longer."
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @bootstrap_option
 def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) -> None:
     """Finish what dead jobs left, in these SCOPEs or in all: commit what is decided, abort the rest.
