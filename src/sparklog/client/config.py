@@ -92,7 +92,9 @@ def _refuse_security(properties: Mapping[str, str]) -> None:
     """Settings of TLS and SASL, unless it is said that they mean nothing."""
     if "security.protocol" not in properties:
         for name in sorted(filter(asks_for_security, properties)):
-            raise ConfigError(f"{name}: {_NO_SECURITY}; if that is meant, remove it or set security.protocol=PLAINTEXT")
+            raise ConfigError(
+                f"{name}: {_NO_SECURITY}; if plain connections are meant, remove it or set security.protocol=PLAINTEXT"
+            )
 
 
 _NO_SECURITY = "only PLAINTEXT is spoken here, no TLS and no SASL: name a listener without them"
