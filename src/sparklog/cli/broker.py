@@ -29,7 +29,7 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other of Kafka's broker settings; may be repeated.",
+    help="Any other setting, by Kafka's name for it; may be repeated.",
 )
 def broker(
     config: Path | None,

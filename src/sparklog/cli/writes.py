@@ -31,7 +31,6 @@ def writes() -> None:
       sparklog writes list
       sparklog writes list --open-for 3600
       sparklog writes finish 6a1c8a4e-9c67-4d3c-a1d5-0f7a7d1c5c11 --yes
-      sparklog writes finish --open-for 3600 --yes
     """
 
 
@@ -62,7 +61,11 @@ def list_writes(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> None:
 @writes.command(short_help="Finish what dead jobs left, in these scopes or in all.")
 @click.argument("scopes", nargs=-1, metavar="[SCOPE]...")
 @click.option(
-    "--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what has been open for longer."
+    "--open-for",
+    type=click.IntRange(0),
+    default=0,
+    metavar="SECONDS",
+    help="Only scopes with something open for longer.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @bootstrap_option
@@ -75,7 +78,6 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
     \b
     Examples:
       sparklog writes finish daily-import --yes
-      sparklog writes finish --open-for 3600 --yes
     """
     _check_known(scopes, bootstrap)
     found = _found(scopes, open_for, bootstrap)
