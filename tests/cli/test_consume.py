@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from sparklog.testing.cluster import ClusterHarness
+
 pytestmark = pytest.mark.integration
 
 
@@ -104,6 +106,33 @@ def test_follow_goes_on_until_it_is_interrupted_and_is_quiet_then(here, spawn, n
     out, err = follower.communicate(timeout=60)
     # click may end the line that a terminal shows ^C on.
     assert (follower.returncode, out, err.strip()) == (130, b"", b"")
+
+
+def test_follow_waits_for_a_broker_that_was_stopped_and_says_so(run, spawn, topic, tmp_path):
+    with ClusterHarness(tmp_path / "cluster") as cluster:
+        at = ("--bootstrap", cluster.bootstrap_servers)
+        assert run("produce", topic, *at, stdin=b"before\n").status == 0
+        follower = spawn("consume", topic, "--follow", *at, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert follower.stdout.readline() == "before\n"
+        cluster.stop_broker(0)
+        said = follower.stderr.readline()
+        assert cluster.bootstrap_servers in said
+        assert said.endswith("; still trying, until Ctrl-C\n")
+        cluster.start_broker(0)
+        assert run("produce", topic, *at, stdin=b"after\n").status == 0
+        assert follower.stdout.readline() == "after\n"
+        assert follower.stderr.readline() == "going on\n"
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(60) == 130
+
+
+def test_follow_ends_where_its_topic_is_deleted(here, spawn, numbers):
+    follower = spawn("consume", numbers, "--from", "9", "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert follower.stdout.readline() == b"9\n"
+    assert here("topic", "delete", numbers, "--yes").status == 0
+    _, err = follower.communicate(timeout=60)
+    assert (follower.returncode, err.count(b"\n")) == (1, 1)
+    assert b"UNKNOWN_TOPIC_OR_PARTITION" in err
 
 
 def test_follow_ends_after_so_many(here, numbers):

@@ -23,7 +23,14 @@ except SystemExit as ended:
     print(json.dumps([ended.code, heavy, time.process_time()]), file=sys.stderr)
 """
 
-COMMAND_LINES = [[name] for name in COMMANDS] + [["topic", name] for name in ("create", "list", "describe", "delete")]
+GROUPS = {
+    "topic": ("create", "list", "describe", "delete"),
+    "txn": ("list", "describe", "commit", "abort", "find-hanging"),
+    "writes": ("list", "finish"),
+    "log": ("dump", "verify"),
+}
+COMMAND_LINES = [[name] for name in COMMANDS] + [[group, name] for group, names in GROUPS.items() for name in names]
+ASKING = [["topic", "delete"], ["txn", "commit"], ["txn", "abort"], ["writes", "finish"]]
 
 MISUSES = [
     (["clean"], "No such command 'clean'"),
@@ -70,6 +77,23 @@ def test_every_command_has_help(arguments):
     result = CliRunner().invoke(cli, [*arguments, "--help"], prog_name="sparklog")
     assert result.exit_code == 0
     assert result.output.startswith(f"Usage: sparklog {' '.join(arguments)}")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_names_its_commands_with_a_whole_summary_each(group):
+    output = CliRunner().invoke(cli, [group, "--help"], prog_name="sparklog", terminal_width=80).output
+    summaries = dict(line.split(maxsplit=1) for line in output.partition("Commands:\n")[2].splitlines())
+    assert summaries.keys() == set(GROUPS[group])
+    assert [each for each in summaries.values() if not each.endswith(".") or each.endswith("..")] == []
+
+
+@pytest.mark.parametrize("command", ASKING, ids=" ".join)
+def test_examples_of_what_asks_first_work_in_a_script(command):
+    for arguments in (command, command[:1]):
+        output = CliRunner().invoke(cli, [*arguments, "--help"], prog_name="sparklog").output
+        examples = [line for line in output.splitlines() if line.startswith(f"    sparklog {' '.join(command)} ")]
+        assert examples
+        assert [line for line in examples if "--yes" not in line.split()] == []
 
 
 def test_the_version_is_ours(run):

@@ -36,7 +36,9 @@ def test_a_file_arrives_whole_whatever_the_compression(here, topic, tmp_path, co
 def test_keys_choose_the_partition_and_a_line_without_one_has_none(here, topic):
     here("topic", "create", topic, "--partitions", 4)
     text = b"".join(b"k%d:v%d\n" % (number % 10, number) for number in range(100)) + b"no key\n"
-    assert here("produce", topic, "--key-separator", ":", stdin=text).status == 0
+    result = here("produce", topic, "--key-separator", ":", stdin=text)
+    assert result.status == 0
+    assert result.err.endswith("\n1 line without the separator ':': written whole as the value, without a key\n")
     found = records(here, topic)
     assert sorted(value for _, key, value in found if key) == sorted(f"v{number}" for number in range(100))
     assert [value for _, key, value in found if key is None] == ["no key"]
@@ -53,6 +55,14 @@ def test_a_partition_can_be_chosen(here, topic):
     result = here("produce", topic, "--partition", 3, stdin=b"a\n")
     assert result.status == 2
     assert result.err.endswith(f"--partition: topic '{topic}' has only partitions 0 to 2\n")
+
+
+def test_a_separator_that_no_line_has_is_told(here, topic):
+    result = here("produce", topic, "-k", "\\t", stdin=b"a b\n" * 1000)
+    assert result.err.endswith(
+        r"1,000 lines without the separator '\t': written whole as the value, without a key" + "\n"
+    )
+    assert "without" not in here("produce", topic, "-k", "\\t", stdin=b"a\tb\n").err
 
 
 def test_an_empty_value_becomes_null_where_asked(here, topic):

@@ -95,6 +95,17 @@ def test_a_killed_broker_is_back_and_a_second_up_is_refused(start, run, topic):
     assert up.stop(signal.SIGTERM) == 0
 
 
+def test_a_directory_that_cannot_be_is_one_line_that_says_what_to_do(run, tmp_path):
+    (tmp_path / "file").touch()
+    refused = run("up", "--data", tmp_path / "file" / "below", "--port", "0")
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert refused.err.startswith(f"sparklog: no cluster can be kept in {tmp_path}/file/below: ")
+    assert "Not a directory; choose a directory (--data)" in refused.err
+    refused = run("up", "--data", tmp_path / "file")
+    assert refused.status == 2
+    assert f"'--data': Directory '{tmp_path}/file' is a file." in refused.err
+
+
 def test_a_port_that_is_taken_is_named(run, tmp_path, bootstrap):
     port = bootstrap.rpartition(":")[2]
     refused = run("up", "--data", tmp_path / "cluster", "--port", port)

@@ -78,10 +78,20 @@ def test_what_is_decided_is_committed_and_the_rest_aborted(here, config, topic, 
     done = here("writes", "finish", scope, "--yes")
     assert (done.status, done.out, done.err) == (0, f"{scope}: 2 committed, 1 aborted\n", "")
     assert _rows(here("writes", "list", scope)) == []
-    assert here("writes", "finish", scope, "--yes").out == "nothing is open\n"
+    again = here("writes", "finish", scope, "--yes")
+    assert (again.status, again.out) == (0, "nothing is open\n")
     tp = TopicPartition(topic, 0)
     with ClusterMetadata(config) as cluster:
         end = latest_offsets(cluster, [tp], COMMITTED)[tp]
         assert end == latest_offsets(cluster, [tp])[tp]
         batches = fetch_range(cluster, tp, 0, end, isolation=COMMITTED)
         assert [bytes(record.value) for batch in batches for record in iter_records(batch)] == [b"0", b"1"]
+
+
+def test_a_scope_that_is_none_is_named_and_nothing_is_finished(here, left):
+    scope, _ = left
+    refused = here("writes", "finish", scope, "no such", "--yes")
+    assert (refused.status, refused.out) == (1, "")
+    assert "nobody has written under 'no such'" in refused.err
+    assert scope not in refused.err
+    assert len(_rows(here("writes", "list", scope))) == 3

@@ -48,12 +48,21 @@ def test_without_acks_nothing_is_waited_for(servers, make_topic):
         assert _values(cluster, tp) == [b"x"]
 
 
-def test_a_batch_too_large_names_the_partition_and_the_remedy(metadata, make_topic):
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        ([bytes(2000)], "it is a single record: raise the topic's max.message.bytes, or make the record smaller"),
+        ([bytes(900), bytes(900)], "raise the topic's max.message.bytes or lower batch.size"),
+    ],
+    ids=["one record", "two"],
+)
+def test_a_batch_too_large_names_the_partition_and_the_remedy(metadata, make_topic, values, remedy):
     tp = TopicPartition(make_topic(max_message_bytes=1000), 0)
-    with pytest.raises(ApiError, match=r"max\.message\.bytes") as caught, BatchProducer(metadata) as producer:
-        producer.send(tp, _batch(bytes(2000)))
+    with pytest.raises(ApiError) as caught, BatchProducer(metadata) as producer:
+        producer.send(tp, _batch(*values))
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     assert str(tp) in str(caught.value)
+    assert str(caught.value).endswith(f"; {remedy}")
 
 
 def test_a_lost_connection_loses_no_batch(metadata, make_topic, monkeypatch):

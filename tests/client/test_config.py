@@ -1,9 +1,14 @@
 import pytest
 
 from sparklog.client import config as client_config
-from sparklog.client.config import ClientConfig, parse_bootstrap
+from sparklog.client.admin import Admin
+from sparklog.client.config import ClientConfig, as_properties, parse_bootstrap
+from sparklog.client.consumer import Consumer
 from sparklog.client.consumer_config import ConsumerConfig
+from sparklog.client.kafka_settings import is_kafkas
+from sparklog.client.producer import Producer
 from sparklog.client.producer_config import ProducerConfig
+from sparklog.config.definition import definitions
 from sparklog.errors import ConfigError
 from sparklog.record.compression import CompressionType
 from sparklog.structs import Endpoint, IsolationLevel
@@ -73,11 +78,13 @@ def test_impossible_values_are_refused_by_name(name, value):
 
 
 def test_unknown_settings_are_ignored_with_one_warning(caplog):
-    properties = {"bootstrap.servers": "a:1", "receive.buffer.bytes": "1", "some.java.class": "x"}
+    properties = {"bootstrap.servers": "a:1", "receive.buffer.bytes": "1", "metrics.context.x": "1", "xyzzy": "x"}
     for _ in range(3):
         ClientConfig.from_properties(properties)
-    (warning,) = caplog.messages
-    assert "receive.buffer.bytes, some.java.class" in warning
+    assert caplog.messages == [
+        "ignored Kafka settings that mean nothing to sparklog: metrics.context.x, receive.buffer.bytes",
+        "ignored settings that neither sparklog nor Kafka knows: xyzzy",
+    ]
 
 
 @pytest.fixture
@@ -93,10 +100,15 @@ def anew(monkeypatch):
         (ConsumerConfig, "groupid", "group.id"),
         (ConsumerConfig, "max_poll_record", "max.poll.records"),
         (ConsumerConfig, "clientId", "client.id"),
+        (ConsumerConfig, "offset_reset", "auto.offset.reset"),
+        (ProducerConfig, "compression", "compression.type"),
+        (ProducerConfig, "linger", "linger.ms"),
+        (ProducerConfig, "max_request_bytes", "max.request.size"),
+        (ClientConfig, "request_timeout", "request.timeout.ms"),
     ],
 )
 def test_a_misspelt_setting_is_told_what_it_may_mean(config, given, meant, anew, caplog):
-    config.of({"bootstrap.servers": "a:1"}, **{given: "1"})
+    config.from_properties(as_properties({"bootstrap.servers": "a:1"}, {given: "1"}))
     assert f"{given.replace('_', '.')} (did you mean {meant}?)" in caplog.text
 
 
@@ -117,3 +129,37 @@ def test_this_client_speaks_the_classic_group_protocol():
     assert ConsumerConfig.of(bootstrap_servers="a:1", group_protocol="CLASSIC").group_protocol == "CLASSIC"
     with pytest.raises(ConfigError, match=r"group\.protocol='consumer': this client speaks the classic protocol only"):
         ConsumerConfig.of(bootstrap_servers="a:1", group_protocol="consumer")
+
+
+def test_every_setting_of_ours_is_one_of_kafkas():
+    for config in (ClientConfig, ConsumerConfig, ProducerConfig):
+        assert [name for name in definitions(config) if not is_kafkas(name)] == []
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"security_protocol": "SASL_SSL"}, "security.protocol='SASL_SSL'"),
+        ({"security_protocol": "ssl"}, "security.protocol='ssl'"),
+        ({"ssl_truststore_location": "/x", "security_protocol": "SSL"}, "security.protocol='SSL'"),
+        ({"ssl_truststore_location": "/x"}, "ssl.truststore.location"),
+        ({"sasl_jaas_config": "x", "sasl_mechanism": "PLAIN"}, "sasl.jaas.config"),
+        ({"security_providers": "x"}, "security.providers"),
+    ],
+    ids=str,
+)
+def test_who_asks_for_security_is_refused_at_once(client, given, named):
+    with pytest.raises(ConfigError, match=f"^{named}: only PLAINTEXT is spoken here, no TLS and no SASL"):
+        client(bootstrap_servers="127.0.0.1:1", **given)
+
+
+def test_who_says_that_security_is_not_meant_is_believed(anew, caplog):
+    given = {"security_protocol": "PLAINTEXT", "ssl_truststore_location": "/x"}
+    assert ProducerConfig.of(bootstrap_servers="a:1", **given).security_protocol == "PLAINTEXT"
+    assert "mean nothing to sparklog: ssl.truststore.location" in caplog.text
+
+
+def test_settings_beside_a_whole_config_are_refused():
+    with pytest.raises(ConfigError, match="give client_id in it"):
+        Admin(ClientConfig(bootstrap_servers="127.0.0.1:1"), client_id="x")

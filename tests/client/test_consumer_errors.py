@@ -324,11 +324,34 @@ def test_a_consumer_without_any_broker_tells_the_log(impatient, caplog):
     run(test)
 
 
-def test_a_partition_that_does_not_exist_is_told(impatient, caplog):
+def test_a_partition_that_does_not_exist_is_told_once(caplog):
     async def test():
-        async with consuming(Log(end=0)) as (consumer, _):
+        async with consuming(Log(end=0)) as (consumer, cluster):
             consumer.assign([TopicPartition("t", 77)])
             await poll_until_told(consumer, caplog, "topic 't' has no partition 77, only 0 to 0")
+            await poll_until_asked_again(consumer, cluster)
+            (said,) = caplog.messages
+            assert "UNKNOWN_TOPIC_OR_PARTITION" in said
+
+    run(test)
+
+
+async def poll_until_asked_again(consumer, cluster):
+    before = len(cluster.asked(ApiKey.METADATA))
+    while len(cluster.asked(ApiKey.METADATA)) < before + 3:
+        assert await consumer.poll(0.05) == []
+
+
+def test_a_topic_that_does_not_exist_is_told_once_and_read_when_it_does(caplog):
+    async def test():
+        async with consuming(Log(*TWO, end=3), allow_auto_create_topics=False) as (consumer, cluster):
+            cluster.on[ApiKey.LIST_OFFSETS] = lambda _asked: _listed(0)
+            leaders = cluster.topics.pop("t")
+            await poll_until_told(consumer, caplog, "UNKNOWN_TOPIC_OR_PARTITION: topic 't' does not exist; create it")
+            await poll_until_asked_again(consumer, cluster)
+            cluster.topics["t"] = leaders
+            assert await read(consumer, 3) == [(0, b"a"), (1, b"b"), (2, b"c")]
+            assert len(caplog.messages) == 1
 
     run(test)
 

@@ -412,6 +412,31 @@ def test_a_group_with_a_member_in_java(servers, consumer, partitions, put, topic
     assert eventually(lambda: ours.poll(0.1) or len(ours.assignment) == 4, 60)
 
 
+def test_who_subscribes_to_a_topic_that_does_not_exist_is_told_and_reads_it_when_it_does(
+    consumer, partitions, put, topic, caplog
+):
+    ours = consumer(allow_auto_create_topics=False)
+    ours.subscribe([topic])
+    missing = f"UNKNOWN_TOPIC_OR_PARTITION: topic '{topic}' does not exist"
+    eventually(lambda: ours.poll(0.1) or missing in caplog.text, 60)
+    (tp,) = partitions()
+    put(tp, b"came later")
+    assert values(read(ours, 1)) == [b"came later"]
+    assert caplog.text.count(missing) == 1
+
+
+@pytest.mark.parametrize("way", ["subscribe", "assign"])
+def test_a_topic_is_not_created_for_a_reader_in_silence(consumer, topic, way, caplog):
+    ours = consumer()
+    if way == "subscribe":
+        ours.subscribe([topic])
+    else:
+        ours.assign([TopicPartition(topic, 0)])
+    eventually(lambda: ours.poll(0.1) or ours.positions(), 60)
+    (told,) = [message for message in caplog.messages if "UNKNOWN_TOPIC_OR_PARTITION" in message]
+    assert f"topic '{topic}' does not exist; brokers are asked to create it" in told
+
+
 def test_a_killed_broker_comes_back_and_nothing_is_lost(tmp_path, topic):
     with ClusterHarness(tmp_path) as harness:
         admin = AdminClient({"bootstrap.servers": harness.bootstrap_servers})

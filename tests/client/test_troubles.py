@@ -39,3 +39,10 @@ def test_what_took_long_to_fail_is_told_at_once_and_each_by_itself(troubles, clo
         troubles.met("group", "no coordinator", since=before)
         troubles.met("leaders", "no leader")
     assert caplog.messages == ["still trying: refused", "still trying: no coordinator"]
+
+
+def test_what_is_to_be_told_at_once_is_told_once_an_interval_too(troubles, clock, caplog):
+    for _ in range(int(INTERVAL)):
+        troubles.met("topic t", "there is no t", at_once=True)
+        clock.sleep(1.0)
+    assert caplog.messages == ["still trying: there is no t"]

@@ -1,6 +1,7 @@
 """A cluster's directory."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,21 @@ def test_one_holder_at_a_time(tmp_path):
     first.unlock()
     second.lock()
     second.unlock()
+
+
+@pytest.mark.parametrize("place", ["file", "below a file", "not to be made", "lock not to be written"])
+def test_where_no_cluster_can_be_kept_it_is_said_what_to_do(tmp_path, place):
+    (tmp_path / "file").touch()
+    (tmp_path / "taken" / "lock").mkdir(parents=True)
+    root = {
+        "file": tmp_path / "file",
+        "below a file": tmp_path / "file" / "below",
+        "not to be made": Path("/proc/sparklog"),
+        "lock not to be written": tmp_path / "taken",
+    }[place]
+    directory = ClusterDirectory(root)
+    with pytest.raises(ConfigError, match=rf"no cluster can be kept in {root}: .*; choose a directory \(--data\)"):
+        directory.lock()
 
 
 def test_ports_are_remembered(tmp_path):

@@ -144,6 +144,19 @@ def test_what_cannot_be_read_is_refused(tmp_path):
         ReadOptions.for_stream({"path": path, "subscribe": "txn"})
 
 
+@pytest.mark.parametrize("selection", [{"subscribe": "txn"}, {"subscribePattern": ".*"}], ids=lambda each: min(each))
+def test_a_directory_one_too_high_or_too_low_names_the_right_one(tmp_path, selection):
+    for name in ("broker-0", "broker-1"):
+        shutil.copytree(GOLDEN / "kafka-3.9-stopped", tmp_path / name)
+    (tmp_path / "zookeeper" / "version-2").mkdir(parents=True)
+    (tmp_path / "zookeeper" / "version-2" / "log.1").touch()
+    refused = _refused(path=str(tmp_path), **selection)
+    assert "[SPARKLOG_INVALID_OPTION] option 'path'" in refused
+    assert refused.endswith(f"directories below it do: pass {tmp_path}/broker-0,{tmp_path}/broker-1")
+    refused = _refused(path=str(tmp_path / "broker-0" / "txn-0"), **selection)
+    assert refused.endswith(f"it is the directory of one partition: pass {tmp_path}/broker-0")
+
+
 def test_a_damaged_batch_fails_the_query_with_the_place(tmp_path):
     source = GOLDEN / "kafka-3.9-stopped"
     shutil.copytree(source / "txn-0", tmp_path / "txn-0")

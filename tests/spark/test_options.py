@@ -329,3 +329,22 @@ def test_log_directories_need_no_servers():
     with pytest.raises(DataSourceError, match=r"SPARKLOG_INVALID_OPTION.*isolation\.level"):
         ReadOptions.for_batch({"path": "/a", "subscribe": "t", "kafka.isolation.level": "none"})
     assert _batch().directories == ()
+
+
+@pytest.mark.parametrize("options", [ReadOptions.for_batch, ReadOptions.for_stream, WriteOptions.from_spark])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"},
+        {"kafka.ssl.truststore.location": "/x"},
+        {"kafka.sasl.jaas.config": "x"},
+        {"kafka.Security.Providers": "x"},
+    ],
+    ids=lambda each: min(each),
+)
+def test_who_asks_for_security_is_refused_by_name(options, given):
+    name = sorted(given)[-1].lower()
+    selection = {"topic": "t"} if options == WriteOptions.from_spark else {"subscribe": "t"}
+    expected = rf"\[SPARKLOG_INVALID_OPTION\] option {name}\b.*only PLAINTEXT is spoken here, no TLS and no SASL"
+    with pytest.raises(DataSourceError, match=expected):
+        options({**_SERVERS, **selection, **given})

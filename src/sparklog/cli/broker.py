@@ -24,7 +24,13 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
 @click.option("--data", help="Directory for the partitions (log.dirs).")
 @click.option("--host", help="Address to listen on and to tell clients (host.name).")
 @click.option("--port", type=int, help="Port to listen on, 0 for a free one (port).")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any other setting; may be repeated.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other setting, by Kafka's name for it; may be repeated.",
+)
 def broker(
     config: Path | None,
     broker_id: int | None,
@@ -34,10 +40,16 @@ def broker(
     port: int | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Run one broker until SIGTERM or Ctrl-C; a second one waits no longer for requests in hand.
+    """Run one broker until SIGTERM or Ctrl-C; a second signal stops it without waiting for requests in hand.
 
-    Settings come from --config, then --set, then the options, later ones first in force. When clients can connect, one
-    line says so: "sparklog broker ID listening on HOST:PORT".
+    It needs a ZooKeeper that runs ("sparklog up" starts one with the brokers), an id and a directory. What an option
+    says counts more than --set, and that more than --config. When clients can connect, one line says so: "sparklog
+    broker ID listening on HOST:PORT".
+
+    \b
+    Examples:
+      sparklog broker --id 0 --zookeeper 127.0.0.1:2181 --data /var/lib/sparklog
+      sparklog broker --config server.properties --set log.retention.hours=24
     """
     properties = load_properties(config) if config else {}
     for text in settings:

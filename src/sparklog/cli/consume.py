@@ -13,6 +13,7 @@ import click
 from sparklog.cli.connection import bootstrap_option, connected
 from sparklog.cli.display import progress
 from sparklog.cli.positions import METAVAR, Position, parse_position, resolve_position
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,9 @@ Columns = dict[str, "pa.Array"]
 
 _ROUND_BYTES = 4 << 20
 """Decoded bytes that are printed at once."""
+
+_FOLLOWERS_PATIENCE_MS = 3000
+"""For which what keeps --follow from reading is not told: leaders move, and a new topic is not known everywhere yet."""
 
 _PARTITIONS_NAMED = 3
 """Of which it is said what they hold, when there is nothing to print."""
@@ -56,12 +60,19 @@ class _Layout(NamedTuple):
 )  # fmt: skip
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable."
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Only this partition; may be repeated.",
 )
 @click.option("-n", "--max", "most", type=click.IntRange(0), help="Print at most so many records.")
-@click.option("-k", "--keys", is_flag=True, help="Print the keys too.")
-@click.option("--key-separator", default="\t", help="What is between key and value; default: a tab.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line, with offset, timestamp and headers.")
+@click.option("-k", "--keys", is_flag=True, help="Print each record's key before its value.")
+@click.option("--key-separator", default="\t", help="What is printed between key and value; default: a tab.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON object a record, with offset, timestamp and headers."
+)
 @bootstrap_option
 def consume(
     topic: str,
@@ -74,6 +85,8 @@ def consume(
     **shape: Any,
 ) -> None:
     """Print the records of TOPIC, a line a record, each partition's in order.
+
+    With --follow, brokers that go away are waited for: a line on standard error says so, and another when it goes on.
 
     A time is as in 2013-07-04, 2013-07-04T12:00 or 2013-07-04T12:00:00-04:00; without a zone it is UTC.
 
@@ -140,10 +153,31 @@ def _following(
     from sparklog.client.batch_consumer import BatchConsumer
 
     consumer = BatchConsumer(cluster, starts)
+    is_waiting = False
     while True:
         before = dict(consumer.positions)
-        for tp, batches in consumer.poll().items():
+        try:
+            found = consumer.poll(patience_ms=_FOLLOWERS_PATIENCE_MS)
+        except SparklogError as error:
+            if not _may_pass(error):
+                raise
+            if not is_waiting:
+                click.echo(f"{error}; still trying, until Ctrl-C", err=True)
+            is_waiting = True
+            continue
+        if is_waiting:
+            click.echo("going on", err=True)
+        is_waiting = False
+        for tp, batches in found.items():
             yield from _decoded(tp, batches, before[tp], None, layout)
+
+
+def _may_pass(error: SparklogError) -> bool:
+    """A topic that stays unknown is gone, and what comes under its name is another."""
+    from sparklog.client.retry import is_retriable
+
+    is_gone = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return is_retriable(error) and not is_gone
 
 
 def _decoded(

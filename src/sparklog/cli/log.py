@@ -34,13 +34,13 @@ def log() -> None:
     """
 
 
-@log.command()
+@log.command(short_help="Show what segments, indexes, snapshots and checkpoints hold.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=_PATHS)
-@click.option("-r", "--records", is_flag=True, help="The records too: keys, values, headers, markers.")
+@click.option("-r", "--records", is_flag=True, help="Show the records too: keys, values, headers, markers.")
 @click.option("--from-offset", type=click.IntRange(0), help="Only batches with this offset or later ones.")
 @click.option("--to-offset", type=click.IntRange(0), help="Only batches with this offset or earlier ones.")
-@click.option("-n", "--max-batches", type=click.IntRange(0), help="Of each .log file, at most so many.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+@click.option("-n", "--max-batches", type=click.IntRange(0), help="Show at most so many batches of each .log file.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 def dump(
     files: tuple[Path, ...],
     records: bool,
@@ -159,11 +159,13 @@ def _hexdump(data: bytes, position: int) -> list[str]:
     ]
 
 
-@log.command()
+@log.command(short_help="Check every file, batch, CRC and index of log directories.")
 @click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=_PATHS)
 @click.option("-r", "--records", is_flag=True, help="Decode the records of every batch too, and count them.")
-@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Segments at a time.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a finding, then one of the whole.")
+@click.option(
+    "--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Check so many segments at a time."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a finding, then one with the sums.")
 def verify(directories: tuple[Path, ...], records: bool, threads: int, as_json: bool) -> int:
     """Check log directories, or single partitions' directories: every file, every batch, every CRC, every index.
 

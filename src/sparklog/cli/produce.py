@@ -57,7 +57,8 @@ def produce(
     """Write the lines of FILE, or of standard input, to TOPIC: a record a line.
 
     A topic that does not exist is created, if the broker may (auto.create.topics.enable), and that is said.
-    Records with a key go where Kafka's own clients would send them, others to all partitions in turn.
+    Records with a key go where Kafka's own clients would send them, others to all partitions in turn. With
+    --key-separator, a line that does not have it becomes a value without a key; how many did is said.
 
     \b
     Examples:
@@ -94,6 +95,7 @@ class _LineWriter:
         self._partitioner = Partitioner(count)
         self._records = 0
         self._bytes = 0
+        self._keyless = 0
 
     def run(self, descriptor: int, size: int | None) -> None:
         """Send all that can be read, then say how much it was."""
@@ -114,6 +116,14 @@ class _LineWriter:
                 advance(text_bytes + len(lines))
         seconds = self._cluster.clock.monotonic() - started
         click.echo(f"produced {rate(self._records, self._bytes, seconds)} to {self._topic}", err=True)
+        if self._keyless:
+            self._warn_of_keyless()
+
+    def _warn_of_keyless(self) -> None:
+        assert self._separator is not None
+        lines = f"{self._keyless:,} line{'s' if self._keyless > 1 else ''}"
+        separator = repr(self._separator.decode())
+        click.echo(f"{lines} without the separator {separator}: written whole as the value, without a key", err=True)
 
     def _send(self, producer: BatchProducer, lines: pa.Array) -> None:
         import pyarrow as pa
@@ -126,6 +136,8 @@ class _LineWriter:
 
         config = self._cluster.config
         key, value = (None, lines) if self._separator is None else split_keys(lines, self._separator)
+        if key is not None:
+            self._keyless += key.null_count
         if self._null_empty:
             value = pc.if_else(pc.equal(pc.binary_length(value), 0), pa.scalar(None, value.type), value)
         whole = Share(self._partition or 0, 0, len(lines), None)

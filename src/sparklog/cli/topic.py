@@ -38,7 +38,9 @@ def topic() -> None:
     "-r", "--replication", type=click.IntRange(1, 32767), default=1, show_default=True,
     help="Copies of each partition, at most one a broker.",
 )  # fmt: skip
-@click.option("-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated.")
+@click.option(
+    "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be repeated."
+)
 @bootstrap_option
 def create(name: str, partitions: int, replication: int, settings: tuple[str, ...], bootstrap: str) -> None:
     """Create the topic NAME.
@@ -57,10 +59,13 @@ def create(name: str, partitions: int, replication: int, settings: tuple[str, ..
 
 
 @topic.command("list")
-@click.option("--internal", is_flag=True, help="The cluster's own topics too.")
+@click.option("--internal", is_flag=True, help="The cluster's own topics too, such as __consumer_offsets.")
 @bootstrap_option
 def list_topics(internal: bool, bootstrap: str) -> None:
-    """List the topics with their partitions, copies and records (at most so many, where a topic is compacted)."""
+    """List the topics with their partitions, copies and records.
+
+    Records are counted by their offsets: a topic that is compacted, or written in transactions, has fewer.
+    """
     from sparklog.client.admin import AdminClient
 
     with connected(bootstrap) as cluster:
@@ -71,12 +76,21 @@ def list_topics(internal: bool, bootstrap: str) -> None:
     show_table(columns, rows, right=columns[1:])
 
 
-@topic.command()
+@topic.command(short_help="Show a topic's partitions and settings.")
 @click.argument("name")
 @click.option("--all-configs", is_flag=True, help="Settings left at their defaults too.")
 @bootstrap_option
 def describe(name: str, all_configs: bool, bootstrap: str) -> None:
-    """Show the partitions of the topic NAME (leader, copies, offsets) and its settings."""
+    """Show the partitions of the topic NAME and its settings.
+
+    Of each partition: the broker that leads it, those that have a copy (replicas), those whose copy is up to date (in
+    sync), the first offset that it still has, and the offset that its next record gets.
+
+    \b
+    Examples:
+      sparklog topic describe clicks
+      sparklog topic describe clicks --all-configs
+    """
     from sparklog.client.admin import AdminClient
 
     with connected(bootstrap) as cluster:
@@ -100,10 +114,15 @@ def describe(name: str, all_configs: bool, bootstrap: str) -> None:
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @bootstrap_option
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
-    """Delete topics and all that is in them, for good."""
+    """Delete topics and all that is in them, for good.
+
+    \b
+    Examples:
+      sparklog topic delete clicks orders --yes
+    """
     from sparklog.client.admin import AdminClient
 
     if not yes:

@@ -22,24 +22,38 @@ _SILENT_S = 900
 def txn() -> None:
     """See which transactions are open, and end those that nobody will come back for.
 
+    A TRANSACTIONAL_ID is what a producer has as its transactional.id. Consumers with isolation.level=read_committed
+    read no further than where an open transaction begins. Those of Spark jobs: see "sparklog writes".
+
     \b
     Examples:
       sparklog txn list --state Ongoing
       sparklog txn describe payments
-      sparklog txn commit payments
+      sparklog txn commit payments --yes
       sparklog txn abort payments --yes
       sparklog txn find-hanging clicks
-      sparklog txn abort --topic clicks --partition 0 --start-offset 4711
+      sparklog txn abort --topic clicks --partition 0 --start-offset 4711 --yes
     """
 
 
-@txn.command("list")
-@click.option("--state", "states", multiple=True, help="Only ids in this state; may be repeated.")
-@click.option("--open-for", type=click.IntRange(0), metavar="SECONDS", help="Only transactions open for longer.")
+@txn.command("list", short_help="List the transactional ids of the cluster.")
+@click.option("--state", "states", multiple=True, help="Only ids in this state, such as Ongoing; may be repeated.")
+@click.option(
+    "--open-for", type=click.IntRange(0), metavar="SECONDS", help="Only transactions that have been open for longer."
+)
 @click.option("--match", metavar="REGEX", help="Only ids that this regular expression matches whole.")
 @bootstrap_option
 def list_transactions(states: tuple[str, ...], open_for: int | None, match: str | None, bootstrap: str) -> None:
-    """List the transactional ids of the cluster."""
+    """List the transactional ids of the cluster, with the broker that coordinates each, producer id and state.
+
+    States are Empty (nothing written yet), Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort,
+    PrepareEpochFence and Dead, as Kafka names them. Only an Ongoing one waits for its producer.
+
+    \b
+    Examples:
+      sparklog txn list --state Ongoing --open-for 3600
+      sparklog txn list --match 'payments-.*'
+    """
     with administered(bootstrap) as admin:
         found = admin.list_transactions(
             states=states, open_longer_ms=-1 if open_for is None else open_for * 1000, pattern=match
@@ -47,7 +61,7 @@ def list_transactions(states: tuple[str, ...], open_for: int | None, match: str 
     show_table(["transactional id", "coordinator", "producer", "state"], found, right=("coordinator", "producer"))
 
 
-@txn.command()
+@txn.command(short_help="Show a transaction: whose, since when, and where.")
 @click.argument("transactional_id")
 @bootstrap_option
 def describe(transactional_id: str, bootstrap: str) -> None:
@@ -66,24 +80,29 @@ def describe(transactional_id: str, bootstrap: str) -> None:
         click.echo(f"open for {open_for:.0f} s in {', '.join(map(str, found.partitions))}")
 
 
-@txn.command()
+@txn.command(short_help="Commit a transaction in place of its producer.")
 @click.argument("transactional_id")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @bootstrap_option
 def commit(transactional_id: str, yes: bool, bootstrap: str) -> None:
-    """Commit the open transaction of TRANSACTIONAL_ID in place of its producer, which is fenced.
+    """Commit the open transaction of TRANSACTIONAL_ID in place of its producer.
 
-    Do so only if whoever decides has decided so: a transaction that is not prepared may be half of what was meant.
+    Do so only if whoever decides has decided so: a transaction that is not prepared may be half of what was meant. The
+    producer, if it lives, is fenced: it gets an error and can write no more under this id until it is started anew.
+
+    \b
+    Examples:
+      sparklog txn commit payments --yes
     """
     _end(transactional_id, True, yes, bootstrap)
 
 
-@txn.command()
+@txn.command(short_help="Abort a transaction in place of its producer.")
 @click.argument("transactional_id", required=False)
-@click.option("--topic", help="Abort in one partition, past the coordinator: its topic,")
-@click.option("--partition", type=click.IntRange(0), help="its number,")
-@click.option("--start-offset", type=click.IntRange(0), help="and where the transaction begins there.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--topic", help="Of one that hangs: the topic that it is open in.")
+@click.option("--partition", type=click.IntRange(0), help="Of one that hangs: the partition that it is open in.")
+@click.option("--start-offset", type=click.IntRange(0), help="Of one that hangs: the offset at which it begins there.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @bootstrap_option
 def abort(
     transactional_id: str | None,
@@ -93,9 +112,17 @@ def abort(
     yes: bool,
     bootstrap: str,
 ) -> None:
-    """Abort the open transaction of TRANSACTIONAL_ID in place of its producer, which is fenced.
+    """Abort the open transaction of TRANSACTIONAL_ID in place of its producer.
 
-    With --topic, --partition and --start-offset instead: abort one that hangs (see "sparklog txn find-hanging").
+    The producer, if it lives, is fenced: it gets an error and can write no more under this id until it is started anew.
+
+    With --topic, --partition and --start-offset instead of a TRANSACTIONAL_ID: abort one that hangs, in that partition
+    alone. "sparklog txn find-hanging" shows what to give.
+
+    \b
+    Examples:
+      sparklog txn abort payments --yes
+      sparklog txn abort --topic clicks --partition 0 --start-offset 4711 --yes
     """
     place = (topic, partition, start_offset)
     if transactional_id is not None and place == (None, None, None):
@@ -106,15 +133,24 @@ def abort(
         raise click.UsageError("name a transactional id, or else all of --topic, --partition and --start-offset")
 
 
-@txn.command("find-hanging")
+@txn.command("find-hanging", short_help="Find transactions that nobody will end.")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option(
     "--silent-for", type=click.IntRange(0), default=_SILENT_S, show_default=True, metavar="SECONDS",
-    help="Only producers that have not written for so long: give at least transaction.max.timeout.ms.",
+    help="Only of producers that wrote nothing for so long; at least the brokers' transaction.max.timeout.ms.",
 )  # fmt: skip
 @bootstrap_option
 def find_hanging(topics: tuple[str, ...], silent_for: int, bootstrap: str) -> None:
-    """Find transactions, in these topics or in all, that are open in a partition and that no coordinator will end."""
+    """Find transactions, in these topics or in all, that are open in a partition and that no coordinator will end.
+
+    There should be none; older brokers could leave such. Each is ended with "sparklog txn
+    abort --topic T --partition P --start-offset O".
+
+    \b
+    Examples:
+      sparklog txn find-hanging
+      sparklog txn find-hanging clicks --silent-for 3600
+    """
     from sparklog.clock import SystemClock
 
     with administered(bootstrap) as admin:

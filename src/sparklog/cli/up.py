@@ -38,7 +38,7 @@ Ctrl-C stops the cluster; "sparklog up" with the same directory goes on from the
 @click.option("--brokers", type=click.IntRange(1, 99), default=1, show_default=True, help="How many brokers.")
 @click.option(
     "--data", type=click.Path(file_okay=False, path_type=Path), default=Path("sparklog-data"), show_default=True,
-    help="Where the cluster lives; one that is there already goes on.",
+    help="The cluster's directory, made if need be; a cluster that is there already goes on with its data.",
 )  # fmt: skip
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=9092, show_default=True,
@@ -48,8 +48,9 @@ Ctrl-C stops the cluster; "sparklog up" with the same directory goes on from the
 def up(brokers: int, data: Path, port: int, host: str) -> None:
     """Start a cluster on this machine: ZooKeeper and some brokers.
 
-    It runs until Ctrl-C or SIGTERM. A broker that dies is started again, and a line says so; another names each broker
-    that reported errors while starting. Process ids are in DIR/zookeeper.pid and DIR/broker-N.pid, logs in DIR/logs.
+    It runs until Ctrl-C or SIGTERM. ZooKeeper needs Java 17 or newer; brokers do not. A broker that dies is started
+    again, and a line says so; another names each broker that reported errors while starting. In the --data directory
+    are the records (broker-N), the process ids (zookeeper.pid, broker-N.pid) and what the processes print (logs).
 
     \b
     Examples:

@@ -9,6 +9,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option, connected
 from sparklog.cli.display import show_table
+from sparklog.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from sparklog.spark.leftovers import OpenWrite
@@ -18,23 +19,37 @@ if TYPE_CHECKING:
 def writes() -> None:
     """See what Spark jobs have written and not yet made visible, and finish it for those that died.
 
+    Jobs that write exactly once (the default of format("sparklog")) keep what a batch writes in open transactions until
+    all of it is there. One that died leaves them open, and read_committed readers wait there: start it again, or finish
+    what it left.
+
+    A SCOPE is what one job writes under: a streaming query's id, a batch write's txnAppId, or else write-..., as "list"
+    shows it.
+
     \b
     Examples:
       sparklog writes list
       sparklog writes list --open-for 3600
-      sparklog writes finish 6a1c8a4e-9c67-4d3c-a1d5-0f7a7d1c5c11
+      sparklog writes finish 6a1c8a4e-9c67-4d3c-a1d5-0f7a7d1c5c11 --yes
     """
 
 
-@writes.command("list")
+@writes.command("list", short_help="List what is open, in these scopes or in all.")
 @click.argument("scopes", nargs=-1, metavar="[SCOPE]...")
-@click.option("--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what is open for longer.")
+@click.option(
+    "--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what has been open for longer."
+)
 @bootstrap_option
 def list_writes(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> None:
-    """List what is open in these scopes, or in all.
+    """List the open transactions of these SCOPEs, or of all; those of jobs that are at work just now are among them.
 
-    A scope is a sink: a query's id, a txnAppId, or a batch write's own name. What is decided will be committed, and has
-    the number of its batch; the rest will be committed if its job still runs and decides so.
+    A transaction is decided when its job has found the whole batch written: then it will be committed, and the number
+    of the batch is shown. Any other is committed or aborted by its job, or aborted by "sparklog writes finish".
+
+    \b
+    Examples:
+      sparklog writes list
+      sparklog writes list daily-import --open-for 3600
     """
     show_table(
         ["scope", "batch", "decided", "open for s", "partition", "transactional id", "topics' partitions"],
@@ -43,16 +58,28 @@ def list_writes(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> None:
     )
 
 
-@writes.command()
+@writes.command(short_help="Finish what dead jobs left, in these scopes or in all.")
 @click.argument("scopes", nargs=-1, metavar="[SCOPE]...")
-@click.option("--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what is open for longer.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--open-for",
+    type=click.IntRange(0),
+    default=0,
+    metavar="SECONDS",
+    help="Only scopes with something open for longer.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
 @bootstrap_option
 def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) -> None:
-    """Finish what dead jobs left, in these scopes or in all: commit what is decided, abort the rest.
+    """Finish what dead jobs left, in these SCOPEs or in all: commit what is decided, abort the rest.
 
-    A query that still runs loses the batch that it is at, and fails; restarted, it writes that batch again.
+    Do so for jobs that nobody will start again. One that still runs loses the batch that it is at, and fails;
+    restarted, it writes that batch again. Exit code 1, and nothing is finished, where a SCOPE is none.
+
+    \b
+    Examples:
+      sparklog writes finish daily-import --yes
     """
+    _check_known(scopes, bootstrap)
     found = _found(scopes, open_for, bootstrap)
     names = sorted({each.scope for each in found})
     if not names:
@@ -68,6 +95,21 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
         for name in names:
             committed, aborted = finish_scope(cluster.config, name)
             click.echo(f"{name}: {committed} committed, {aborted} aborted")
+
+
+def _check_known(scopes: tuple[str, ...], bootstrap: str) -> None:
+    from sparklog.spark.leftovers import unknown_scopes
+
+    if not scopes:
+        return
+    with administered(bootstrap) as admin:
+        unknown = unknown_scopes(admin, scopes)
+    if unknown:
+        raise ApiError(
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            f"nobody has written under {', '.join(map(repr, unknown))}, or not for a long time;"
+            ' "sparklog writes list" shows what is open',
+        )
 
 
 def _found(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> list[OpenWrite]:

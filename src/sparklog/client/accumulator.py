@@ -124,7 +124,9 @@ class Accumulator:
         for name, limit in (("max.request.size", self._config.max_request_size), ("buffer.memory", self._memory)):
             if size > limit:
                 raise ApiError(
-                    ErrorCode.MESSAGE_TOO_LARGE, f"a record of about {size} bytes is more than {name}={limit} allows"
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"a record of about {size} bytes is more than {name}={limit} allows; raise it, and the topic's"
+                    " max.message.bytes if that is less",
                 )
 
     def _queue(self, tp: TopicPartition) -> PartitionQueue:

@@ -28,6 +28,7 @@ from sparklog.client.transaction_admin import (
     TransactionDescription,
     TransactionListing,
 )
+from sparklog.errors import ConfigError
 from sparklog.structs import BrokerId
 
 __all__ = [
@@ -57,6 +58,10 @@ class AsyncAdmin(TopicAdmin, ConfigAdmin, GroupAdmin, PreparedAdmin):
     def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
         if not isinstance(settings, ClientConfig):
             settings = ClientConfig.from_properties(as_properties(settings, more))
+        elif more:
+            raise ConfigError(
+                f"a ClientConfig is whole; give {', '.join(sorted(more))} in it, or settings as a mapping"
+            )
         super().__init__(Session(settings))
 
     async def __aenter__(self) -> AsyncAdmin:

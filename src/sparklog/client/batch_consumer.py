@@ -49,12 +49,13 @@ class BatchConsumer:
         self.positions = resolve(cluster, positions)
         self._nothing_at: Positions = {}
 
-    def poll(self, max_wait_ms: int | None = None) -> Batches:
+    def poll(self, max_wait_ms: int | None = None, patience_ms: int | None = None) -> Batches:
         """The next batches; brokers without any hold the question for ``fetch.max.wait.ms``, or as said.
 
-        The first batch may begin before the position that was asked for. Retries moved leaders and lost connections.
+        The first batch may begin before the position that was asked for. Moved leaders and lost connections are
+        retried for ``patience_ms`` (``default.api.timeout.ms``); after that the next poll goes on where this one was.
         """
-        return self._poll(self.positions, max_wait_ms)
+        return self._poll(self.positions, max_wait_ms, patience_ms)
 
     def records(self, *, until: Mapping[TopicPartition, int] | None = None) -> Iterator[ConsumedRecord]:
         """One record after another: for ever, or up to these offsets."""
@@ -67,8 +68,10 @@ class BatchConsumer:
             for tp, batches in self._poll(wanted, None).items():
                 yield from _rows(tp, batches, before[tp], None if ends is None else ends[tp])
 
-    def _poll(self, wanted: Mapping[TopicPartition, int], max_wait_ms: int | None) -> Batches:
-        backoff = self._cluster.backoff()
+    def _poll(
+        self, wanted: Mapping[TopicPartition, int], max_wait_ms: int | None, patience_ms: int | None = None
+    ) -> Batches:
+        backoff = self._cluster.backoff(patience_ms)
         while True:
             try:
                 return self._poll_once(wanted, self._config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms)

@@ -13,6 +13,7 @@ from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
 from sparklog.protocol.messages import Message, decode_response
+from sparklog.record.batch import RecordBatch
 from sparklog.structs import Endpoint, TopicPartition
 
 Batch = bytes | bytearray
@@ -207,5 +208,12 @@ def _refusal(tp: TopicPartition, code: ErrorCode, message: str | None, batch: Ba
     if message:
         text += f" ({message})"
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
-        text += "; raise the topic's max.message.bytes or lower batch.size"
+        text += _remedy(batch)
     return BatchRefused(code, text, batch)
+
+
+def _remedy(batch: Batch) -> str:
+    """What lets a batch in that is too large: one record cannot be divided."""
+    if RecordBatch(batch).record_count == 1:
+        return "; it is a single record: raise the topic's max.message.bytes, or make the record smaller"
+    return "; raise the topic's max.message.bytes or lower batch.size"

@@ -1,7 +1,9 @@
 """The settings of a client, by the names that Kafka's consumer and producer give them.
 
 A frozen dataclass of text properties. Kafka's clients have settings that mean nothing here (buffers, interceptors,
-JMX); they are ignored with one warning a process for each set of names, as Kafka's own clients do.
+JMX); they are ignored with one warning a process for each set of names, as Kafka's own clients do. So are names that
+nobody knows, and the warning says which was likely meant. Settings of TLS and SASL are refused: who gives one does not
+want to be heard in the clear.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+from sparklog.client.kafka_settings import asks_for_security, is_kafkas
 from sparklog.config.definition import (
     Check,
     ConfigType,
@@ -33,8 +36,8 @@ _ADDRESS = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9+._-]*://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\]]+)):(?P<port>\d+)"
 )
 _warned: set[frozenset[str]] = set()
-_ALIKE = 0.9
-"""How alike two names must be, of 1: ``fetch.min.bytes`` is not a misspelt ``fetch.max.bytes``."""
+_ALIKE = 0.6
+"""How alike a name that nobody knows must be to one that is known, of 1, to be taken for a misspelt one."""
 
 
 def parse_bootstrap(text: str) -> tuple[Endpoint, ...]:
@@ -53,14 +56,14 @@ def parse_bootstrap(text: str) -> tuple[Endpoint, ...]:
 def _check_misspelt_bootstrap(properties: Mapping[str, str]) -> None:
     if "bootstrap.servers" not in properties:
         for name in properties:
-            if hint := _likely(name, ["bootstrap.servers"]):
+            if hint := _likely(name, ["bootstrap.servers"], alike=0.9):
                 raise ConfigError(f"bootstrap.servers is not set, but {name} is{hint}")
 
 
-def _likely(name: str, known: Iterable[str]) -> str:
-    """What a misspelt name may have been meant for; Kafka has many names that resemble one another and are none."""
+def _likely(name: str, known: Iterable[str], alike: float = _ALIKE) -> str:
+    """What a misspelt name may have been meant for."""
     plain = {each.replace(".", ""): each for each in known}
-    near = difflib.get_close_matches(name.replace(".", "").replace("_", "").lower(), plain, n=1, cutoff=_ALIKE)
+    near = difflib.get_close_matches(name.replace(".", "").replace("_", "").lower(), plain, n=1, cutoff=alike)
     return f" (did you mean {plain[near[0]]}?)" if near else ""
 
 
@@ -68,8 +71,33 @@ def _acks(value: str) -> str | None:
     return one_of("all", "-1", "0", "1")(value)
 
 
+def _warn_of_ignored(unknown: frozenset[str], known: Iterable[str]) -> None:
+    """Log what is ignored, once a process: Kafka's settings that mean nothing here, and those that nobody knows."""
+    if not unknown or unknown in _warned:
+        return
+    _warned.add(unknown)
+    kafkas = sorted(filter(is_kafkas, unknown))
+    if kafkas:
+        _log.warning("ignored Kafka settings that mean nothing to sparklog: %s", ", ".join(kafkas))
+    if others := sorted(unknown.difference(kafkas)):
+        told = ", ".join(name + _likely(name, known) for name in others)
+        _log.warning("ignored settings that neither sparklog nor Kafka knows: %s", told)
+
+
 def _plaintext(value: str) -> str | None:
-    return None if value.upper() == "PLAINTEXT" else "only PLAINTEXT is spoken here"
+    return None if value.upper() == "PLAINTEXT" else _NO_SECURITY
+
+
+def _refuse_security(properties: Mapping[str, str]) -> None:
+    """Settings of TLS and SASL, unless it is said that they mean nothing."""
+    if "security.protocol" not in properties:
+        for name in sorted(filter(asks_for_security, properties)):
+            raise ConfigError(
+                f"{name}: {_NO_SECURITY}; if plain connections are meant, remove it or set security.protocol=PLAINTEXT"
+            )
+
+
+_NO_SECURITY = "only PLAINTEXT is spoken here, no TLS and no SASL: name a listener without them"
 
 
 def _positive() -> Check:
@@ -135,13 +163,13 @@ class ClientConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """From text properties by Kafka's names. ConfigError for an impossible value; others' names are ignored."""
+        """From text properties by Kafka's names; others are ignored, with a warning.
+
+        Raises ConfigError for a value that cannot be, and for what asks for TLS or SASL.
+        """
         known = definitions(cls)
-        unknown = frozenset(properties) - frozenset(known)
-        if unknown and unknown not in _warned:
-            _warned.add(unknown)
-            told = ", ".join(name + _likely(name, known) for name in sorted(unknown))
-            _log.warning("ignored Kafka settings that mean nothing to sparklog: %s", told)
+        _refuse_security(properties)
+        _warn_of_ignored(frozenset(properties) - frozenset(known), known)
         _check_misspelt_bootstrap(properties)
         config = parse(cls, {name: text for name, text in properties.items() if name in known})
         parse_bootstrap(config.bootstrap_servers)

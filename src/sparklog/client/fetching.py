@@ -23,6 +23,7 @@ from sparklog.client.record_buffer import PartitionBuffer, RecordBuffer
 from sparklog.client.retry import is_retriable
 from sparklog.client.session import DATA, Session
 from sparklog.client.subscription import SubscriptionState
+from sparklog.client.wanted_topics import refresh_wanted
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
@@ -247,8 +248,8 @@ class Fetching:
     async def _find_leaders(self) -> None:
         try:
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
-            topics = sorted({tp.topic for tp in self._subscription.assignment})
-            await self._session.refresh(topics, create=self._config.allow_auto_create_topics)
+            topics = {tp.topic for tp in self._subscription.assignment}
+            await refresh_wanted(self._session, self._config, topics)
             self._tell_of_leaderless()
         except SparklogError:
             return  # asked again by the next send
@@ -259,7 +260,8 @@ class Fetching:
 
     def _tell_of_leaderless(self) -> None:
         leaders = self._session.leaders
-        reasons = [leaders.why_no_leader(tp) for tp in self._subscription.fetchable() if leaders.leader(tp) is None]
+        leaderless = [tp for tp in self._subscription.fetchable() if leaders.leader(tp) is None]
+        reasons = [leaders.why_no_leader(tp) for tp in leaderless if leaders.last_known(tp.topic) is not None]
         if reasons:
             self._session.troubles.met("leaders", "; ".join(list(dict.fromkeys(reasons))[:5]))
         else:

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 from sparklog.client.assignors.base import group_members
-from sparklog.client.cluster_info import ClusterInfo
 from sparklog.client.commits import Commits
 from sparklog.client.consumer_config import ConsumerConfig
 from sparklog.client.group_metadata import GroupMetadata
@@ -30,6 +29,7 @@ from sparklog.client.membership import (
 from sparklog.client.retry import is_retriable
 from sparklog.client.session import COORDINATOR, Build, CoordinatorKind, Session
 from sparklog.client.subscription import Mode, SubscriptionState
+from sparklog.client.wanted_topics import refresh_wanted
 from sparklog.errors import ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.consumer_protocol import decode_assignment
@@ -210,7 +210,7 @@ class Member:
         """The leader's assignment, made with fresh metadata of everything that the group reads."""
         topics = {topic for each in group_members(answer) for topic in each.subscription.topics}
         self._group_topics = frozenset(topics)
-        await self._session.refresh(sorted(topics), create=self._config.allow_auto_create_topics)
+        await refresh_wanted(self._session, self._config, topics)
         self._watched = self._partition_counts()
         return self._membership.assignments(answer, self._watched)
 
@@ -246,33 +246,30 @@ class Member:
 
     async def _watch(self) -> None:
         """Look for topics that the pattern matches, and for those that are missing; the session renews the others."""
+        if self._subscription.mode is not Mode.PATTERN:  # which is matched before the member joins
+            await self._look_for_topics()
         while True:
             missing = any(self._session.leaders.topic(topic) is None for topic in self._subscription.topics)
             seconds = self._config.metadata_max_age_ms / 1000
             await asyncio.sleep(min(seconds, _MISSING_TOPICS_INTERVAL) if missing else seconds)
-            try:
-                if self._subscription.mode is not Mode.PATTERN:
-                    wanted = self._subscription.topics | self._group_topics
-                    info = await self._session.refresh(sorted(wanted), create=self._config.allow_auto_create_topics)
-                    self._look_for_missing(info)
-                else:
-                    before = self._subscription.topics
-                    await self._match_topics()
-                    if self._subscription.topics != before:
-                        self.subscription_changed()
-            except SparklogError as error:
-                if is_retriable(error):
-                    continue
-                self._failure = error
-            self._news.set()
+            await self._look_for_topics()
 
-    def _look_for_missing(self, info: ClusterInfo) -> None:
-        missing = sorted(self._subscription.topics & info.errors.keys())
-        if missing:
-            self._session.troubles.met("topics", f"subscribed to topics that do not exist: {', '.join(missing)}")
-        else:
-            self._session.troubles.over("topics")
-        info.raise_refusal(self._subscription.topics)
+    async def _look_for_topics(self) -> None:
+        try:
+            if self._subscription.mode is not Mode.PATTERN:
+                wanted = self._subscription.topics | self._group_topics
+                info = await refresh_wanted(self._session, self._config, wanted)
+                info.raise_refusal(self._subscription.topics)
+            else:
+                before = self._subscription.topics
+                await self._match_topics()
+                if self._subscription.topics != before:
+                    self.subscription_changed()
+        except SparklogError as error:
+            if is_retriable(error):
+                return
+            self._failure = error
+        self._news.set()
 
     # -- staying a member
 

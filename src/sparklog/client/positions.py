@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from sparklog.client.consumer_config import ConsumerConfig
@@ -18,6 +19,7 @@ from sparklog.client.offsets_to_commit import OffsetAndMetadata
 from sparklog.client.retry import Backoff, is_retriable
 from sparklog.client.session import Session
 from sparklog.client.subscription import Position, SubscriptionState
+from sparklog.client.wanted_topics import refresh_wanted
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.structs import NO_EPOCH, BrokerId, IsolationLevel, LeaderEpoch, TopicPartition
@@ -89,7 +91,7 @@ class Positions:
                     self._subscription.leader_changed(tp, info.leader_epoch)
 
     async def _settle(self) -> None:
-        backoff = self._session.backoff()
+        backoff = self._session.backoff(patience=math.inf)
         try:
             while self._is_unsettled:
                 try:
@@ -103,13 +105,21 @@ class Positions:
                         raise
                     for tp in self._subscription.assignment:
                         self._session.leaders.invalidate(tp.topic)
-                    self._session.troubles.met("positions", error)
+                    self._tell(error)
                     await asyncio.sleep(_pause(backoff, error))
         except Exception as error:  # whatever it is, poll must raise it
             self._failure = error
         finally:
             self._settling = None
             self._news.set()
+
+    def _tell(self, error: SparklogError) -> None:
+        """What does not exist is told at once; of topics that do not, whoever looked for them has told."""
+        known = [self._session.leaders.last_known(tp.topic) for tp in self._subscription.assignment]
+        if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._session.troubles.met("positions", error)
+        elif None not in known:
+            self._session.troubles.met("positions", error, at_once=True)
 
     async def _begin(self) -> None:
         """Where the group left off, else as the policy says."""
@@ -211,7 +221,7 @@ class Positions:
         leaders = self._session.leaders
         unknown = {tp.topic for tp in partitions if leaders.leader(tp) is None}
         if unknown:
-            info = await self._session.refresh(sorted(unknown), create=self._config.allow_auto_create_topics)
+            info = await refresh_wanted(self._session, self._config, unknown)
             info.raise_refusal(unknown)
         brokers: dict[BrokerId, list[TopicPartition]] = {}
         leaderless = []
@@ -225,8 +235,10 @@ class Positions:
 
     def _raise_leaderless(self, partitions: list[TopicPartition]) -> None:
         if partitions:
-            reasons = dict.fromkeys(map(self._session.leaders.why_no_leader, partitions))
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "; ".join(list(reasons)[:5]))
+            leaders = self._session.leaders
+            exist = all(leaders.partition(tp) is not None for tp in partitions)
+            code = ErrorCode.LEADER_NOT_AVAILABLE if exist else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise ApiError(code, "; ".join(list(dict.fromkeys(map(leaders.why_no_leader, partitions)))[:5]))
 
 
 def _pause(backoff: Backoff, error: SparklogError) -> float:

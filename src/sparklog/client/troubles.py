@@ -31,12 +31,12 @@ class Troubles:
         self._clock = clock
         self._troubles: dict[str, _Trouble] = {}
 
-    def met(self, name: str, what: object, since: float | None = None) -> None:
-        """Log ``what`` as a warning if it lasts and was not told lately; ``since`` is on the monotonic clock."""
+    def met(self, name: str, what: object, since: float | None = None, *, at_once: bool = False) -> None:
+        """Log ``what`` as a warning if it lasts, or ``at_once``, and was not told lately; ``since`` is monotonic."""
         now = self._clock.monotonic()
         trouble = self._troubles.setdefault(name, _Trouble(now if since is None else since))
         told_lately = trouble.told_at is not None and now - trouble.told_at < INTERVAL
-        if now - trouble.since >= PATIENCE and not told_lately:
+        if (at_once or now - trouble.since >= PATIENCE) and not told_lately:
             trouble.told_at = now
             _log.warning("still trying: %s", what)
 

@@ -38,9 +38,12 @@ class ClusterDirectory:
         return self.root / "logs" / f"{_file_name(name)}.log"
 
     def lock(self) -> None:
-        """Hold the directory, or raise ConfigError naming the process that does."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        lock = (self.root / "lock").open("a+")
+        """Hold the directory, or raise ConfigError: why it cannot hold a cluster, or which process holds it."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = (self.root / "lock").open("a+")
+        except OSError as error:
+            raise self._unusable(error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -79,6 +82,8 @@ class ClusterDirectory:
             return {str(name): int(port) for name, port in ports.items()}
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise self._unusable(error) from error
         except (ValueError, AttributeError, TypeError) as error:
             raise ConfigError(f"{path} is damaged ({error}); delete it, and the cluster chooses ports anew") from None
 
@@ -87,6 +92,12 @@ class ClusterDirectory:
         partial = path.with_suffix(".json.tmp")
         partial.write_text(json.dumps(dict(ports), indent=2, sort_keys=True) + "\n")
         partial.replace(path)
+
+    def _unusable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"no cluster can be kept in {self.root}: {error.filename}: {error.strerror};"
+            " choose a directory (--data) that exists and may be written to, or that can be made"
+        )
 
     def _pid_file(self, name: str) -> Path:
         return self.root / f"{_file_name(name)}.pid"

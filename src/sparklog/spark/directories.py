@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from sparklog.client.offsets import OffsetAndTimestamp
 from sparklog.client.visibility import Visibility
 from sparklog.errors import ApiError, CorruptRecord, DataSourceError, ErrorCode
 from sparklog.log.extents import ExtentReader
+from sparklog.log.files import LOG_SUFFIX, parse_partition_dir
 from sparklog.log.inspection.locks import is_in_use
 from sparklog.log.stopped import StoppedPartition, stopped_partitions
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.batch import RecordBatch
+from sparklog.spark.given import invalid
 from sparklog.spark.offsets import OffsetRange, Offsets
 from sparklog.spark.options import Assign, ReadOptions, Subscribe
 from sparklog.spark.resolver import Resolver, TopicIds
@@ -28,6 +31,7 @@ def open_directories(paths: Iterable[str]) -> dict[TopicPartition, StoppedPartit
     found: dict[TopicPartition, StoppedPartition] = {}
     for path in map(Path, paths):
         try:
+            _check_log_directory(path)
             partitions = stopped_partitions(path)
         except OSError as error:
             raise DataSourceError("SPARKLOG_INVALID_OPTION", f"{path}: {error.strerror}; {_ADVICE}") from error
@@ -39,6 +43,25 @@ def open_directories(paths: Iterable[str]) -> dict[TopicPartition, StoppedPartit
                     f"partition {tp} is both in {twin.directory} and in {partition.directory}",
                 )
     return found
+
+
+def _check_log_directory(path: Path) -> None:
+    """Refuse a directory one too high or one too low, naming what is meant: ``broker-0`` could be a partition's too."""
+    if _holds_partitions(path):
+        return
+    below = [str(each) for each in sorted(path.iterdir()) if each.is_dir() and _holds_partitions(each)]
+    if below:
+        raise invalid("path", str(path), f"it holds no log, but directories below it do: pass {','.join(below)}")
+    if _is_partition(path):
+        raise invalid("path", str(path), f"it is the directory of one partition: pass {path.absolute().parent}")
+
+
+def _holds_partitions(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.X_OK) and any(map(_is_partition, path.iterdir()))
+
+
+def _is_partition(path: Path) -> bool:
+    return parse_partition_dir(path.name) is not None and path.is_dir() and any(path.glob(f"*{LOG_SUFFIX}"))
 
 
 class DirectoryResolver(Resolver):

@@ -55,6 +55,13 @@ def open_writes(cluster: ClusterMetadata, admin: Admin, scopes: Collection[str] 
     return sorted(found, key=lambda each: (each.scope, -each.open_for_s))
 
 
+def unknown_scopes(admin: Admin, scopes: Collection[str]) -> list[str]:
+    """Those of ``scopes`` under which nobody has written, or not for so long that brokers have forgotten it."""
+    listed = {each.transactional_id for each in admin.list_transactions()}
+    known = {name.scope for each in listed if (name := AttemptName.parse(each)) is not None}
+    return [each for each in scopes if each not in known and Scope(each).decider_id not in listed]
+
+
 def finish_scope(config: ClientConfig, scope: str) -> tuple[int, int]:
     """Commit what the scope has decided and abort what else it has open; how many were open of each."""
     with Decider(config, Scope(scope)) as decider:
