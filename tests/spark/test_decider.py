@@ -1,10 +1,13 @@
 """Decisions against real brokers: each step of a decider, cut short, raced and taken again. No Spark."""
 
 import itertools
+import logging
 import re
 import uuid
+from collections import Counter
 
 import pytest
+from pyspark.sql.types import StructType
 
 from sparklog.client.admin import Admin
 from sparklog.client.fetcher import fetch_range
@@ -13,6 +16,8 @@ from sparklog.client.prepared_admin import PreparedTransaction
 from sparklog.client.transactional_batches import TransactionalBatchProducer
 from sparklog.clock import SystemClock
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.net.async_connection import AsyncConnection
+from sparklog.protocol.api_key import ApiKey
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
 from sparklog.spark.attempt_names import AttemptName
@@ -20,7 +25,7 @@ from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import NO_BATCH, Decision, DecisionLog, Scope
 from sparklog.spark.place import Place, stream_place
 from sparklog.spark.write_options import WriteOptions
-from sparklog.spark.writer import Sink, Written
+from sparklog.spark.writer import Sink, SparklogStreamWriter, Written
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.eventually import eventually
 
@@ -62,8 +67,9 @@ def attempt(metadata, admin, scope, tp):
     """Writes a row as an attempt of the scope does, and leaves its transaction open."""
     numbers = itertools.count()
 
-    def write(value, batch=0, of=scope, run="run"):
-        name = AttemptName(of.name, run, next(numbers), 0, batch % 2)
+    def write(value, batch=0, of=scope, run="run", partition=None):
+        partition = next(numbers) if partition is None else partition
+        name = AttemptName(of.name, run, partition, 0, batch % 2)
         transaction = admin.init_prepared(name.transactional_id, 60_000)
         builder = RecordBatchBuilder(is_transactional=True)
         builder.append(SystemClock().now_ms(), None, value)
@@ -117,6 +123,84 @@ def test_batches_follow_one_another(decider, attempt, visible):
     for batch in range(5):
         one.commit(batch, [attempt(b"%d" % batch, batch)])
     assert visible() == [b"%d" % batch for batch in range(5)]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What asynchronous clients ask from now on: (api, request), in order."""
+    questions = []
+    ask = AsyncConnection.request
+
+    async def noted(self, api, build, **options):
+        def seen(version):
+            request = build(version)
+            questions.append((api, request))
+            return request
+
+        return await ask(self, api, seen, **options)
+
+    monkeypatch.setattr(AsyncConnection, "request", noted)
+    return questions
+
+
+def test_a_run_that_goes_on_asks_for_its_own_batch_alone(decider, attempt, asked, visible):
+    """Spark begins a batch when the one before is committed: nothing of that is ended, or looked for, again."""
+    before = [attempt(b"a"), attempt(b"b"), attempt(b"c")]
+    decider().commit(0, before, "run")
+    mine = [attempt(b"d", 1), attempt(b"e", 1)]
+    asked.clear()
+    decider().commit(1, mine, "run")
+    ends = [request.transactional_id for api, request in asked if api is ApiKey.END_TXN]
+    assert {*ends} - {each.transactional_id for each in mine} == {ends[0]}  # the decider's own
+    described = [request.transactional_ids for api, request in asked if api is ApiKey.DESCRIBE_TRANSACTIONS]
+    assert sorted(described) == sorted([each.transactional_id] for each in mine)
+    counts = Counter(api for api, _ in asked)
+    assert counts[ApiKey.LIST_TRANSACTIONS] == 1
+    assert counts[ApiKey.FIND_COORDINATOR] <= 3  # the decider's twice, of its id and of its group; the last decision's
+    assert visible() == [b"a", b"b", b"c", b"d", b"e"]
+
+
+@pytest.mark.parametrize("run", [None, "another"])
+def test_another_run_finishes_what_was_decided_first(decider, attempt, visible, run):
+    named = attempt(b"named")
+    one = decider()
+    one.take_over()
+    one.record(Decision(0, (named,)))
+    decider().commit(1, [attempt(b"one", 1, run="another")], run)
+    assert visible() == [b"named", b"one"]
+
+
+def test_batches_without_tasks_are_passed_over(metadata, decider, attempt, visible, scope, caplog):
+    """Spark tells the sink of such a batch without a word of the query: ids come again before the next decision."""
+    writer = SparklogStreamWriter(WriteOptions(metadata.config, "unused"), StructType().add("value", "binary"))
+    for batch, value in ((0, b"zero"), (2, b"two"), (4, b"four")):
+        place = Place(scope.name, "run", batch, 0, 0)
+        writer.commit([Written(1, place, attempt(value, batch, partition=0)), None], batch)
+        writer.commit([], batch + 1)
+    assert visible() == [b"zero", b"two", b"four"]
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+def test_a_decision_is_finished_though_its_replay_has_no_tasks(metadata, decider, attempt, visible, scope):
+    named = attempt(b"named")
+    one = decider()
+    one.take_over()
+    one.record(Decision(0, (named,)))
+    writer = SparklogStreamWriter(WriteOptions(metadata.config, "unused"), StructType().add("value", "binary"))
+    writer.commit([], 0)
+    place = Place(scope.name, "again", 1, 0, 0)
+    writer.commit([Written(1, place, attempt(b"one", 1, run="again"))], 1)
+    assert visible() == [b"named", b"one"]
+
+
+def test_what_an_abort_without_messages_leaves_is_aborted_by_the_next_run(metadata, attempt, visible, scope):
+    """No task has come to its end, so the sink is not told whose batch it is."""
+    attempt(b"left")
+    writer = SparklogStreamWriter(WriteOptions(metadata.config, "unused"), StructType().add("value", "binary"))
+    writer.abort([None, None], 0)
+    place = Place(scope.name, "again", 0, 0, 0)
+    writer.commit([Written(1, place, attempt(b"again", run="again"))], 0)
+    assert visible() == [b"again"]
 
 
 class _Killed(BaseException):

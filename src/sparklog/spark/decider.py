@@ -64,17 +64,19 @@ class Decider:
 
     # Whole.
 
-    def commit(self, batch: int, transactions: Transactions) -> Decision:
+    def commit(self, batch: int, transactions: Transactions, run: str | None = None) -> Decision:
         """Decide that these make up ``batch``, unless it is decided already, and finish what is decided.
 
         The decision that counts is returned: of a later batch if there is one. Raises DataSourceError where one of the
-        transactions is open no more; then nothing is decided.
+        transactions is open no more; then nothing is decided. ``run`` is the caller's, if it begins a batch only when
+        the ``commit`` of the one before has returned: then what the run itself has decided before is finished.
         """
-        return self._again_if_fenced(lambda: self._commit(batch, transactions))
+        return self._again_if_fenced(lambda: self._commit(batch, transactions, run))
 
-    def _commit(self, batch: int, transactions: Transactions) -> Decision:
+    def _commit(self, batch: int, transactions: Transactions, run: str | None) -> Decision:
         last = self.take_over()
-        self.finish(last)
+        if last.batch >= batch or run is None or run not in last.runs:
+            self.finish(last)
         if last.batch > batch:
             self.sweep(set(transactions) - set(last.transactions))
             return last
@@ -82,11 +84,12 @@ class Decider:
             self._sweep_leftovers(last)
             return last
         decision = Decision(batch, tuple(sorted(transactions)))
-        leftovers = self._survey_if_possible() - set(transactions)
+        found = self._survey_if_possible()
+        leftovers = found - set(transactions)
         given_up = set(transactions) & set(last.aborted)
         if given_up:
             raise _ended(min(given_up))
-        self.check_open(transactions)
+        self.check_open(set(transactions) - found)
         self.record(decision)
         self.finish(decision)
         self.sweep(leftovers)
@@ -149,15 +152,7 @@ class Decider:
 
     def survey(self, run: str | None = None) -> set[PreparedTransaction]:
         """What attempts of the scope, or of one of its runs, have open now."""
-        prefix = ids_prefix(self._scope.name, run)
-        listed = self._admin.list_transactions(states=[ONGOING])
-        ids = [each.transactional_id for each in listed if each.transactional_id.startswith(prefix)]
-        found = self._admin.open_transactions(ids).values()
-        return {
-            PreparedTransaction(each.transactional_id, each.producer_id, each.producer_epoch)
-            for each in found
-            if each.state == ONGOING
-        }
+        return self._admin.open_under(ids_prefix(self._scope.name, run))
 
     def _survey_if_possible(self) -> set[PreparedTransaction]:
         """Brokers that die just now must not fail a batch: what they do not tell of is found when the next one ends."""

@@ -23,6 +23,7 @@ from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.record.batch import RecordBatch
 from sparklog.record.partitioning import partition_for
 from sparklog.record.records import Record, iter_records
+from sparklog.spark.attempt_names import AttemptName
 from sparklog.structs import IsolationLevel, TopicPartition
 
 DECISIONS_TOPIC = "__spark_decisions"
@@ -54,6 +55,12 @@ class Decision(NamedTuple):
     batch: int = NO_BATCH
     transactions: tuple[PreparedTransaction, ...] = ()
     aborted: tuple[PreparedTransaction, ...] = ()
+
+    @property
+    def runs(self) -> set[str]:
+        """The runs whose tasks wrote the batch."""
+        names = (AttemptName.parse(each.transactional_id) for each in self.transactions)
+        return {name.run for name in names if name is not None}
 
     def encode(self) -> bytes:
         return json.dumps({"version": _VERSION, **self._asdict()}, separators=(",", ":")).encode()

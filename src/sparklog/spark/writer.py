@@ -83,7 +83,7 @@ class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         place = _place_of(messages)
         if place is not None:
-            self._sink.commit(place.scope, batchId, messages)
+            self._sink.commit(place.scope, batchId, messages, run=place.known_run)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         place = _place_of(messages)
@@ -107,14 +107,14 @@ class Sink:
             rows, transaction = write_prepared(self._options, place, batches)
             return Written(rows, place, transaction)
 
-    def commit(self, scope: str, batch: int, messages: Messages, *, lasts: bool = True) -> None:
+    def commit(self, scope: str, batch: int, messages: Messages, *, lasts: bool = True, run: str | None = None) -> None:
         from sparklog.spark.failures import translated
 
         transactions = _transactions_of(messages)
         if not self._options.exactly_once or not (transactions or lasts):
             return
         with translated(), self.decider(scope, lasts=lasts) as decider:
-            decided = decider.commit(batch, transactions)
+            decided = decider.commit(batch, transactions, run)
             if not lasts:
                 decider.forget()
         if decided.batch > batch and transactions:
