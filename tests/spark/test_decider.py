@@ -13,6 +13,7 @@ from sparklog.client.admin import Admin
 from sparklog.client.fetcher import fetch_range
 from sparklog.client.offsets import latest_offsets
 from sparklog.client.prepared_admin import PreparedTransaction
+from sparklog.client.transaction_admin import TransactionListing
 from sparklog.client.transactional_batches import TransactionalBatchProducer
 from sparklog.clock import SystemClock
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
@@ -20,12 +21,13 @@ from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
-from sparklog.spark.attempt_names import AttemptName
+from sparklog.spark.attempt_names import AttemptName, unnamed_scope
 from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import NO_BATCH, Decision, DecisionLog, Scope
+from sparklog.spark.leftovers import abandoned, finish_abandoned
 from sparklog.spark.place import Place, stream_place
 from sparklog.spark.write_options import WriteOptions
-from sparklog.spark.writer import Sink, SparklogStreamWriter, Written
+from sparklog.spark.writer import Sink, SparklogStreamWriter, SparklogWriter, Written
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.eventually import eventually
 
@@ -372,6 +374,60 @@ def test_a_dead_driver_is_finished_for(decider, attempt, visible):
     last, aborted = decider().finish_all()
     assert (last.transactions, aborted) == ((named,), {undecided})
     assert visible() == [b"named"]
+
+
+def test_a_batch_write_finishes_what_dead_ones_have_left(metadata, admin, decider, attempt, visible, make_topic):
+    """One died before it decided, one after; a name that looks like theirs is left alone."""
+    runs = [uuid.uuid4().hex[:16] for _ in range(2)]
+    scopes = [Scope(unnamed_scope(run), lasts=False) for run in runs]
+    undecided, decided = (
+        attempt(value, of=of, run=run) for value, of, run in zip((b"u", b"d"), scopes, runs, strict=True)
+    )
+    named = attempt(b"named", of=Scope(unnamed_scope("x")), run="y")
+    one = decider(scopes[1])
+    one.take_over()
+    one.record(Decision(0, (decided,)))
+    all_ids = {each.transactional_id for each in (undecided, decided, named)}
+
+    def are_old():
+        return all_ids <= {each.transactional_id for each in admin.list_transactions(open_longer_ms=1)}
+
+    eventually(are_old, what="all have been open for longer than a millisecond")
+    options = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(suffix="-2")}
+    schema = StructType().add("value", "binary")
+    SparklogWriter(WriteOptions.from_spark(options), schema, overwrite=False).commit([None])
+    assert set(admin.open_transactions(all_ids)) == all_ids
+    soon = WriteOptions.from_spark({**options, "abandonedAfter": "1ms"})
+    SparklogWriter(soon, schema, overwrite=False).commit([None])
+    assert set(admin.open_transactions(all_ids)) == {named.transactional_id}
+    with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
+        decider(scopes[0]).commit(0, [undecided])  # its driver lives after all
+    decider(Scope(unnamed_scope("x"))).finish_all()
+    assert visible() == [b"d"]
+
+
+def test_a_write_that_begins_tasks_is_alive():
+    class Listing:
+        def list_transactions(self, *, states, open_longer_ms=0):
+            assert states == ["Ongoing"]
+            old = ["dead/dead/0-0-0-0", "alive/alive/0-0-0-0"]
+            young = ["alive/alive/1-0-0-0", "new/new/0-0-0-0"]
+            names = [f"sparklog-spark/write-{each}" for each in [*old, *([] if open_longer_ms else young)]]
+            return [TransactionListing(each, 0, 1, "Ongoing") for each in names]
+
+    assert abandoned(Listing(), 5000) == ["write-dead"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_told"), [(ErrorCode.UNSUPPORTED_VERSION, False), (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, True)]
+)
+def test_a_write_does_not_fail_for_what_others_have_left(metadata, caplog, monkeypatch, code, is_told):
+    def refused(*_, **__):
+        raise ApiError(code, "it cannot be listed")
+
+    monkeypatch.setattr(Admin, "list_transactions", refused)
+    assert finish_abandoned(metadata.config, 1) == []
+    assert ("it cannot be listed" in caplog.text) is is_told
 
 
 def test_nothing_decided_can_be_finished_too(decider, attempt, visible):
