@@ -31,8 +31,9 @@ T = TypeVar("T")
 
 _QUICK_RETRY_MS = 20
 """Most that is asked again here waits for markers, which takes milliseconds."""
-_DECIDING_MS = 30_000
-"""How long a decider's own transaction may take: after its death others wait for so long where they read everything."""
+_DECIDING_MS = 10_000
+"""How long a decider's own transaction may take. After its death others wait for so long: tasks that ask whether their
+batch is decided, and who reads everything. One that takes longer is aborted, and its decider begins again."""
 _MOST_ROUNDS = 50
 
 Transactions = Collection[PreparedTransaction]
