@@ -300,6 +300,26 @@ def test_a_fenced_decider_begins_again(decider, attempt, visible):
     assert visible() == [b"mine"]
 
 
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE])
+def test_a_decider_that_was_too_slow_begins_again(decider, attempt, visible, code):
+    """It stopped for a while amid its own transaction, and the broker has aborted that."""
+
+    class Slow(Decider):
+        rounds = 0
+
+        def record(self, decision):
+            self.rounds += 1
+            if self.rounds == 1:
+                raise ApiError(code, "the coordinator has ended the transaction")
+            super().record(decision)
+
+    one = decider(kind=Slow)
+    mine = attempt(b"mine")
+    assert one.commit(0, [mine]).transactions == (mine,)
+    assert one.rounds == 2
+    assert visible() == [b"mine"]
+
+
 def test_what_ended_before_the_decision_fails_the_batch(decider, admin, attempt, visible):
     kept, ended = attempt(b"kept"), attempt(b"ended")
     admin.end_prepared([ended], commit=False)

@@ -34,6 +34,7 @@ _QUICK_RETRY_MS = 20
 _DECIDING_MS = 10_000
 """How long a decider's own transaction may take. After its death others wait for so long: tasks that ask whether their
 batch is decided, and who reads everything. One that takes longer is aborted, and its decider begins again."""
+_TIMED_OUT = (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
 _MOST_ROUNDS = 50
 
 Transactions = Collection[PreparedTransaction]
@@ -231,7 +232,7 @@ class Decider:
             try:
                 return attempt()
             except SparklogError as error:
-                if not is_fenced(error):
+                if not _has_lost_the_scope(error):
                     raise
                 self._cluster.clock.sleep(random.uniform(0, 0.2))
         raise ApiError(
@@ -243,6 +244,11 @@ class Decider:
         if self._producer is not None:
             producer, self._producer = self._producer, None
             producer.close()
+
+
+def _has_lost_the_scope(error: SparklogError) -> bool:
+    """Whether another has taken over, or the decider's own transaction was open for too long: it has to read again."""
+    return is_fenced(error) or (isinstance(error, ApiError) and error.code in _TIMED_OUT)
 
 
 def _ended(transaction: PreparedTransaction) -> DataSourceError:
