@@ -468,6 +468,30 @@ def test_a_decision_is_found_when_the_group_has_forgotten(metadata, decider, adm
     assert log.last(Scope(scope.name, lasts=False)) == Decision()
 
 
+def test_a_decision_whose_record_is_gone_counts_still(decider, attempt, scope, visible, caplog, monkeypatch):
+    """Somebody has given the topic a retention."""
+    decider().commit(7, [attempt(b"seven")])
+    monkeypatch.setattr(DecisionLog, "_of_scope", lambda *_: None)
+    assert decider().commit(7, [attempt(b"again")]) == Decision(7)
+    assert f"the record of batch 7 of scope {scope.name} is gone" in caplog.text
+    decider().commit(8, [attempt(b"eight")])
+    assert visible() == [b"seven", b"eight"]
+
+
+def test_partitions_that_are_added_to_the_decisions_stay_empty(metadata, admin, scope):
+    class Grown:
+        def __getattr__(self, name):
+            return getattr(metadata, name)
+
+        def topic(self, name):
+            topic = metadata.topic(name)
+            return topic._replace(partitions=(*topic.partitions, *topic.partitions))
+
+    scopes = [Scope(f"{scope.name}-{number}") for number in range(20)]
+    places = [DecisionLog(metadata, admin).place(each) for each in scopes]
+    assert [DecisionLog(Grown(), admin).place(each) for each in scopes] == places
+
+
 def test_a_write_that_nobody_comes_back_to(metadata, decider, admin, attempt, visible, scope):
     once = Scope(f"{scope.name}/once", lasts=False)
     written = attempt(b"once", of=once)
