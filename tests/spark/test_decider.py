@@ -76,7 +76,7 @@ def attempt(metadata, admin, scope, tp):
         builder = RecordBatchBuilder(is_transactional=True)
         builder.append(SystemClock().now_ms(), None, value)
         add = admin.add_to_prepared
-        with TransactionalBatchProducer(metadata, transaction, lambda at: add(transaction, [at])) as producer:
+        with TransactionalBatchProducer(metadata, transaction, lambda at: add(transaction, at)) as producer:
             producer.send(tp, bytearray(builder.build()))
         return transaction
 

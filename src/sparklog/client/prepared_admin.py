@@ -79,12 +79,14 @@ class PreparedAdmin(TransactionAdmin):
         topics = [_Topic(name=name, partitions=numbers) for name, numbers in by_topic(partitions).items()]
 
         def check(answer: Message) -> None:
-            for topic in answer.results_by_topic_v3_and_below:
-                for each in topic.results_by_partition:
-                    code = _E(each.partition_error_code)
-                    if code is not _E.NONE:
-                        where = f"{topic.name}-{each.partition_index}"
-                        raise ApiError(code, f"partition {where} cannot be written in a transaction: {code.name}")
+            refused = [
+                (f"{topic.name}-{each.partition_index}", _E(each.partition_error_code))
+                for topic in answer.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+                if each.partition_error_code
+            ]
+            for where, code in sorted(refused, key=lambda each: each[1] is _E.OPERATION_NOT_ATTEMPTED):
+                raise ApiError(code, f"partition {where} cannot be written in a transaction: {code.name}")
 
         await self._ask_transaction_coordinator(
             transaction.transactional_id,
