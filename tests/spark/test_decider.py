@@ -6,6 +6,7 @@ import re
 import uuid
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
@@ -21,6 +22,7 @@ from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
+from sparklog.spark.attempt import write_prepared
 from sparklog.spark.attempt_names import AttemptName, unnamed_scope
 from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import NO_BATCH, Decision, DecisionLog, Scope
@@ -160,6 +162,17 @@ def test_a_run_that_goes_on_asks_for_its_own_batch_alone(decider, attempt, asked
     assert counts[ApiKey.LIST_TRANSACTIONS] == 1
     assert counts[ApiKey.FIND_COORDINATOR] <= 3  # the decider's twice, of its id and of its group; the last decision's
     assert visible() == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_an_attempt_adds_its_partitions_with_one_request(metadata, decider, make_topic, scope, asked):
+    rows = pa.record_batch({"value": [b"%d" % number for number in range(30)]})
+    given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(3, "-three")}
+    written, transaction = write_prepared(
+        WriteOptions.from_spark(given), Place(scope.name, "run", 0, 0, 0), [rows, rows]
+    )
+    assert written == 60
+    assert Counter(api for api, _ in asked)[ApiKey.ADD_PARTITIONS_TO_TXN] == 1
+    assert decider().commit(0, [transaction]).transactions == (transaction,)
 
 
 @pytest.mark.parametrize("run", [None, "another"])
