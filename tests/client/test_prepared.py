@@ -44,7 +44,7 @@ def producer(metadata, admin):
         transaction = admin.init_prepared(transactional_id, 60_000)
         assert transaction is not None
         return transaction, TransactionalBatchProducer(
-            metadata, transaction, lambda tp: admin.add_to_prepared(transaction, [tp])
+            metadata, transaction, lambda tps: admin.add_to_prepared(transaction, tps)
         )
 
     return begin
@@ -160,4 +160,22 @@ def test_the_aborted_writer_is_refused(admin, producer, make_topic, topic):
 def test_a_transaction_needs_all_replicas(servers):
     config = ClientConfig(bootstrap_servers=servers, acks="1")
     with ClusterMetadata(config) as cluster, pytest.raises(ConfigError, match="acks=all"):
-        TransactionalBatchProducer(cluster, PreparedTransaction("x", 1, 0), lambda tp: None)
+        TransactionalBatchProducer(cluster, PreparedTransaction("x", 1, 0), lambda tps: None)
+
+
+def test_partitions_are_added_together_and_once(metadata):
+    asked = []
+    tps = [TopicPartition("t", number) for number in range(3)]
+    producer = TransactionalBatchProducer(metadata, PreparedTransaction("x", 1, 0), asked.append)
+    producer.will_send(tps[:2])
+    producer.will_send(reversed(tps))
+    producer.will_send([])
+    assert asked == [tps[:2], tps[2:]]
+
+
+def test_the_partition_that_cannot_be_added_is_named(admin, make_topic, topic):
+    topic = make_topic()
+    transaction = admin.init_prepared(f"{topic}-id", 60_000)
+    missing = TopicPartition(topic, 7)
+    with pytest.raises(ApiError, match=f"{missing} cannot be written.*UNKNOWN_TOPIC_OR_PARTITION"):
+        admin.add_to_prepared(transaction, [TopicPartition(topic, 0), missing])

@@ -54,9 +54,9 @@ class DyingDecider(Decider):
         if is_here and (self._has_recorded or step not in _LATE):
             death.die()
 
-    def commit(self, batch, transactions):
+    def commit(self, batch, transactions, run=None):
         self._deciding = batch
-        decided = super().commit(batch, transactions)
+        decided = super().commit(batch, transactions, run)
         self._at("commit", "after")
         return decided
 

@@ -1,26 +1,35 @@
 """Decisions against real brokers: each step of a decider, cut short, raced and taken again. No Spark."""
 
 import itertools
+import logging
 import re
 import uuid
+from collections import Counter
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from sparklog.client.admin import Admin
 from sparklog.client.fetcher import fetch_range
 from sparklog.client.offsets import latest_offsets
 from sparklog.client.prepared_admin import PreparedTransaction
+from sparklog.client.transaction_admin import TransactionListing
 from sparklog.client.transactional_batches import TransactionalBatchProducer
 from sparklog.clock import SystemClock
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.net.async_connection import AsyncConnection
+from sparklog.protocol.api_key import ApiKey
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
-from sparklog.spark.attempt_names import AttemptName
+from sparklog.spark.attempt import write_prepared
+from sparklog.spark.attempt_names import AttemptName, unnamed_scope
 from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import NO_BATCH, Decision, DecisionLog, Scope
+from sparklog.spark.leftovers import abandoned, finish_abandoned
 from sparklog.spark.place import Place, stream_place
 from sparklog.spark.write_options import WriteOptions
-from sparklog.spark.writer import Sink, Written
+from sparklog.spark.writer import Sink, SparklogStreamWriter, SparklogWriter, Written
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.eventually import eventually
 
@@ -62,13 +71,14 @@ def attempt(metadata, admin, scope, tp):
     """Writes a row as an attempt of the scope does, and leaves its transaction open."""
     numbers = itertools.count()
 
-    def write(value, batch=0, of=scope, run="run"):
-        name = AttemptName(of.name, run, next(numbers), 0, batch % 2)
+    def write(value, batch=0, of=scope, run="run", partition=None):
+        partition = next(numbers) if partition is None else partition
+        name = AttemptName(of.name, run, partition, 0, batch % 2)
         transaction = admin.init_prepared(name.transactional_id, 60_000)
         builder = RecordBatchBuilder(is_transactional=True)
         builder.append(SystemClock().now_ms(), None, value)
         add = admin.add_to_prepared
-        with TransactionalBatchProducer(metadata, transaction, lambda at: add(transaction, [at])) as producer:
+        with TransactionalBatchProducer(metadata, transaction, lambda at: add(transaction, at)) as producer:
             producer.send(tp, bytearray(builder.build()))
         return transaction
 
@@ -117,6 +127,95 @@ def test_batches_follow_one_another(decider, attempt, visible):
     for batch in range(5):
         one.commit(batch, [attempt(b"%d" % batch, batch)])
     assert visible() == [b"%d" % batch for batch in range(5)]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What asynchronous clients ask from now on: (api, request), in order."""
+    questions = []
+    ask = AsyncConnection.request
+
+    async def noted(self, api, build, **options):
+        def seen(version):
+            request = build(version)
+            questions.append((api, request))
+            return request
+
+        return await ask(self, api, seen, **options)
+
+    monkeypatch.setattr(AsyncConnection, "request", noted)
+    return questions
+
+
+def test_a_run_that_goes_on_asks_for_its_own_batch_alone(decider, attempt, asked, visible):
+    """Spark begins a batch when the one before is committed: nothing of that is ended, or looked for, again."""
+    before = [attempt(b"a"), attempt(b"b"), attempt(b"c")]
+    decider().commit(0, before, "run")
+    mine = [attempt(b"d", 1), attempt(b"e", 1)]
+    asked.clear()
+    decider().commit(1, mine, "run")
+    ends = [request.transactional_id for api, request in asked if api is ApiKey.END_TXN]
+    assert {*ends} - {each.transactional_id for each in mine} == {ends[0]}  # the decider's own
+    described = [request.transactional_ids for api, request in asked if api is ApiKey.DESCRIBE_TRANSACTIONS]
+    assert sorted(described) == sorted([each.transactional_id] for each in mine)
+    counts = Counter(api for api, _ in asked)
+    assert counts[ApiKey.LIST_TRANSACTIONS] == 1
+    assert counts[ApiKey.FIND_COORDINATOR] <= 3  # the decider's twice, of its id and of its group; the last decision's
+    assert visible() == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_an_attempt_adds_its_partitions_with_one_request(metadata, decider, make_topic, scope, asked):
+    rows = pa.record_batch({"value": [b"%d" % number for number in range(30)]})
+    given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(3, "-three")}
+    written, transaction = write_prepared(
+        WriteOptions.from_spark(given), Place(scope.name, "run", 0, 0, 0), [rows, rows]
+    )
+    assert written == 60
+    assert Counter(api for api, _ in asked)[ApiKey.ADD_PARTITIONS_TO_TXN] == 1
+    assert decider().commit(0, [transaction]).transactions == (transaction,)
+
+
+@pytest.mark.parametrize("run", [None, "another"])
+def test_another_run_finishes_what_was_decided_first(decider, attempt, visible, run):
+    named = attempt(b"named")
+    one = decider()
+    one.take_over()
+    one.record(Decision(0, (named,)))
+    decider().commit(1, [attempt(b"one", 1, run="another")], run)
+    assert visible() == [b"named", b"one"]
+
+
+def test_batches_without_tasks_are_passed_over(metadata, decider, attempt, visible, scope, caplog):
+    """Spark tells the sink of such a batch without a word of the query: ids come again before the next decision."""
+    writer = SparklogStreamWriter(WriteOptions(metadata.config, "unused"), StructType().add("value", "binary"))
+    for batch, value in ((0, b"zero"), (2, b"two"), (4, b"four")):
+        place = Place(scope.name, "run", batch, 0, 0)
+        writer.commit([Written(1, place, attempt(value, batch, partition=0)), None], batch)
+        writer.commit([], batch + 1)
+    assert visible() == [b"zero", b"two", b"four"]
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+def test_a_decision_is_finished_though_its_replay_has_no_tasks(metadata, decider, attempt, visible, scope):
+    named = attempt(b"named")
+    one = decider()
+    one.take_over()
+    one.record(Decision(0, (named,)))
+    writer = SparklogStreamWriter(WriteOptions(metadata.config, "unused"), StructType().add("value", "binary"))
+    writer.commit([], 0)
+    place = Place(scope.name, "again", 1, 0, 0)
+    writer.commit([Written(1, place, attempt(b"one", 1, run="again"))], 1)
+    assert visible() == [b"named", b"one"]
+
+
+def test_what_an_abort_without_messages_leaves_is_aborted_by_the_next_run(metadata, attempt, visible, scope):
+    """No task has come to its end, so the sink is not told whose batch it is."""
+    attempt(b"left")
+    writer = SparklogStreamWriter(WriteOptions(metadata.config, "unused"), StructType().add("value", "binary"))
+    writer.abort([None, None], 0)
+    place = Place(scope.name, "again", 0, 0, 0)
+    writer.commit([Written(1, place, attempt(b"again", run="again"))], 0)
+    assert visible() == [b"again"]
 
 
 class _Killed(BaseException):
@@ -214,6 +313,26 @@ def test_a_fenced_decider_begins_again(decider, attempt, visible):
     assert visible() == [b"mine"]
 
 
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE])
+def test_a_decider_that_was_too_slow_begins_again(decider, attempt, visible, code):
+    """It stopped for a while amid its own transaction, and the broker has aborted that."""
+
+    class Slow(Decider):
+        rounds = 0
+
+        def record(self, decision):
+            self.rounds += 1
+            if self.rounds == 1:
+                raise ApiError(code, "the coordinator has ended the transaction")
+            super().record(decision)
+
+    one = decider(kind=Slow)
+    mine = attempt(b"mine")
+    assert one.commit(0, [mine]).transactions == (mine,)
+    assert one.rounds == 2
+    assert visible() == [b"mine"]
+
+
 def test_what_ended_before_the_decision_fails_the_batch(decider, admin, attempt, visible):
     kept, ended = attempt(b"kept"), attempt(b"ended")
     admin.end_prepared([ended], commit=False)
@@ -290,6 +409,60 @@ def test_a_dead_driver_is_finished_for(decider, attempt, visible):
     assert visible() == [b"named"]
 
 
+def test_a_batch_write_finishes_what_dead_ones_have_left(metadata, admin, decider, attempt, visible, make_topic):
+    """One died before it decided, one after; a name that looks like theirs is left alone."""
+    runs = [uuid.uuid4().hex[:16] for _ in range(2)]
+    scopes = [Scope(unnamed_scope(run), lasts=False) for run in runs]
+    undecided, decided = (
+        attempt(value, of=of, run=run) for value, of, run in zip((b"u", b"d"), scopes, runs, strict=True)
+    )
+    named = attempt(b"named", of=Scope(unnamed_scope("x")), run="y")
+    one = decider(scopes[1])
+    one.take_over()
+    one.record(Decision(0, (decided,)))
+    all_ids = {each.transactional_id for each in (undecided, decided, named)}
+
+    def are_old():
+        return all_ids <= {each.transactional_id for each in admin.list_transactions(open_longer_ms=1)}
+
+    eventually(are_old, what="all have been open for longer than a millisecond")
+    options = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(suffix="-2")}
+    schema = StructType().add("value", "binary")
+    SparklogWriter(WriteOptions.from_spark(options), schema, overwrite=False).commit([None])
+    assert set(admin.open_transactions(all_ids)) == all_ids
+    soon = WriteOptions.from_spark({**options, "abandonedAfter": "1ms"})
+    SparklogWriter(soon, schema, overwrite=False).commit([None])
+    assert set(admin.open_transactions(all_ids)) == {named.transactional_id}
+    with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
+        decider(scopes[0]).commit(0, [undecided])  # its driver lives after all
+    decider(Scope(unnamed_scope("x"))).finish_all()
+    assert visible() == [b"d"]
+
+
+def test_a_write_that_begins_tasks_is_alive():
+    class Listing:
+        def list_transactions(self, *, states, open_longer_ms=0):
+            assert states == ["Ongoing"]
+            old = ["dead/dead/0-0-0-0", "alive/alive/0-0-0-0"]
+            young = ["alive/alive/1-0-0-0", "new/new/0-0-0-0"]
+            names = [f"sparklog-spark/write-{each}" for each in [*old, *([] if open_longer_ms else young)]]
+            return [TransactionListing(each, 0, 1, "Ongoing") for each in names]
+
+    assert abandoned(Listing(), 5000) == ["write-dead"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_told"), [(ErrorCode.UNSUPPORTED_VERSION, False), (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, True)]
+)
+def test_a_write_does_not_fail_for_what_others_have_left(metadata, caplog, monkeypatch, code, is_told):
+    def refused(*_, **__):
+        raise ApiError(code, "it cannot be listed")
+
+    monkeypatch.setattr(Admin, "list_transactions", refused)
+    assert finish_abandoned(metadata.config, 1) == []
+    assert ("it cannot be listed" in caplog.text) is is_told
+
+
 def test_nothing_decided_can_be_finished_too(decider, attempt, visible):
     undecided = attempt(b"undecided")
     assert decider().finish_all() == (Decision(), {undecided})
@@ -306,6 +479,30 @@ def test_a_decision_is_found_when_the_group_has_forgotten(metadata, decider, adm
     assert log.last_batch(scope) == NO_BATCH
     assert log.last(scope) == Decision(7, (named,))
     assert log.last(Scope(scope.name, lasts=False)) == Decision()
+
+
+def test_a_decision_whose_record_is_gone_counts_still(decider, attempt, scope, visible, caplog, monkeypatch):
+    """Somebody has given the topic a retention."""
+    decider().commit(7, [attempt(b"seven")])
+    monkeypatch.setattr(DecisionLog, "_of_scope", lambda *_: None)
+    assert decider().commit(7, [attempt(b"again")]) == Decision(7)
+    assert f"the record of batch 7 of scope {scope.name} is gone" in caplog.text
+    decider().commit(8, [attempt(b"eight")])
+    assert visible() == [b"seven", b"eight"]
+
+
+def test_partitions_that_are_added_to_the_decisions_stay_empty(metadata, admin, scope):
+    class Grown:
+        def __getattr__(self, name):
+            return getattr(metadata, name)
+
+        def topic(self, name):
+            topic = metadata.topic(name)
+            return topic._replace(partitions=(*topic.partitions, *topic.partitions))
+
+    scopes = [Scope(f"{scope.name}-{number}") for number in range(20)]
+    places = [DecisionLog(metadata, admin).place(each) for each in scopes]
+    assert [DecisionLog(Grown(), admin).place(each) for each in scopes] == places
 
 
 def test_a_write_that_nobody_comes_back_to(metadata, decider, admin, attempt, visible, scope):

@@ -135,6 +135,7 @@ class Admin:
     init_prepared = _blocking(PreparedAdmin.init_prepared)
     add_to_prepared = _blocking(PreparedAdmin.add_to_prepared)
     open_transactions = _blocking(PreparedAdmin.open_transactions)
+    open_under = _blocking(PreparedAdmin.open_under)
     end_prepared = _blocking(PreparedAdmin.end_prepared)
 
 

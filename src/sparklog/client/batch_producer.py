@@ -69,6 +69,9 @@ class BatchProducer:
         self._resend()
         self._enqueue(tp, batch)
 
+    def will_send(self, partitions: Iterable[TopicPartition]) -> None:
+        """Batches of these follow; nothing comes of that here."""
+
     def flush(self) -> None:
         """Wait until everything is acknowledged (for ``acks=0``: sent). Raises ApiError when something will not be."""
         while True:

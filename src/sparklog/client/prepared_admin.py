@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from sparklog.client.session import CoordinatorKind
 from sparklog.client.transaction_admin import ONGOING, TransactionAdmin, TransactionDescription
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -78,12 +79,14 @@ class PreparedAdmin(TransactionAdmin):
         topics = [_Topic(name=name, partitions=numbers) for name, numbers in by_topic(partitions).items()]
 
         def check(answer: Message) -> None:
-            for topic in answer.results_by_topic_v3_and_below:
-                for each in topic.results_by_partition:
-                    code = _E(each.partition_error_code)
-                    if code is not _E.NONE:
-                        where = f"{topic.name}-{each.partition_index}"
-                        raise ApiError(code, f"partition {where} cannot be written in a transaction: {code.name}")
+            refused = [
+                (f"{topic.name}-{each.partition_index}", _E(each.partition_error_code))
+                for topic in answer.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+                if each.partition_error_code
+            ]
+            for where, code in sorted(refused, key=lambda each: each[1] is _E.OPERATION_NOT_ATTEMPTED):
+                raise ApiError(code, f"partition {where} cannot be written in a transaction: {code.name}")
 
         await self._ask_transaction_coordinator(
             transaction.transactional_id,
@@ -103,6 +106,15 @@ class PreparedAdmin(TransactionAdmin):
         """Those of the ids that have a transaction open, or on the way to its end."""
         found = await asyncio.gather(*(self._found(each) for each in transactional_ids))
         return {each.transactional_id: each for each in found if each is not None and each.partitions}
+
+    async def open_under(self, prefix: str) -> set[PreparedTransaction]:
+        """Those open whose ids begin so. Who lists an id is its coordinator, which need not be looked for then."""
+        listed = await self.list_transactions(states=[ONGOING])
+        mine = [each for each in listed if each.transactional_id.startswith(prefix)]
+        for each in mine:
+            self._session.remember_coordinator(CoordinatorKind.TRANSACTION, each.transactional_id, each.coordinator)
+        found = await self.open_transactions([each.transactional_id for each in mine])
+        return {PreparedTransaction(key, *_pair(each)) for key, each in found.items() if each.state == ONGOING}
 
     async def end_prepared(self, transactions: Collection[PreparedTransaction], *, commit: bool) -> list[bool]:
         """End these, each by its pair; whether each has ended so, now or before.

@@ -216,6 +216,10 @@ class Session:
         """The broker that coordinates ``key``, remembered until it is forgotten."""
         return await self._retrying(lambda: self._coordinator_once(kind, key))
 
+    def remember_coordinator(self, kind: CoordinatorKind, key: str, broker: BrokerId) -> None:
+        """What another answer told; where it is wrong, the broker's refusal has it looked for."""
+        self._coordinators[kind, key] = broker
+
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         """Look for it again before the next use."""
         self._coordinators.pop((kind, key), None)

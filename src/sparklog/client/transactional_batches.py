@@ -17,13 +17,14 @@ _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 MOST_IN_FLIGHT = 5
 """So many batches of a producer does a broker remember in each partition, and know again."""
 
-AddPartition = Callable[[TopicPartition], None]
+AddPartitions = Callable[[list[TopicPartition]], None]
 
 
 class TransactionalBatchProducer(BatchProducer):
     """A BatchProducer whose batches are those of one transaction. They must be encoded as transactional, in bytearrays.
 
-    ``add_partition`` is called before the first batch of a partition is sent. A second batch waits until the first of
+    ``add_partitions`` is called before the first batch of a partition is sent, once for all that ``will_send`` names. A
+    second batch waits until the first of
     its partition is acknowledged: a broker that has none yet would take any number for the first. Batches that are sent
     again go in the order of their numbers, and one whose number is refused once is sent again behind those before it.
     A failed producer is of no further use: abort its transaction.
@@ -31,7 +32,9 @@ class TransactionalBatchProducer(BatchProducer):
 
     _ceiling = _LAST_OF_FIRST_PROTOCOL
 
-    def __init__(self, cluster: ClusterMetadata, transaction: PreparedTransaction, add_partition: AddPartition) -> None:
+    def __init__(
+        self, cluster: ClusterMetadata, transaction: PreparedTransaction, add_partitions: AddPartitions
+    ) -> None:
         if cluster.config.required_acks != -1 or cluster.config.max_in_flight > MOST_IN_FLIGHT:
             raise ConfigError(
                 f"a transaction needs acks=all, and max.in.flight.requests.per.connection of at most {MOST_IN_FLIGHT}"
@@ -39,16 +42,24 @@ class TransactionalBatchProducer(BatchProducer):
         super().__init__(cluster)
         self._transaction = transaction
         self._transactional_id = transaction.transactional_id
-        self._add_partition = add_partition
+        self._add_partitions = add_partitions
+        self._added: set[TopicPartition] = set()
         self._next: dict[TopicPartition, int] = {}
         self._acknowledged: dict[TopicPartition, int] = {}
         self._refused_once: set[tuple[TopicPartition, int]] = set()
+
+    def will_send(self, partitions: Iterable[TopicPartition]) -> None:
+        """Batches of these follow: they are added to the transaction together."""
+        new = [tp for tp in partitions if tp not in self._added]
+        if new:
+            self._add_partitions(new)
+            self._added.update(new)
 
     def send(self, tp: TopicPartition, batch: Batch) -> None:
         assert isinstance(batch, bytearray)
         sequence = self._next.get(tp, 0)
         if tp not in self._next:
-            self._add_partition(tp)
+            self.will_send([tp])
         elif tp not in self._acknowledged:
             self.flush()
         _, producer_id, epoch = self._transaction

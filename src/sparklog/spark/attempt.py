@@ -100,9 +100,9 @@ class _Attempt:
             name = name._replace(turn=name.turn + 1)
         return found
 
-    def _add(self, tp: TopicPartition) -> None:
+    def _add(self, partitions: list[TopicPartition]) -> None:
         assert self._transaction is not None
-        self._admin.add_to_prepared(self._transaction, [tp])
+        self._admin.add_to_prepared(self._transaction, partitions)
 
     def abort(self) -> None:
         if self._transaction is not None:

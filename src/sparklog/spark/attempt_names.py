@@ -40,6 +40,11 @@ class AttemptName(NamedTuple):
         return cls(unquote(parts[1]), unquote(parts[2]), partition, attempt, slot, turn)
 
 
+def unnamed_scope(run: str) -> str:
+    """The scope of a batch write without a name."""
+    return f"write-{run}"
+
+
 def ids_prefix(scope: str, run: str | None = None) -> str:
     """What the ids of all attempts of a scope, or of a run in it, begin with."""
     prefix = f"{PREFIX}/{quote(scope, safe='')}/"

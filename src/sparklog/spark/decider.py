@@ -31,8 +31,10 @@ T = TypeVar("T")
 
 _QUICK_RETRY_MS = 20
 """Most that is asked again here waits for markers, which takes milliseconds."""
-_DECIDING_MS = 30_000
-"""How long a decider's own transaction may take: after its death others wait for so long where they read everything."""
+_DECIDING_MS = 10_000
+"""How long a decider's own transaction may take. After its death others wait for so long: tasks that ask whether their
+batch is decided, and who reads everything. One that takes longer is aborted, and its decider begins again."""
+_TIMED_OUT = (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
 _MOST_ROUNDS = 50
 
 Transactions = Collection[PreparedTransaction]
@@ -64,17 +66,19 @@ class Decider:
 
     # Whole.
 
-    def commit(self, batch: int, transactions: Transactions) -> Decision:
+    def commit(self, batch: int, transactions: Transactions, run: str | None = None) -> Decision:
         """Decide that these make up ``batch``, unless it is decided already, and finish what is decided.
 
         The decision that counts is returned: of a later batch if there is one. Raises DataSourceError where one of the
-        transactions is open no more; then nothing is decided.
+        transactions is open no more; then nothing is decided. ``run`` is the caller's, if it begins a batch only when
+        the ``commit`` of the one before has returned: then what the run itself has decided before is finished.
         """
-        return self._again_if_fenced(lambda: self._commit(batch, transactions))
+        return self._again_if_fenced(lambda: self._commit(batch, transactions, run))
 
-    def _commit(self, batch: int, transactions: Transactions) -> Decision:
+    def _commit(self, batch: int, transactions: Transactions, run: str | None) -> Decision:
         last = self.take_over()
-        self.finish(last)
+        if last.batch >= batch or run is None or run not in last.runs:
+            self.finish(last)
         if last.batch > batch:
             self.sweep(set(transactions) - set(last.transactions))
             return last
@@ -82,11 +86,12 @@ class Decider:
             self._sweep_leftovers(last)
             return last
         decision = Decision(batch, tuple(sorted(transactions)))
-        leftovers = self._survey_if_possible() - set(transactions)
+        found = self._survey_if_possible()
+        leftovers = found - set(transactions)
         given_up = set(transactions) & set(last.aborted)
         if given_up:
             raise _ended(min(given_up))
-        self.check_open(transactions)
+        self.check_open(set(transactions) - found)
         self.record(decision)
         self.finish(decision)
         self.sweep(leftovers)
@@ -149,15 +154,7 @@ class Decider:
 
     def survey(self, run: str | None = None) -> set[PreparedTransaction]:
         """What attempts of the scope, or of one of its runs, have open now."""
-        prefix = ids_prefix(self._scope.name, run)
-        listed = self._admin.list_transactions(states=[ONGOING])
-        ids = [each.transactional_id for each in listed if each.transactional_id.startswith(prefix)]
-        found = self._admin.open_transactions(ids).values()
-        return {
-            PreparedTransaction(each.transactional_id, each.producer_id, each.producer_epoch)
-            for each in found
-            if each.state == ONGOING
-        }
+        return self._admin.open_under(ids_prefix(self._scope.name, run))
 
     def _survey_if_possible(self) -> set[PreparedTransaction]:
         """Brokers that die just now must not fail a batch: what they do not tell of is found when the next one ends."""
@@ -235,7 +232,7 @@ class Decider:
             try:
                 return attempt()
             except SparklogError as error:
-                if not is_fenced(error):
+                if not _has_lost_the_scope(error):
                     raise
                 self._cluster.clock.sleep(random.uniform(0, 0.2))
         raise ApiError(
@@ -247,6 +244,11 @@ class Decider:
         if self._producer is not None:
             producer, self._producer = self._producer, None
             producer.close()
+
+
+def _has_lost_the_scope(error: SparklogError) -> bool:
+    """Whether another has taken over, or the decider's own transaction was open for too long: it has to read again."""
+    return is_fenced(error) or (isinstance(error, ApiError) and error.code in _TIMED_OUT)
 
 
 def _ended(transaction: PreparedTransaction) -> DataSourceError:

@@ -9,6 +9,7 @@ group's offset may expire; then the partition is read from its beginning.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
@@ -23,7 +24,10 @@ from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.record.batch import RecordBatch
 from sparklog.record.partitioning import partition_for
 from sparklog.record.records import Record, iter_records
+from sparklog.spark.attempt_names import AttemptName
 from sparklog.structs import IsolationLevel, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 DECISIONS_TOPIC = "__spark_decisions"
 PARTITIONS = 8
@@ -55,6 +59,12 @@ class Decision(NamedTuple):
     transactions: tuple[PreparedTransaction, ...] = ()
     aborted: tuple[PreparedTransaction, ...] = ()
 
+    @property
+    def runs(self) -> set[str]:
+        """The runs whose tasks wrote the batch."""
+        names = (AttemptName.parse(each.transactional_id) for each in self.transactions)
+        return {name.run for name in names if name is not None}
+
     def encode(self) -> bytes:
         return json.dumps({"version": _VERSION, **self._asdict()}, separators=(",", ":")).encode()
 
@@ -84,11 +94,11 @@ class DecisionLog:
         self._partitions: int | None = None
 
     def place(self, scope: Scope) -> TopicPartition:
-        """The partition with the scope's decisions."""
+        """The partition with the scope's decisions; partitions that somebody has added since have none."""
         if self._partitions is None:
             if DECISIONS_TOPIC in self._cluster.fetch([DECISIONS_TOPIC]).errors:
                 self._create_topic()
-            self._partitions = len(self._cluster.topic(DECISIONS_TOPIC).partitions)
+            self._partitions = min(len(self._cluster.topic(DECISIONS_TOPIC).partitions), PARTITIONS)
         return TopicPartition(DECISIONS_TOPIC, partition_for(scope.name.encode(), self._partitions))
 
     def _create_topic(self) -> None:
@@ -111,6 +121,14 @@ class DecisionLog:
         found = self._at(scope, place, offset) if offset >= 0 else None
         if found is None and scope.lasts:
             found = self._scanned(scope, place)
+        if scope.lasts and batch != NO_BATCH and (found is None or found.batch < batch):
+            _log.error(
+                "the record of batch %d of scope %s is gone from %s, which must be compacted, without a retention; what"
+                " the batch wrote is visible if its driver came to an end, and aborted now if it is open",
+                batch,
+                scope.name,
+                place,
+            )
         return Decision(batch) if found is None or found.batch < batch else found
 
     def _known_to_group(self, scope: Scope) -> tuple[int, int]:

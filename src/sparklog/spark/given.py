@@ -44,6 +44,7 @@ _NAMES = (
     "delivery",
     "txnAppId",
     "txnVersion",
+    "abandonedAfter",
     "checkpointLocation",
     "path",
 )

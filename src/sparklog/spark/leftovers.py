@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import NamedTuple
 
 from sparklog.client.admin import Admin
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.transaction_admin import ONGOING
-from sparklog.spark.attempt_names import AttemptName
+from sparklog.client.transaction_admin import ONGOING, TransactionListing
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.spark.attempt_names import PREFIX, AttemptName, unnamed_scope
 from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import DecisionLog, Scope
 from sparklog.structs import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class OpenWrite(NamedTuple):
@@ -68,3 +72,55 @@ def finish_scope(config: ClientConfig, scope: str) -> tuple[int, int]:
         before = decider.survey()
         last, aborted = decider.finish_all()
         return len(before.intersection(last.transactions)), len(aborted)
+
+
+def finish_abandoned(config: ClientConfig, older_ms: int) -> list[str]:
+    """Finish the batch writes without a name that have begun no task for so long; which they were.
+
+    Nobody comes back to these. One whose driver lives after all is told that its transactions have ended, and none of
+    its rows are visible. What goes wrong here is a warning: the caller's own rows are written.
+    """
+    try:
+        with Admin(config) as admin:
+            scopes = abandoned(admin, older_ms)
+        for scope in scopes:
+            committed, aborted = finish_scope(config, scope)
+            _log.warning(
+                "batch write %s has begun no task for %d s: its driver is taken for dead; of its transactions %d were"
+                " committed, as it had decided, and %d aborted",
+                scope,
+                older_ms // 1000,
+                committed,
+                aborted,
+            )
+    except SparklogError as error:
+        _log.warning("what dead batch writes have left open is not known, or not ended: %s", error)
+        return []
+    return scopes
+
+
+def abandoned(admin: Admin, older_ms: int) -> list[str]:
+    """The batch writes without a name that have begun no task for so long.
+
+    By the coordinators' clocks. What has begun meanwhile is in the second list, so it keeps its write alive. None where
+    the brokers do not tell ages: these know no two-phase commit either, and end everything after its timeout.
+    """
+    try:
+        old = _unnamed(admin.list_transactions(states=[ONGOING], open_longer_ms=older_ms))
+    except ApiError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return []
+        raise
+    if not old:
+        return []
+    found = _unnamed(admin.list_transactions(states=[ONGOING]))
+    young = {scope for key, scope in found.items() if key not in old}
+    return sorted(set(old.values()) - young)
+
+
+def _unnamed(listed: Collection[TransactionListing]) -> dict[str, str]:
+    """The transactional ids of such writes' attempts, and their scopes."""
+    names = {key: AttemptName.parse(key) for each in listed if (key := each.transactional_id).startswith(f"{PREFIX}/")}
+    return {
+        key: name.scope for key, name in names.items() if name is not None and name.scope == unnamed_scope(name.run)
+    }

@@ -22,6 +22,11 @@ class Place(NamedTuple):
     attempt: int
     lasts: bool = True
 
+    @property
+    def known_run(self) -> str | None:
+        """None where Spark did not tell it."""
+        return None if self.run == _UNKNOWN_RUN else self.run
+
 
 def batch_place(scope: str, run: str, batch: int, *, lasts: bool) -> Place:
     """The attempt that runs here, of a batch write whose driver chose the rest."""

@@ -76,7 +76,9 @@ class TopicWriter:
 
     def _write_by_key(self, topic: str, rows: pa.RecordBatch) -> None:
         key = rows.column("key") if "key" in rows.schema.names else None
-        for share in self._partitioner(topic).shares(key, rows.num_rows):
+        shares = list(self._partitioner(topic).shares(key, rows.num_rows))
+        self._producer.will_send(TopicPartition(topic, share.partition) for share in shares)
+        for share in shares:
             self._send(TopicPartition(topic, share.partition), rows.slice(share.offset, share.length), share.rows)
 
     def _send(self, tp: TopicPartition, rows: pa.RecordBatch, chosen: memoryview | None) -> None:

@@ -26,7 +26,8 @@ class WriteOptions:
     """What a write was asked to do; ``topic`` goes before the column of that name.
 
     ``txn_app_id`` and ``txn_version`` name a batch write, so that it is written once however often it is asked for;
-    ``transaction_timeout_ms`` is for clusters that know no two-phase commit.
+    ``transaction_timeout_ms`` is for clusters that know no two-phase commit. A batch write ends those without a
+    name that have begun no task for ``abandoned_after_ms``; 0 is never.
     """
 
     client: ClientConfig
@@ -36,6 +37,7 @@ class WriteOptions:
     txn_version: int = 0
     transaction_timeout_ms: int = 900_000
     checkpoint: str | None = None
+    abandoned_after_ms: int = 24 * 3_600_000
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -64,4 +66,5 @@ class WriteOptions:
             txn_version=version or 0,
             transaction_timeout_ms=timeout or cls.transaction_timeout_ms,
             checkpoint=given.get("checkpointLocation"),
+            abandoned_after_ms=given.duration_ms("abandonedAfter", cls.abandoned_after_ms),
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from sparklog.errors import DataSourceError
+from sparklog.spark.attempt_names import unnamed_scope
 from sparklog.spark.schema import check_write_schema
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._sink = Sink(options)
         self._run = uuid.uuid4().hex[:16]
         self._lasts = options.txn_app_id is not None
-        self._scope = options.txn_app_id or f"write-{self._run}"
+        self._scope = options.txn_app_id or unnamed_scope(self._run)
         self._batch = options.txn_version
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -61,6 +62,7 @@ class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def commit(self, messages: Messages) -> None:
         self._sink.commit(self._scope, self._batch, messages, lasts=self._lasts)
+        self._sink.finish_abandoned()
 
     def abort(self, messages: Messages) -> None:
         self._sink.abort(self._scope, self._batch, messages, self._run, lasts=self._lasts)
@@ -83,7 +85,7 @@ class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         place = _place_of(messages)
         if place is not None:
-            self._sink.commit(place.scope, batchId, messages)
+            self._sink.commit(place.scope, batchId, messages, run=place.known_run)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         place = _place_of(messages)
@@ -111,7 +113,7 @@ class Sink:
         freeze_imports()
         return written
 
-    def commit(self, scope: str, batch: int, messages: Messages, *, lasts: bool = True) -> None:
+    def commit(self, scope: str, batch: int, messages: Messages, *, lasts: bool = True, run: str | None = None) -> None:
         from sparklog.spark.failures import translated
         from sparklog.spark.worker_heap import freeze_imports
 
@@ -119,7 +121,7 @@ class Sink:
         if not self._options.exactly_once or not (transactions or lasts):
             return
         with translated(), self.decider(scope, lasts=lasts) as decider:
-            decided = decider.commit(batch, transactions)
+            decided = decider.commit(batch, transactions, run)
             if not lasts:
                 decider.forget()
         freeze_imports()
@@ -136,6 +138,13 @@ class Sink:
         if self._options.exactly_once:
             with translated(), self.decider(scope, lasts=lasts) as decider:
                 decider.abort(batch, _transactions_of(messages), run)
+
+    def finish_abandoned(self) -> None:
+        """End what batch writes without a name have left whose drivers died long ago."""
+        from sparklog.spark.leftovers import finish_abandoned
+
+        if self._options.exactly_once and self._options.abandoned_after_ms:
+            finish_abandoned(self._options.client, self._options.abandoned_after_ms)
 
     def decider(self, scope: str, *, lasts: bool) -> Decider:
         """Who decides for this sink."""

@@ -1,0 +1,241 @@
+"""Hostile histories without Spark: drivers, tasks and brokers die or stop at any step, and each row is there once.
+
+A history is drawn from a seed. Its batches are those of a query, or of named writes; batch N has rows 2N and 2N + 1,
+a task each. A driver that dies or is refused is followed by another, which goes on after the last batch that the log of
+commits has. One that stops at a step goes on from there after others have decided.
+"""
+
+import random
+import uuid
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+
+from sparklog.client.admin import Admin, NewTopic
+from sparklog.client.config import ClientConfig
+from sparklog.client.fetcher import fetch_range
+from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.offsets import latest_offsets
+from sparklog.errors import DataSourceError, SparklogError
+from sparklog.record.records import iter_records
+from sparklog.spark.attempt import _Attempt
+from sparklog.spark.decider import Decider
+from sparklog.spark.decisions import DECISIONS_TOPIC, Scope
+from sparklog.spark.place import Place
+from sparklog.spark.write_options import WriteOptions
+from sparklog.spark.writer import Sink
+from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS, BATCHES = 2, 8
+_STEPS = ("take_over", "survey", "check_open", "record", "finish", "sweep")
+
+
+class _Killed(BaseException):
+    """The process is gone: it says and ends nothing any more."""
+
+
+class _HostileDecider(Decider):
+    """Something may happen before and after each of its steps, and between a decision's record and its commit."""
+
+    history = None
+
+    def _write(self, decision):
+        producer = self._producer
+        commit = producer.commit_transaction
+
+        def commit_transaction():
+            if self.history.is_patient:
+                self.history.strikes()
+            commit()
+            self.history.strikes()
+
+        producer.commit_transaction = commit_transaction
+        super()._write(decision)
+
+    def end(self, transactions, *, commit):
+        chosen = sorted(transactions)
+        if commit and chosen and self.history.happens(0.1):
+            self._admin.end_prepared(chosen[:1], commit=True)
+            raise _Killed
+        return super().end(transactions, commit=commit)
+
+
+def _hostile(step):
+    def call(self, *args, **kwargs):
+        self.history.strikes()
+        result = getattr(Decider, step)(self, *args, **kwargs)
+        self.history.strikes()
+        return result
+
+    return call
+
+
+for _step in _STEPS:
+    setattr(_HostileDecider, _step, _hostile(_step))
+
+
+class _History(Sink):
+    """What became of one seed, and the sink of all its drivers.
+
+    Where it is patient a driver may die amid the transaction of its decision: others wait then until that times out.
+    """
+
+    def __init__(self, servers, topic, seed, *, is_patient, restart=None):
+        super().__init__(WriteOptions.from_spark({"kafka.bootstrap.servers": servers, "topic": topic}))
+        self.chance = random.Random(seed)
+        self.scope = f"history-{uuid.uuid4().hex}"
+        self.is_query = seed % 2 == 0
+        self.committed = -1
+        self.depth = 0
+        self.is_quiet = False
+        self.deciders = []
+        self.told = []
+        self.is_patient = is_patient
+        self.restart = restart
+        self.admin = Admin(self._options.client)
+
+    def happens(self, share):
+        return not self.is_quiet and self.chance.random() < share
+
+    def strikes(self):
+        """The driver that is here dies, or stops while another goes on, or a broker is restarted."""
+        if self.happens(0.04):
+            raise _Killed
+        if self.depth < 2 and self.happens(0.04):
+            self.depth += 1
+            with suppress(_Killed, SparklogError):
+                self.drive(self.chance.randint(1, 2))
+            self.depth -= 1
+        if self.restart is not None and self.happens(0.01):
+            self.restart()
+
+    def decider(self, scope, *, lasts):
+        made = _HostileDecider(self._options.client, Scope(scope, lasts))
+        made.history = self
+        made.close, close = lambda: None, made.close  # the dead do not hang up
+        self.deciders.append(close)
+        return made
+
+    def drive(self, most=BATCHES):
+        """A driver's life: as many batches from where the log of commits ends."""
+        run = uuid.uuid4().hex
+        last = BATCHES if self.is_quiet else BATCHES - 1  # which ends what those before it have left
+        for batch in range(self.committed + 1, min(self.committed + 1 + most, last)):
+            messages = [self._task(run, batch, task) for task in range(2)]
+            self.commit(self.scope, batch, messages, run=run if self.is_query else None)
+            self.strikes()
+            self.committed = max(self.committed, batch)
+            if self.happens(0.1):
+                with suppress(SparklogError):  # as when its offsets expire
+                    self.admin.delete_groups([Scope(self.scope).decider_id])
+            run = run if self.is_query else uuid.uuid4().hex
+
+    def _task(self, run, batch, task):
+        """Its attempts: some die with a row written, some are doubled, one is heard."""
+        rows = pa.record_batch({"value": [b"%d" % (2 * batch + task)]})
+        attempts = [self._attempt(run, batch, task, number, rows) for number in range(self.chance.choice((1, 1, 2)))]
+        self.strikes()
+        return self.chance.choice(attempts)
+
+    def _attempt(self, run, batch, task, number, rows):
+        if self.happens(0.1):
+            with suppress(_Killed):
+                self.write(Place(self.scope, run, batch, task, number + 10), _breaks_after(rows))
+        return self.write(Place(self.scope, run, batch, task, number), iter([rows]))
+
+    def live(self):
+        """Driver after driver until all batches are committed; then one more, to whom nothing happens."""
+        while self.committed < BATCHES - 2:
+            try:
+                self.drive()
+            except _Killed:
+                continue
+            except DataSourceError as error:
+                self.told.append(error)
+        self.is_quiet = True
+        self.drive()
+
+    def close(self):
+        for close in self.deciders:
+            close()
+        self.admin.close()
+
+
+def _breaks_after(rows):
+    yield rows
+    raise _Killed
+
+
+@pytest.fixture(autouse=True)
+def _dead_tasks_abort_nothing(monkeypatch):
+    abort = _Attempt.abort
+    monkeypatch.setattr(_Attempt, "write", _unless_killed(_Attempt.write))
+    monkeypatch.setattr(_Attempt, "abort", lambda self: None if getattr(self, "is_dead", False) else abort(self))
+
+
+def _unless_killed(write):
+    def call(self, batches):
+        try:
+            return write(self, batches)
+        except _Killed:
+            self.is_dead = True
+            raise
+
+    return call
+
+
+def _values(servers, topic):
+    tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    committed = IsolationLevel.READ_COMMITTED
+    with ClusterMetadata(ClientConfig(bootstrap_servers=servers)) as cluster:
+        eventually(lambda: latest_offsets(cluster, tps, committed) == latest_offsets(cluster, tps), what="all is ended")
+        ends = latest_offsets(cluster, tps)
+        batches = (batch for tp in tps for batch in fetch_range(cluster, tp, 0, ends[tp], isolation=committed))
+        return sorted(int(record.value) for batch in batches for record in iter_records(batch))
+
+
+def _happens(servers, topic, seed, **options):
+    history = _History(servers, topic, seed, **options)
+    try:
+        history.live()
+    finally:
+        history.close()
+    expected = ("SPARKLOG_TRANSACTION_ENDED", "SPARKLOG_BATCH_OVERTAKEN")
+    assert not [error for error in history.told if error.error_code not in expected]
+    assert _values(servers, topic) == list(range(2 * BATCHES))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_hostile_history(servers, make_topic, seed):
+    _happens(servers, make_topic(PARTITIONS), seed, is_patient=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_many_hostile_histories(servers, make_topic):
+    for seed in range(4, 28):
+        _happens(servers, make_topic(PARTITIONS, suffix=f"-{seed}"), seed, is_patient=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_hostile_histories_with_restarts(tmp_path):
+    """The broker is killed between any two steps; all the scopes share a partition of the decisions."""
+    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000}
+    with ClusterHarness(tmp_path / "cluster", settings=settings) as cluster:
+
+        def restart():
+            cluster.kill_broker(0)
+            cluster.start_broker(0)
+
+        servers = cluster.bootstrap_servers
+        with Admin({"bootstrap.servers": servers}) as admin:
+            admin.create_topics([NewTopic(DECISIONS_TOPIC, 1, 1, {"cleanup.policy": "compact"})])
+            for seed in range(100, 106):
+                admin.create_topics([NewTopic(f"out-{seed}", PARTITIONS)])
+                _happens(servers, f"out-{seed}", seed, is_patient=True, restart=restart)
