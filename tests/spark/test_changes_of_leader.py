@@ -1,4 +1,7 @@
-"""A leader without the last records: a query notices, by leader epochs, however far the log has grown again."""
+"""A new leader: nothing to a query if it has all the records; noticed, by leader epochs, if it has not.
+
+That is so however far the log has grown again.
+"""
 
 import json
 import os
@@ -11,6 +14,10 @@ from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.producer import Producer
 from sparklog.errors import DataSourceError
+from sparklog.spark.options import ReadOptions
+from sparklog.spark.reader import SparklogReader
+from sparklog.spark.schema import source_schema
+from sparklog.spark.stream_reader import SparklogStreamReader
 from sparklog.structs import NO_LEADER
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
@@ -103,3 +110,30 @@ def test_an_unclean_election(pair, topic):
     eventually(lambda: _state(servers, topic) == (1 - leader, [1 - leader]), 60, "the other leads")
     _produce(servers, topic, [b"new"] * 30)
     _check(servers, topic, query.checkpoint)
+
+
+@pytest.mark.peer
+def test_a_leader_that_dies_in_the_middle_of_a_read_costs_a_retry(pair, topic):
+    brokers, servers = pair
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 2)])
+    _produce(servers, topic, [bytes(900_000)] * 20)
+    leader, _ = eventually(lambda: len((state := _state(servers, topic))[1]) == 2 and state, 60, "both in sync")
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+    reader = SparklogReader(ReadOptions.for_batch(options), source_schema(False))
+    stream = SparklogStreamReader(
+        ReadOptions.for_stream({**options, "startingOffsets": "earliest"}), source_schema(False)
+    )
+    (task,) = reader.partitions()
+    start = stream.initialOffset()
+    (micro_batch,) = stream.partitions(start, stream.latestOffset(start, stream.getDefaultReadLimit()))
+    both = [reader.read(task), stream.read(micro_batch)]
+    offsets = [next(batches)["offset"].to_pylist() for batches in both]
+    assert max(map(len, offsets)) < 10
+    brokers[leader].kill()
+    for found, batches in zip(offsets, both, strict=True):
+        found += [offset for batch in batches for offset in batch["offset"].to_pylist()]
+        assert found == list(range(20))
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    assert end[topic] == {"0": 20}
+    stream.stop()
