@@ -78,7 +78,7 @@ def test_offsets_and_records(admin, made):
     both = [TopicPartition(made, number) for number in (0, 1)]
     assert [each.offset for each in admin.list_offsets(dict.fromkeys(both, LATEST)).values()] == [5, 5]
     found = admin.list_offsets({both[0]: 103, both[1]: 999})
-    assert (found[both[0]], found[both[1]]) == ((3, 103), None)
+    assert (found[both[0]], found[both[1]]) == ((3, 103, 0), None)
     assert admin.delete_records({both[0]: 2, both[1]: -1}) == {both[0]: 2, both[1]: 5}
     earliest = admin.list_offsets(dict.fromkeys(both, EARLIEST))
     assert [earliest[tp].offset for tp in both] == [2, 5]

@@ -1,13 +1,17 @@
 import pytest
 
+from sparklog.client import fetcher
 from sparklog.client.batch_producer import BatchProducer
+from sparklog.client.config import ClientConfig
 from sparklog.client.fetcher import fetch_range, scan
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode
+from sparklog.client.metadata import ClusterMetadata
+from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode
 from sparklog.protocol.hot.fetch import FetchedPartition
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
 from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.clock import ManualClock
 
 _TP = TopicPartition("t", 0)
 
@@ -139,6 +143,24 @@ def test_a_lost_connection_is_resumed_where_it_broke(metadata, filled, monkeypat
     monkeypatch.setattr(BlockingConnection, "receive", failing)
     assert _offsets(fetch_range(metadata, filled, 0, 1000)) == list(range(1000))
     assert len(calls) > 5
+
+
+@pytest.mark.integration
+def test_failures_in_a_row_are_followed_by_pauses_that_grow(servers, filled, monkeypatch):
+    answer, left, pauses = fetcher._RangeFetcher._answer, [4], []
+
+    def failing(self):
+        if left[0]:
+            left[0] -= 1
+            raise ConnectionFailed("the leader has just died")
+        return answer(self)
+
+    clock = ManualClock()
+    monkeypatch.setattr(clock, "sleep", pauses.append)
+    monkeypatch.setattr(fetcher._RangeFetcher, "_answer", failing)
+    with ClusterMetadata(ClientConfig(bootstrap_servers=servers, retry_backoff_ms=10), clock) as metadata:
+        assert _offsets(fetch_range(metadata, filled, 0, 1000)) == list(range(1000))
+    assert pauses == [0.01, 0.02, 0.04, 0.08]
 
 
 @pytest.mark.integration

@@ -76,5 +76,5 @@ def test_offsets_by_edge_and_by_time(metadata, make_topic):
 
     assert (ask(EARLIEST)[full].offset, ask(LATEST)[full].offset) == (0, 10)
     assert (ask(EARLIEST)[empty].offset, ask(LATEST)[empty].offset) == (0, 0)
-    assert ask(1_700_000_000_250) == {full: (3, 1_700_000_000_300), empty: None}
+    assert ask(1_700_000_000_250) == {full: (3, 1_700_000_000_300, 0), empty: None}
     assert ask(1_700_000_000_901)[full] is None

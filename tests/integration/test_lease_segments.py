@@ -11,7 +11,7 @@ import pytest
 from sparklog.client.admin import AdminClient, NewTopic
 from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
-from sparklog.client.leases import end_lease, lease_range
+from sparklog.client.leases import RangeAsked, end_lease, lease_ranges
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import earliest_offsets
 from sparklog.errors import ApiError, ErrorCode
@@ -56,6 +56,13 @@ def _filled(metadata, name, batches=40):
     return tp
 
 
+def _lease(metadata, tp, start, end, topic_id=None, **kwargs):
+    (found,) = lease_ranges(metadata, [RangeAsked(tp, start, end, topic_id)], **kwargs)
+    if isinstance(found, ApiError):
+        raise found
+    return found
+
+
 def _delete_records(metadata, *partitions):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": metadata.config.bootstrap_servers})
     asked = [confluent_kafka.TopicPartition(tp.topic, tp.partition, 400) for tp in partitions]
@@ -65,10 +72,8 @@ def _delete_records(metadata, *partitions):
 
 def test_files_stay_while_leased_and_go_when_the_lease_is_ended(metadata, topic):
     leased, other = _filled(metadata, topic), _filled(metadata, topic + "-other")
-    lease = lease_range(metadata, leased, 0, 400)
-    kept, free = (
-        Path(each.path) for each in (lease.files[0], lease_range(metadata, other, 0, 1, duration_ms=0).files[0])
-    )
+    lease = _lease(metadata, leased, 0, 400)
+    kept, free = (Path(each.path) for each in (lease.files[0], _lease(metadata, other, 0, 1, duration_ms=0).files[0]))
     assert len(lease.files) > 2
     assert lease.nbytes == sum(Path(each.path).stat().st_size for each in lease.files)
     _delete_records(metadata, leased, other)
@@ -81,14 +86,14 @@ def test_files_stay_while_leased_and_go_when_the_lease_is_ended(metadata, topic)
 
 def test_a_lease_ends_at_its_time(metadata, topic):
     tp = _filled(metadata, topic)
-    lease = lease_range(metadata, tp, 0, 400, duration_ms=1)
+    lease = _lease(metadata, tp, 0, 400, duration_ms=1)
     _delete_records(metadata, tp)
     eventually(lambda: not Path(lease.files[0].path).exists(), 30, "the segment is gone when the lease has ended")
 
 
 def test_what_is_told_are_the_files_themselves(metadata, topic):
     tp = _filled(metadata, topic)
-    lease = lease_range(metadata, tp, 15, 25, max_files=1)
+    lease = _lease(metadata, tp, 15, 25, max_files=1)
     (file,) = lease.files
     status = os.stat(file.path)
     assert (status.st_dev, status.st_ino) == (file.device, file.inode)
@@ -99,22 +104,32 @@ def test_what_is_told_are_the_files_themselves(metadata, topic):
 
 def test_a_lease_goes_no_further_than_what_is_committed(metadata, topic):
     tp = _filled(metadata, topic, batches=2)
-    assert lease_range(metadata, tp, 5, 1 << 40).end_offset == 20
-    assert lease_range(metadata, tp, 20, 30)[3:5] == ([], 20)
+    assert _lease(metadata, tp, 5, 1 << 40).end_offset == 20
+    assert _lease(metadata, tp, 20, 30)[3:5] == ([], 20)
 
 
 def test_one_topic_is_not_leased_for_another(metadata, topic):
     tp = _filled(metadata, topic, batches=1)
     with pytest.raises(ApiError, match="deleted and created again") as caught:
-        lease_range(metadata, tp, 0, 10, topic_id=uuid4())
+        _lease(metadata, tp, 0, 10, topic_id=uuid4())
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_many_ranges_in_one_request(metadata, topic):
+    one, other = _filled(metadata, topic, batches=2), _filled(metadata, topic + "-other", batches=3)
+    asked = [RangeAsked(one, 0, 10), RangeAsked(other, 20, 30), RangeAsked(one, 10, 20), RangeAsked(one, 30, 40)]
+    first, second, third, refused = lease_ranges(metadata, asked)
+    assert first.id == second.id == third.id
+    assert [each.files[0].first_offset for each in (first, second, third)] == [0, 20, 10]
+    assert (first.files[0].path, first.files[0].end) == (third.files[0].path, third.files[0].start)
+    assert refused.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("start", [-1, 11])
 def test_offsets_that_are_not_there_are_refused(metadata, topic, start):
     tp = _filled(metadata, topic, batches=1)
     with pytest.raises(ApiError, match=f"lease of partition {tp} from offset {start} .*OFFSET_OUT_OF_RANGE") as caught:
-        lease_range(metadata, tp, start, 10)
+        _lease(metadata, tp, start, 10)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 

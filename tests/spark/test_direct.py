@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from sparklog.client.admin import AdminClient, NewTopic
 from sparklog.client.config import ClientConfig
-from sparklog.client.leases import lease_range
+from sparklog.client.leases import RangeAsked, end_lease, lease_ranges
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.errors import ApiError, ConnectionFailed, DataSourceError, ErrorCode
 from sparklog.spark import direct, paths_taken
@@ -77,15 +77,15 @@ def altered(monkeypatch, tmp_path):
 
     def lease(change):
         def leased(*args, **kwargs):
-            found = lease_range(*args, **kwargs)
+            found, *others = lease_ranges(*args, **kwargs)
             copy = tmp_path / "copy.log"
             data = bytearray(Path(found.files[0].path).read_bytes())
             copy.write_bytes(change(data) or data)
             status = copy.stat()
             first = found.files[0]._replace(path=str(copy), device=status.st_dev, inode=status.st_ino)
-            return found._replace(files=[first, *found.files[1:]])
+            return [found._replace(files=[first, *found.files[1:]]), *others]
 
-        monkeypatch.setattr(direct, "lease_range", leased)
+        monkeypatch.setattr(direct, "lease_ranges", leased)
 
     return lease
 
@@ -168,14 +168,14 @@ def test_gaps_like_those_of_compaction(rows, make_topic, produce, altered):
         return data[:first] + data[first + second :]
 
     altered(without_the_second)
-    found = direct.lease_range
-    direct.lease_range = lambda *a, **k: _shortened(found(*a, **k), size)
+    found = direct.lease_ranges
+    direct.lease_ranges = lambda *a, **k: _shortened(*found(*a, **k), size)
     assert rows(topic, directRead="always")["offset"].to_pylist() == [*range(10), *range(20, 30)]
 
 
 def _shortened(lease, size):
     first = lease.files[0]
-    return lease._replace(files=[first._replace(end=first.end - size[0])])
+    return [lease._replace(files=[first._replace(end=first.end - size[0])])]
 
 
 def _sizes(data):
@@ -247,11 +247,11 @@ def test_files_that_are_not_the_brokers_are_not_read(rows, make_topic, produce, 
     asked = []
 
     def leased(*args, **kwargs):
-        found = lease_range(*args, **kwargs)
+        found = lease_ranges(*args, **kwargs)
         asked.append(found)
-        return found._replace(files=[change(each, tmp_path) for each in found.files])
+        return [each._replace(files=[change(file, tmp_path) for file in each.files]) for each in found]
 
-    monkeypatch.setattr(direct, "lease_range", leased)
+    monkeypatch.setattr(direct, "lease_ranges", leased)
     assert len(rows(topic)) == 200
     assert taken.fallbacks == {direct.NOT_VISIBLE: 2}
     assert (taken.direct_bytes, len(asked)) == (0, 1)  # the second partition is the same broker's
@@ -262,7 +262,8 @@ def test_files_that_are_not_the_brokers_are_not_read(rows, make_topic, produce, 
 def test_a_mounted_directory_is_read_through_the_mapping(rows, make_topic, produce, metadata, tmp_path, taken):
     topic = make_topic()
     produce(topic, *_many())
-    home = Path(lease_range(metadata, TopicPartition(topic, 0), 0, 1, duration_ms=0).files[0].path).parents[1]
+    (told,) = lease_ranges(metadata, [RangeAsked(TopicPartition(topic, 0), 0, 1)], duration_ms=0)
+    home = Path(told.files[0].path).parents[1]
     mapping = f"/nowhere=/else, {home}={tmp_path}"
     with pytest.raises(DataSourceError, match=f"{tmp_path}/{topic}-0/.*No such file"):
         rows(topic, directRead="always", directReadMapping=mapping)
@@ -279,6 +280,80 @@ def test_a_mounted_directory_is_read_through_the_mapping(rows, make_topic, produ
     assert taken.fallbacks == {direct.NOT_VISIBLE: 1}
 
 
+@pytest.fixture
+def asked(monkeypatch):
+    """What is asked of brokers, request by request: for which partitions a lease, or None for the end of one."""
+    requests = []
+
+    def lease(cluster, wanted, **kwargs):
+        requests.append([each.tp.partition for each in wanted])
+        return lease_ranges(cluster, wanted, **kwargs)
+
+    def end(cluster, lease):
+        requests.append(None)
+        end_lease(cluster, lease)
+
+    monkeypatch.setattr(direct, "lease_ranges", lease)
+    monkeypatch.setattr(direct, "end_lease", end)
+    return requests
+
+
+def _open_files():
+    """How many segment files this process has open."""
+    return sum(each.resolve().name == f"{0:020}.log" for each in Path("/proc/self/fd").iterdir())
+
+
+def test_the_small_ranges_of_a_task_share_a_lease(rows, make_topic, produce, asked, taken):
+    one, other = make_topic(partitions=4, suffix="-1"), make_topic(partitions=3, suffix="-2")
+    for topic, count in ((one, 4), (other, 3)):
+        produce(topic, *(each for number in range(count) for each in _many(20, partition=number)))
+    both = f"{one},{other}"
+    assert len(_compare(rows, both)) == 140
+    assert asked == [[0, 1, 2, 3, 0, 1, 2], None]
+    assert taken.ranges == 14
+    assert _open_files() == 0
+
+
+def test_a_lease_is_for_no_more_files_than_may_be_open(rows, make_topic, produce, asked, monkeypatch):
+    monkeypatch.setattr(direct, "_FILES_AT_ONCE", 2)
+    topic = make_topic(partitions=5, segment_bytes=14_000, retention_ms=-1)
+    for _ in range(2):
+        produce(topic, *(each for number in range(5) for each in _many(60, 200, partition=number)))
+    assert len(_compare(rows, topic)) == 600
+    leases = [each for each in asked if each]
+    assert max(map(len, leases)) == 2
+    assert {number for each in leases for number in each} == {0, 1, 2, 3, 4}
+
+
+def test_one_of_several_ranges_that_cannot_be_leased_is_fetched(rows, make_topic, produce, asked, monkeypatch, taken):
+    topic = make_topic(partitions=3)
+    produce(topic, *(each for number in range(3) for each in _many(20, partition=number)))
+    lease = direct.lease_ranges
+
+    def refuse(cluster, wanted, **kwargs):
+        refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "its disk fails")
+        granted = lease(cluster, wanted, **kwargs)
+        return [refusal if asked.tp.partition == 1 else each for asked, each in zip(wanted, granted, strict=True)]
+
+    monkeypatch.setattr(direct, "lease_ranges", refuse)
+    assert len(rows(topic)) == 60
+    assert asked == [[0, 1, 2], None, [1]]
+    assert taken.fallbacks == {direct.NO_LEASE: 1}
+
+
+def test_a_reader_that_is_left_in_the_middle_closes_its_files(make_topic, produce, servers):
+    topic = make_topic(partitions=3)
+    produce(topic, *(each for number in range(3) for each in _many(20, partition=number)))
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "directRead": "always"}
+    reader = SparklogReader(ReadOptions.for_batch(options), _ALL)
+    (task,) = reader.partitions()
+    batches = reader.read(task)
+    assert next(batches).num_rows == 20
+    assert _open_files() == 2
+    batches.close()
+    assert _open_files() == 0
+
+
 def test_a_leader_that_moves_is_looked_for_again(rows, make_topic, produce, monkeypatch, taken):
     """``always`` asks again; ``auto`` leaves that to Fetch."""
     topic = make_topic()
@@ -288,9 +363,9 @@ def test_a_leader_that_moves_is_looked_for_again(rows, make_topic, produce, monk
     def moved(*args, **kwargs):
         if failures:
             raise failures.pop()
-        return lease_range(*args, **kwargs)
+        return lease_ranges(*args, **kwargs)
 
-    monkeypatch.setattr(direct, "lease_range", moved)
+    monkeypatch.setattr(direct, "lease_ranges", moved)
     assert len(rows(topic, directRead="auto")) == 10
     assert taken.fallbacks == {direct.NO_LEASE: 1}
     assert len(rows(topic, directRead="always", **{"kafka.retry.backoff.ms": "1"})) == 10

@@ -1,4 +1,7 @@
-"""Queries that are cancelled let go of their connections; a broker that goes and comes back costs no query."""
+"""Queries that are cancelled let go of their connections; a broker that goes and comes back costs no query.
+
+Both where records are fetched and where tasks read the files themselves, in batch queries and in streams.
+"""
 
 import os
 import threading
@@ -7,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from sparklog.client import Producer
+from sparklog.client.admin import Admin, NewTopic
+from sparklog.spark import direct, paths_taken
 from sparklog.spark.options import ReadOptions
 from sparklog.spark.reader import SparklogReader
 from sparklog.spark.schema import source_schema
+from sparklog.spark.stream_reader import SparklogStreamReader
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
@@ -20,8 +26,10 @@ _RECORDS = 40
 
 @pytest.fixture(scope="module")
 def lonely(tmp_path_factory):
-    """A broker that nobody else talks to, with 40 MB in the topic ``large``."""
+    """A broker that nobody else talks to, with 40 MB in the topic ``large``, in segments of three records."""
     with ClusterHarness(tmp_path_factory.mktemp("lonely")) as harness:
+        with Admin(bootstrap_servers=harness.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("large", 1, 1, {"segment.bytes": "3100000", "retention.ms": "-1"})])
         with Producer({"bootstrap.servers": harness.bootstrap_servers, "max.request.size": 2 << 20}) as producer:
             for _ in range(_RECORDS):
                 producer.send("large", bytes(1_000_000), partition=0)
@@ -64,19 +72,27 @@ def one_by_one(spark):
     spark.conf.set(name, before)
 
 
-@pytest.mark.timeout(500)
-def test_a_cancelled_job_closes_its_connections(spark, lonely, connections, one_by_one, tmp_path):
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+@pytest.fixture
+def gate(tmp_path):
+    """A path to a gate that never opens, and a function for ``mapInArrow`` that waits there."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
 
-    def wait_at_gate(batches, path=str(gate)):
+    def wait(batches, path=str(path)):
         for batch in batches:
             Path(path).with_suffix(".reached").touch()
             with open(path):  # for ever: nobody writes to it
                 yield batch
 
+    return path.with_suffix(".reached"), wait
+
+
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("way", ["always", "never"])
+def test_a_cancelled_job_closes_its_connections(spark, lonely, connections, one_by_one, gate, way):
+    reached, wait = gate
     frame = spark.read.format("sparklog").option("kafka.bootstrap.servers", lonely.bootstrap_servers)
-    waiting = frame.option("subscribe", "large").load().mapInArrow(wait_at_gate, source_schema(False))
+    waiting = frame.options(subscribe="large", directRead=way).load().mapInArrow(wait, source_schema(False))
     errors = []
 
     def run():
@@ -88,12 +104,30 @@ def test_a_cancelled_job_closes_its_connections(spark, lonely, connections, one_
 
     thread = threading.Thread(target=run)
     thread.start()
-    eventually(gate.with_suffix(".reached").exists, 100, "a batch at the gate")
+    eventually(reached.exists, 100, "a batch at the gate")
     assert connections(), "the task is in the middle of its range"
     spark.sparkContext.cancelJobGroup("cancelled")
     thread.join(60)
     assert not thread.is_alive()
     assert "cancelled" in errors[0].lower()
+    eventually(lambda: not connections(), 60, "all connections closed")
+
+
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("way", ["always", "never"])
+def test_a_query_stopped_in_the_middle_of_a_batch_closes_its_connections(
+    spark, lonely, connections, one_by_one, gate, tmp_path, way
+):
+    reached, wait = gate
+    frame = spark.readStream.format("sparklog").option("kafka.bootstrap.servers", lonely.bootstrap_servers)
+    stream = frame.options(subscribe="large", startingOffsets="earliest", directRead=way).load()
+    waiting = stream.mapInArrow(wait, source_schema(False)).writeStream.format("noop")
+    query = waiting.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        eventually(reached.exists, 100, "a batch at the gate")
+        assert connections()
+    finally:
+        query.stop()
     eventually(lambda: not connections(), 60, "all connections closed")
 
 
@@ -109,21 +143,43 @@ def test_a_stopped_query_closes_its_connections(spark, lonely, connections, tmp_
     eventually(lambda: not connections(), 60, "all connections closed")
 
 
-@pytest.mark.parametrize("way", ["killed", "stopped"])
-def test_a_broker_that_restarts_in_the_middle_of_a_read_costs_a_retry(lonely, way):
-    schema = source_schema(False)
-    options = {"kafka.bootstrap.servers": lonely.bootstrap_servers, "subscribe": "large"}
-    reader = SparklogReader(ReadOptions.for_batch(options), schema)
+def _batch(options):
+    reader = SparklogReader(ReadOptions.for_batch(options), source_schema(False))
     (task,) = reader.partitions()
-    batches = reader.read(task)
+    return reader.read(task)
+
+
+def _micro_batch(options):
+    reader = SparklogStreamReader(
+        ReadOptions.for_stream({**options, "startingOffsets": "earliest"}), source_schema(False)
+    )
+    start = reader.initialOffset()
+    (task,) = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+    reader.stop()
+    return reader.read(task)
+
+
+@pytest.mark.parametrize("read", [_batch, _micro_batch])
+@pytest.mark.parametrize("way", ["always", "never"])
+@pytest.mark.parametrize("end", ["kill_broker", "stop_broker"])
+def test_a_broker_that_restarts_in_the_middle_of_a_read_costs_a_retry(lonely, monkeypatch, taken, read, way, end):
+    monkeypatch.setattr(direct, "_FILES_AT_ONCE", 2)
+    batches = read({"kafka.bootstrap.servers": lonely.bootstrap_servers, "subscribe": "large", "directRead": way})
     offsets = next(batches)["offset"].to_pylist()
     assert len(offsets) < _RECORDS // 2
-    if way == "killed":
-        lonely.kill_broker(0)
-    else:
-        lonely.stop_broker(0)
+    getattr(lonely, end)(0)
     starter = threading.Thread(target=lonely.start_broker, args=(0,))
     starter.start()  # while the reader tries
     offsets += [offset for batch in batches for offset in batch["offset"].to_pylist()]
     starter.join()
     assert offsets == list(range(_RECORDS))
+    assert bool(taken.direct_bytes) == (way == "always")
+    assert bool(taken.fetched_bytes) == (way == "never")
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """What the readers of this test did."""
+    sums = paths_taken.PathsTaken()
+    monkeypatch.setattr(paths_taken, "PROCESS", sums)
+    return sums

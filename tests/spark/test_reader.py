@@ -1,13 +1,18 @@
 """The batch reader without a session: what it does when the log changes between planning and reading."""
 
+import uuid
+
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from sparklog.client.admin import Admin, AdminClient, NewTopic
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.record.columnar import ColumnarDecoder
+from sparklog.spark import columns
 from sparklog.spark.options import ReadOptions
 from sparklog.spark.reader import RangesPartition, SparklogReader
+from sparklog.spark.schema import source_schema
 from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
@@ -20,6 +25,18 @@ def reader(servers):
     def make(topic, **options):
         settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
         return SparklogReader(ReadOptions.for_batch(settings), _SCHEMA)
+
+    return make
+
+
+@pytest.fixture
+def reader_by(request, servers):
+    """``reader_by(way, topic, schema)``: a reader that goes this way; of Kafka, which leases nothing, ``auto``."""
+
+    def make(way, topic, schema):
+        served = request.node.callspec.params["servers"] == "sparklog"
+        options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "directRead": way if served else "auto"}
+        return SparklogReader(ReadOptions.for_batch(options), schema)
 
     return make
 
@@ -39,13 +56,107 @@ def _offsets(reader, partitions):
     return [offset for each in partitions for batch in reader.read(each) for offset in batch["offset"].to_pylist()]
 
 
-def test_batches_are_a_few_megabytes(reader, make_topic, produce):
-    topic = make_topic()
-    produce(topic, *({"value": bytes(1000)} for _ in range(10_000)))
-    (task,) = reader(topic).partitions()
-    sizes = [batch.nbytes for batch in reader(topic).read(task)]
-    assert sum(sizes) > 10_000_000
+_SHAPES = {
+    "100 B": (100, 60_000, "none"),
+    "100 KB": (100_000, 90, "none"),
+    "100 B, compressed": (100, 60_000, "zstd"),
+    "100 KB, compressed": (100_000, 90, "gzip"),
+    "100 B, compressed, in large batches": (100, 200_000, "lz4"),
+}
+
+
+@pytest.fixture(scope="module")
+def shapes(request, servers):
+    """Topics of about 8 MB and more, by the name of their shape; made when asked for."""
+    made = {}
+
+    def topic(name):
+        if name not in made:
+            size, count, codec = _SHAPES[name]
+            made[name] = f"shape-{list(_SHAPES).index(name)}-{uuid.uuid4().hex}"
+            settings = {"linger.ms": 500, "batch.size": 16 << 20, "batch.num.messages": 200_000}
+            producer = Producer(
+                {
+                    "bootstrap.servers": servers,
+                    "compression.type": codec,
+                    "message.max.bytes": 20 << 20,
+                    "queue.buffering.max.messages": 1_000_000,
+                    "queue.buffering.max.kbytes": 1 << 20,
+                    "log_level": 0,
+                    **(settings if "large" in name else {}),
+                }
+            )
+            for _ in range(count):
+                producer.produce(made[name], bytes(size), partition=0)
+            assert producer.flush(60) == 0
+        return made[name]
+
+    return topic
+
+
+@pytest.mark.parametrize("shape", _SHAPES)
+@pytest.mark.parametrize("way", ["always", "never"])
+def test_batches_are_a_few_megabytes(reader_by, shapes, shape, way):
+    reader = reader_by(way, shapes(shape), source_schema(include_headers=True))
+    (task,) = reader.partitions()
+    batches = list(reader.read(task))
+    size, count, _ = _SHAPES[shape]
+    assert sum(batch.num_rows for batch in batches) == count
+    assert sum(batch.nbytes for batch in batches) > size * count
+    assert len(batches) > 2
+    assert all(1 << 20 <= batch.nbytes <= 4 << 20 for batch in batches[:-1])
+    assert batches[-1].nbytes <= 4 << 20
+
+
+@pytest.mark.parametrize("shape", _SHAPES)
+@pytest.mark.parametrize("way", ["always", "never"])
+def test_only_the_columns_of_the_schema_are_decoded(reader_by, shapes, shape, way, monkeypatch):
+    decoded, sizes = set(), []
+
+    class Watched(ColumnarDecoder):
+        def __init__(self, names, **options):
+            decoded.add(tuple(names))
+            super().__init__(names, **options)
+
+        def finish(self):
+            sizes.append((self.rows, self.nbytes))
+            return super().finish()
+
+    monkeypatch.setattr(columns, "ColumnarDecoder", Watched)
+    schema = StructType([field for field in source_schema(False) if field.name in ("offset", "partition")])
+    reader = reader_by(way, shapes(shape), schema)
+    (task,) = reader.partitions()
+    batches = list(reader.read(task))
+    count = _SHAPES[shape][1]
+    assert decoded == {("offset",)}
+    assert sum(rows for rows, _ in sizes) == count
+    assert sum(nbytes for _, nbytes in sizes) == 8 * count, "nothing of the values was copied"
+    assert all(batch.schema.names == ["partition", "offset"] for batch in batches)
+
+
+def test_constant_columns_count_in_a_batch_too(servers, shapes):
+    """Rows of 12 bytes without the topic's name are rows of 60 with it."""
+    options = {"kafka.bootstrap.servers": servers, "subscribe": shapes("100 B, compressed, in large batches")}
+    schema = StructType([field for field in source_schema(False) if field.name in ("offset", "topic")])
+    reader = SparklogReader(ReadOptions.for_batch(options), schema)
+    (task,) = reader.partitions()
+    sizes = [batch.nbytes for batch in reader.read(task)]
+    assert len(sizes) > 1
     assert all(1 << 20 <= size <= 4 << 20 for size in sizes[:-1])
+
+
+def test_a_row_that_is_larger_is_a_batch_of_its_own(servers, make_topic):
+    topic = make_topic(max_message_bytes=20 << 20)
+    producer = Producer({"bootstrap.servers": servers, "message.max.bytes": 20 << 20, "log_level": 0})
+    for size in (10, 6 << 20, 10, 6 << 20):
+        producer.produce(topic, bytes(size), partition=0)
+    assert producer.flush(60) == 0
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+    reader = SparklogReader(ReadOptions.for_batch(options), _SCHEMA)
+    (task,) = reader.partitions()
+    batches = list(reader.read(task))
+    assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == [0, 1, 2, 3]
+    assert max(batch.nbytes for batch in batches) < 7 << 20
 
 
 def test_what_came_after_planning_is_not_read(reader, make_topic, produce):

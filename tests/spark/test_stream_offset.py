@@ -28,3 +28,19 @@ def test_topics_are_the_same_unless_both_ids_are_known_and_differ():
     assert not one.is_same_topic("a", other)
     assert one.is_same_topic("a", unknown)
     assert StreamOffset({}, {}).is_same_topic("a", one)
+
+
+def test_leader_epochs_stand_there_too():
+    a = [TopicPartition("a", number) for number in range(5)]
+    epochs = {a[0]: 7, a[1]: 7, a[2]: 12, a[4]: 7, _B: 0}
+    offset = StreamOffset({**dict.fromkeys(a, 1), _B: 2}, {"a": _ID}, epochs)
+    text = json.dumps(offset.to_json())
+    assert text == (
+        f'{{"a": {{"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}}, "a@12:2": {{}}, "a@{_ID}": {{}}, "a@7:0-1,4": {{}},'
+        ' "b": {"2": 2}, "b@0:2": {}}'
+    )
+    assert StreamOffset.from_json(json.loads(text)) == offset
+
+
+def test_a_checkpoint_without_epochs_has_none():
+    assert StreamOffset.from_json({"a": {"0": 3}, f"a@{_ID}": {}}) == StreamOffset({_A0: 3}, {"a": _ID}, {})

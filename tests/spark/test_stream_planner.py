@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 
 from sparklog.errors import DataSourceError
+from sparklog.spark import cuts
 from sparklog.spark.offsets import OffsetRange
 from sparklog.spark.options import ReadOptions
 from sparklog.spark.stream_offset import StreamOffset
@@ -16,8 +17,8 @@ _A, _B = TopicPartition("t", 0), TopicPartition("t", 1)
 _ID = UUID(int=1)
 
 
-def _at(offsets, topic_id=_ID):
-    return StreamOffset(dict(offsets), {"t": topic_id})
+def _at(offsets, topic_id=_ID, epochs=None):
+    return StreamOffset(dict(offsets), {"t": topic_id}, epochs or {})
 
 
 class _Resolver:
@@ -27,9 +28,11 @@ class _Resolver:
         self.ids = {}
         self.ends = {}
         self.firsts = {}
+        self.epochs = {}
 
-    def set(self, ends, firsts=None, topic_id=_ID):
+    def set(self, ends, firsts=None, topic_id=_ID, epochs=None):
         self.ends = dict(ends)
+        self.epochs = epochs or {}
         self.ids = dict.fromkeys(ends, topic_id)
         self.firsts = firsts or {}
 
@@ -41,6 +44,9 @@ class _Resolver:
 
     def latest(self, partitions):
         return {tp: self.ends[tp] for tp in partitions}
+
+    def ends_and_epochs(self, partitions):
+        return self.latest(partitions), {tp: self.epochs[tp] for tp in partitions if tp in self.epochs}
 
     def earliest(self, partitions):
         return {tp: self.firsts.get(tp, 0) for tp in partitions}
@@ -281,3 +287,134 @@ def test_progress_is_committed_once_spark_goes_on_from_it(make_planner, monkeypa
     cluster.set({_A: 12})
     planner.end({_A: 10})
     assert stored == [{_A: 0}, {_A: 10}]
+
+
+@pytest.fixture
+def leader_says(monkeypatch):
+    """``leader_says({tp: {epoch: end}})``: what leaders answer of the ends of epochs; returns what they are asked."""
+
+    def say(ends):
+        asked = []
+
+        def answer(cluster, wanted):
+            asked.append(dict(wanted))
+            return {tp: ends[tp].get(epoch, -1) for tp, epoch in wanted.items()}
+
+        monkeypatch.setattr(cuts, "ends_of_epochs", answer)
+        return asked
+
+    return say
+
+
+def _led(offsets, **epochs):
+    return _at(offsets, epochs={TopicPartition("t", int(name[1:])): each for name, each in epochs.items()})
+
+
+def test_a_log_that_was_cut_off_and_has_grown_again_is_data_loss(make_planner, leader_says):
+    planner, cluster = make_planner()
+    leader_says({_A: {3: 60}})
+    cluster.set({_A: 500}, epochs={_A: 5})
+    message = (
+        r"SPARKLOG_DATA_LOSS_TRUNCATED.*t-0 was cut off at offset 60, before 100.*epoch was 3; it is 5.*offset 500"
+    )
+    with pytest.raises(DataSourceError, match=message):
+        planner.end_of_batch(_led({_A: 100}, p0=3), unlimited=True)
+
+
+@pytest.mark.parametrize("regrown", [500, 100, 80, 60])
+def test_what_stands_where_a_log_was_cut_off_is_read(make_planner, leader_says, regrown):
+    planner, cluster = make_planner(failOnDataLoss="false")
+    leader_says({_A: {3: 60}})
+    cluster.set({_A: regrown}, epochs={_A: 5})
+    start = _led({_A: 100}, p0=3)
+    end = planner.end_of_batch(start, unlimited=True)
+    assert end == _led({_A: regrown}, p0=5)
+    expected = [OffsetRange(_A, 60, regrown, _ID)] if regrown > 60 else []
+    assert planner.ranges(start, end) == expected
+    again, cluster = make_planner(failOnDataLoss="false")
+    cluster.set({_A: 1000}, epochs={_A: 5})
+    assert again.ranges(start, end) == expected, "after a restart"
+
+
+def test_a_cut_in_some_partitions_with_a_limit(make_planner, leader_says):
+    planner, cluster = make_planner(failOnDataLoss="false", maxOffsetsPerTrigger="20")
+    leader_says({_A: {3: 60}, _B: {3: 100}})
+    cluster.set({_A: 300, _B: 110}, epochs={_A: 4, _B: 4})
+    start = _led({_A: 100, _B: 100}, p0=3, p1=3)
+    end = planner.end_of_batch(start, unlimited=False)
+    assert end.offsets[_A] < 100
+    (first, second) = planner.ranges(start, end)
+    assert (first.start, second.start) == (60, 100)
+    assert 19 <= first.size + second.size <= 20
+
+
+def test_a_new_leader_that_has_all_is_no_loss_and_is_asked_once(make_planner, leader_says):
+    planner, cluster = make_planner()
+    asked = leader_says({_A: {3: 100}})
+    cluster.set({_A: 100}, epochs={_A: 4})
+    start = _led({_A: 100}, p0=3)
+    for _ in range(3):
+        assert planner.end_of_batch(start, unlimited=True) == start, "another offset would make an empty batch"
+    cluster.set({_A: 120}, epochs={_A: 4})
+    end = planner.end_of_batch(start, unlimited=True)
+    assert end == _led({_A: 120}, p0=4)
+    assert planner.ranges(start, end) == [OffsetRange(_A, 100, 120, _ID)]
+    planner.end_of_batch(end, unlimited=True)
+    assert asked == [{_A: 3}]
+
+
+@pytest.mark.parametrize(("before", "now"), [({}, {_A: 4}), ({_A: 4}, {}), ({_A: 4}, {_A: 3}), ({_A: 4}, {_A: 4})])
+def test_without_a_later_epoch_nobody_is_asked(make_planner, leader_says, before, now):
+    planner, cluster = make_planner()
+    asked = leader_says({})
+    cluster.set({_A: 120}, epochs=now)
+    assert planner.end_of_batch(_at({_A: 100}, epochs=before), unlimited=True).epochs == ({_A: 4} if now else {})
+    assert asked == []
+
+
+def test_an_epoch_that_the_leader_does_not_know_says_nothing(make_planner, leader_says):
+    planner, cluster = make_planner()
+    leader_says({_A: {}})
+    cluster.set({_A: 120}, epochs={_A: 4})
+    assert planner.end_of_batch(_led({_A: 100}, p0=3), unlimited=True).offsets == {_A: 120}
+
+
+def test_a_topic_created_again_is_not_judged_by_the_epochs_of_the_first(make_planner, leader_says):
+    planner, cluster = make_planner(failOnDataLoss="false")
+    asked = leader_says({})
+    cluster.set({_A: 0}, topic_id=UUID(int=2), epochs={_A: 9})
+    end = planner.end_of_batch(_led({_A: 0}, p0=7), unlimited=True)
+    assert end == _at({_A: 0}, UUID(int=2), {_A: 9})
+    assert asked == []
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_batch_planned_before_a_restart_is_judged_again(make_planner, leader_says, fail):
+    planner, cluster = make_planner(failOnDataLoss=fail)
+    leader_says({_A: {3: 60, 2: 60}})
+    cluster.set({_A: 500}, epochs={_A: 5})
+    start, end = _led({_A: 40}, p0=2), _led({_A: 100}, p0=3)
+    if fail == "true":
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_DATA_LOSS_TRUNCATED.*cut off at offset 60, before 100"):
+            planner.ranges(start, end)
+        return
+    assert planner.ranges(start, end) == [OffsetRange(_A, 40, 60, _ID)]
+    later = planner.end_of_batch(end, unlimited=True)
+    assert planner.ranges(end, later) == [OffsetRange(_A, 60, 500, _ID)], "each record that is there once"
+
+
+def test_available_now_reads_to_where_it_began(make_planner, leader_says):
+    planner, cluster = make_planner()
+    leader_says({_A: {3: 100}})
+    cluster.set({_A: 120}, epochs={_A: 4})
+    planner.freeze()
+    cluster.set({_A: 150}, epochs={_A: 5})
+    end = planner.end_of_batch(_led({_A: 100}, p0=3), unlimited=True)
+    assert end == _led({_A: 120}, p0=4)
+    assert planner.end_of_batch(end, unlimited=True) == end
+
+
+def test_the_initial_offset_has_epochs(make_planner):
+    planner, cluster = make_planner()
+    cluster.set({_A: 5}, epochs={_A: 2})
+    assert planner.initial() == _led({_A: 5}, p0=2)

@@ -1,44 +1,20 @@
 """The streaming reader on a real cluster, asked as Spark asks it but without a session."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from spark.micro_batches import Query
 
 from sparklog.client.admin import Admin, AdminClient, NewTopic
 from sparklog.client.producer import Producer
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
-from sparklog.spark.options import ReadOptions
-from sparklog.spark.stream_reader import SparklogStreamReader
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 from sparklog.testing.kafka import run_kafka_tool
 
 pytestmark = pytest.mark.integration
-_SCHEMA = StructType([StructField("offset", LongType()), StructField("value", BinaryType())])
-
-
-class _Query:
-    """A streaming query's way with a source: offsets are kept as text, a batch is planned, read, then gone on from."""
-
-    def __init__(self, servers, checkpoint=None, **options):
-        settings = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", **options}
-        self.reader = SparklogStreamReader(ReadOptions.for_stream(settings), _SCHEMA)
-        self.checkpoint = checkpoint or json.dumps(self.reader.initialOffset())
-
-    def batch(self):
-        """The values of the next micro-batch."""
-        start = json.loads(self.checkpoint)
-        end = self.reader.latestOffset(start, self.reader.getDefaultReadLimit())
-        self.checkpoint = json.dumps(end)
-        tasks = self.reader.partitions(start, end)
-        return [value for task in tasks for rows in self.reader.read(task) for value in rows["value"].to_pylist()]
-
-    def stop(self):
-        self.reader.stop()
 
 
 @pytest.fixture
@@ -46,7 +22,7 @@ def query(servers):
     running = []
 
     def start(checkpoint=None, **options):
-        running.append(_Query(servers, checkpoint, **options))
+        running.append(Query(servers, checkpoint, **options))
         return running[-1]
 
     yield start
@@ -198,7 +174,7 @@ def test_a_restart_of_the_broker_costs_a_retry_not_the_query(tmp_path, topic):
             admin.create_topics([NewTopic(topic, 2, 1)])
         with Producer(bootstrap_servers=harness.bootstrap_servers) as producer:
             producer.send(topic, b"x")
-        running = _Query(harness.bootstrap_servers, subscribePattern=f"^{topic}$")
+        running = Query(harness.bootstrap_servers, subscribePattern=f"^{topic}$")
         try:
             harness.stop_broker(0)
             batch = thread.submit(running.batch)

@@ -107,7 +107,7 @@ def test_progress_shows_where_the_source_is(stream, make_topic, produce):
     (shown,) = query.lastProgress["sources"]
     end = json.loads(shown["endOffset"])
     assert end.pop(source) == {"0": 7}
-    assert list(end.values()) == [{}], "the topic's id, as a topic without partitions"
+    assert list(end.values()) == [{}, {}], "the topic's id and the leader epoch, as topics without partitions"
     assert json.loads(shown["latestOffset"]) == {source: {"0": 7}}
 
 

@@ -81,6 +81,14 @@ class ClusterMetadata:
         self.invalidate(tp.topic)
         raise no_such_partition(topic, tp.partition)
 
+    def known_leader(self, tp: TopicPartition) -> Endpoint | None:
+        """Where the leader of ``tp`` listens, as far as that is known without asking."""
+        topic = self._topics.get(tp.topic)
+        for info in topic.partitions if topic is not None else ():
+            if info.partition == tp.partition:
+                return self._brokers.get(info.leader)
+        return None
+
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Endpoint, list[TopicPartition]]:
         """The partitions under the brokers that lead them; one Metadata request for all topics not known."""
         wanted = list(partitions)

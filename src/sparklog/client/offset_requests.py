@@ -1,4 +1,4 @@
-"""The requests about offsets of a group and about leader epochs, as values to messages and back. No I/O.
+"""The requests about offsets of a group, as values to messages and back. No I/O.
 
 From version 10 on OffsetCommit and OffsetFetch name topics by id; ``ids`` then holds the id of each topic.
 """
@@ -16,7 +16,6 @@ from sparklog.protocol.messages import (
     Message,
     OffsetCommitRequest,
     OffsetFetchRequest,
-    OffsetForLeaderEpochRequest,
 )
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import LeaderEpoch, TopicPartition, by_topic
@@ -120,35 +119,6 @@ def fetched_offsets(answer: Message, ids: Ids) -> dict[TopicPartition, OffsetAnd
             epoch = LeaderEpoch(each.committed_leader_epoch)
             found[tp] = OffsetAndMetadata(each.committed_offset, epoch, each.metadata or "")
     return found
-
-
-def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Build:
-    """Where leader epochs ended: for each partition the leader's epoch now, and the epoch asked about."""
-    topic_partitions = _by_topic(wanted)
-    topics = [
-        _EpochTopic(
-            topic=topic,
-            partitions=[
-                _EpochTopic.OffsetForLeaderPartition(
-                    partition=tp.partition, current_leader_epoch=wanted[tp][0], leader_epoch=wanted[tp][1]
-                )
-                for tp in partitions
-            ],
-        )
-        for topic, partitions in topic_partitions.items()
-    ]
-    return lambda version: OffsetForLeaderEpochRequest(version=version, replica_id=-1, topics=topics)
-
-
-_EpochTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-
-
-def epoch_ends(answer: Message) -> Iterator[tuple[TopicPartition, ErrorCode, int, int]]:
-    """For each partition the error, and the largest epoch up to that asked about with its end; -1 for none."""
-    for topic in answer.topics:
-        for each in topic.partitions:
-            tp = TopicPartition(topic.topic, each.partition)
-            yield tp, ErrorCode(each.error_code), each.leader_epoch, each.end_offset
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:

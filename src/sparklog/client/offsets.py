@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sparklog.client.metadata import ClusterMetadata
@@ -10,7 +10,7 @@ from sparklog.client.retry import retrying
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsRequest, Message
-from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
+from sparklog.structs import NO_EPOCH, Endpoint, IsolationLevel, LeaderEpoch, TopicPartition
 
 LATEST = -1
 EARLIEST = -2
@@ -19,10 +19,14 @@ _Partition = _Topic.ListOffsetsPartition
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset, and the timestamp (ms) of the record there where a timestamp was asked for, else -1."""
+    """An offset, and the timestamp (ms) of the record there where a timestamp was asked for, else -1.
+
+    ``leader_epoch`` is that of the record, or for LATEST the leader's own; NO_EPOCH where the broker does not tell.
+    """
 
     offset: int
     timestamp: int
+    leader_epoch: LeaderEpoch = NO_EPOCH
 
 
 def list_offsets(
@@ -36,23 +40,40 @@ def list_offsets(
     level = cluster.config.isolation_level if isolation is None else isolation
     found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
 
+    def ask(endpoint: Endpoint, partitions: list[TopicPartition]) -> None:
+        _ask(cluster, endpoint, {tp: wanted[tp] for tp in partitions}, level, found)
+
+    ask_leaders(cluster, wanted, found, ask)
+    return found
+
+
+def ask_leaders(
+    cluster: ClusterMetadata,
+    wanted: Iterable[TopicPartition],
+    found: Container[TopicPartition],
+    ask: Callable[[Endpoint, list[TopicPartition]], None],
+) -> None:
+    """Have ``ask`` put into ``found`` what each leader says of its partitions, until all that is ``wanted`` is there.
+
+    What one leader refuses does not keep the others from being asked. Retries what may pass.
+    """
+    left = list(wanted)
+
     def ask_what_is_left() -> None:
-        left = {tp: timestamp for tp, timestamp in wanted.items() if tp not in found}
         failure = None
-        for endpoint, partitions in cluster.by_leader(left).items():
+        for endpoint, partitions in cluster.by_leader(tp for tp in left if tp not in found).items():
             try:
-                _ask(cluster, endpoint, {tp: left[tp] for tp in partitions}, level, found)
+                ask(endpoint, partitions)
             except SparklogError as error:
                 failure = error
         if failure is not None:
             raise failure
 
     def forget_leaders() -> None:
-        for topic in {tp.topic for tp in wanted if tp not in found}:
+        for topic in {tp.topic for tp in left if tp not in found}:
             cluster.invalidate(topic)
 
     retrying(cluster.backoff(), ask_what_is_left, between=forget_leaders)
-    return found
 
 
 def earliest_offsets(cluster: ClusterMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -109,7 +130,9 @@ def listed_offsets(answer: Message) -> Iterator[tuple[TopicPartition, ErrorCode,
     """For each partition the error, and what was found; None where no record is that young."""
     for topic in answer.topics:
         for each in topic.partitions:
-            at = OffsetAndTimestamp(each.offset, each.timestamp) if each.offset >= 0 else None
+            at = None
+            if each.offset >= 0:
+                at = OffsetAndTimestamp(each.offset, each.timestamp, LeaderEpoch(each.leader_epoch))
             yield TopicPartition(topic.name, each.partition_index), ErrorCode(each.error_code), at
 
 

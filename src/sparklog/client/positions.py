@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from sparklog.client.consumer_config import ConsumerConfig
-from sparklog.client.offset_requests import epoch_ends, epoch_request
+from sparklog.client.epochs import epoch_ends, epoch_request
 from sparklog.client.offset_reset import OffsetReset
 from sparklog.client.offsets import LATEST, OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.offsets_to_commit import OffsetAndMetadata

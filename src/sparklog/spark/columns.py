@@ -1,9 +1,13 @@
-"""Ranges of a log as Arrow batches with the columns that Spark wants, 1 to 4 MB each."""
+"""Ranges of a log as Arrow batches with the columns that Spark wants, 2 to 4 MB each, but for the last of a range.
+
+A single row that is larger is a batch of its own.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -24,6 +28,9 @@ from sparklog.spark.paths_taken import PathsTaken
 from sparklog.spark.worker_heap import freeze_imports
 
 BATCH_BYTES = 2 << 20
+"""What makes a batch; the last record batch that went into it may be a large one, above all if it was compressed."""
+MOST_BYTES = 2 * BATCH_BYTES
+"""What is more than this is handed over in pieces."""
 
 
 def read_ranges(options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
@@ -48,8 +55,11 @@ def _read_directories(
 
 def _read_cluster(options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
     taken, losses = PathsTaken(), Losses(fail=options.fail_on_data_loss)
-    with ClusterMetadata(options.client) as cluster:
-        direct = DirectReader(cluster, options.direct, taken)
+    ranges = list(ranges)
+    with (
+        ClusterMetadata(options.client) as cluster,
+        closing(DirectReader(cluster, options.direct, taken, ranges)) as direct,
+    ):
         for each in ranges:
             taken.ranges += 1
             yield from _RangeReader(cluster, losses, _Rows(schema, each), direct, taken).batches()
@@ -66,29 +76,38 @@ class _Rows:
         # With none of its columns asked for, offsets are decoded to count the rows.
         decoded = [name for name in schema.names if name in COLUMNS] or ["offset"]
         self._decoder = ColumnarDecoder(decoded, timestamp_unit="us")
-        self._constants = _Constants(wanted)
+        self._constants = _Constants(wanted, schema.names)
 
     def decoded(self, source: Iterator[RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Whenever there is enough."""
         for batch in source:
             self._decoder.append(batch, self.position, self.range.end)
             self.position = max(self.position, batch.next_offset)
-            if self._decoder.nbytes >= BATCH_BYTES:
-                yield self._finish()
+            if self._decoder.nbytes + self._decoder.rows * self._constants.width >= BATCH_BYTES:
+                yield from self._finish()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """What has not been enough."""
         if self._decoder.rows:
-            yield self._finish()
+            yield from self._finish()
 
-    def _finish(self) -> pa.RecordBatch:
+    def _finish(self) -> Iterator[pa.RecordBatch]:
         rows = self._decoder.rows
         columns = self._decoder.finish()
         arrays = [
             columns[field.name] if field.name in columns else self._constants.column(field.name, rows)
             for field in self._schema
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        yield from _pieces(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= MOST_BYTES or batch.num_rows < 2:
+        yield batch
+    else:
+        half = batch.num_rows // 2
+        yield from _pieces(batch.slice(0, half))
+        yield from _pieces(batch.slice(half))
 
 
 class _RangeReader:
@@ -139,12 +158,15 @@ class _RangeReader:
 class _Constants:
     """The columns that are the same all through a range; built once for each length."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
+    def __init__(self, wanted: OffsetRange, names: Collection[str]) -> None:
         self._values: dict[str, pa.Scalar] = {
             "topic": pa.scalar(wanted.tp.topic, pa.string()),
             "partition": pa.scalar(wanted.tp.partition, pa.int32()),
         }
         self._built: dict[str, pa.Array] = {}
+        widths = {"topic": 4 + len(wanted.tp.topic), "partition": 4}
+        self.width = sum(width for name, width in widths.items() if name in names)
+        """Bytes that a row takes in those of them that are wanted."""
 
     def column(self, name: str, rows: int) -> pa.Array:
         built = self._built.get(name)

@@ -1,4 +1,4 @@
-"""Reading a range from the segment files themselves, under a lease of the leader; ``docs/adr/0012`` is why it is safe.
+"""Reading ranges from the segment files themselves, under a lease of the leader; ``docs/adr/0012`` is why it is safe.
 
 A file is read only if it is the one that the leader means: by device and inode, and by offset and CRC of the first
 batch. Where ``directReadMapping`` says that the broker's directory is mounted elsewhere, inodes may differ: there the
@@ -8,12 +8,12 @@ topic's id in ``partition.metadata`` must be the leader's. Every doubt raises No
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from sparklog.client.leases import LeasedFile, RangeLease, end_lease, lease_range
+from sparklog.client.leases import LeasedFile, RangeAsked, RangeLease, end_lease, lease_ranges
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.retry import is_retriable, retrying
 from sparklog.client.visibility import Visibility
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sparklog.spark.paths_taken import PathsTaken
 
 _FILES_AT_ONCE = 32
-"""Files of one range that are open at a time."""
+"""Files that are open at a time, and ranges that one lease is for."""
 
 NOT_SERVED = "the broker grants no leases"
 NOT_VISIBLE = "segment files are not visible here"
@@ -38,15 +38,39 @@ NO_LEASE = "no lease"
 DAMAGED = "a segment file is not as the broker said"
 
 
-class DirectReader:
-    """All direct reading of one task."""
+class _Opened(NamedTuple):
+    """The files of a range, open."""
 
-    def __init__(self, cluster: ClusterMetadata, options: DirectOptions, taken: PathsTaken) -> None:
+    lease: RangeLease
+    files: list[tuple[LeasedFile, int]]
+
+    def close(self) -> None:
+        for _, fd in self.files:
+            os.close(fd)
+
+
+class DirectReader:
+    """All direct reading of one task, which reads ``ranges``, one after another. Close it in the end.
+
+    One lease is for as many of the ranges that come next as have the same leader; their files are opened at once.
+    """
+
+    def __init__(
+        self, cluster: ClusterMetadata, options: DirectOptions, taken: PathsTaken, ranges: Sequence[OffsetRange]
+    ) -> None:
         self._cluster = cluster
         self._options = options
         self._taken = taken
+        self._coming = list(ranges)
         self._reader = ExtentReader()
+        self._opened: dict[OffsetRange, _Opened] = {}
         self._refused: dict[Endpoint, str] = {}  # leaders of which this task asks no more, and the reason
+        self._has_asked_for_topics = False
+
+    def close(self) -> None:
+        for each in self._opened.values():
+            each.close()
+        self._opened.clear()
 
     @property
     def is_wanted(self) -> bool:
@@ -62,63 +86,98 @@ class DirectReader:
         Raises NotDirect, and with ``directRead`` = ``always`` ApiError like a Fetch.
         """
         while position < wanted.end:
-            lease = self._lease(wanted, position)
-            yield from self._read(lease)
-            position = lease.end_offset
+            left = wanted._replace(start=position)
+            if left not in self._opened:
+                self._open_next(left, wanted)
+            opened = self._opened.pop(left)
+            try:
+                yield from self._read(opened)
+            finally:
+                opened.close()
+            position = opened.lease.end_offset
 
-    def _lease(self, wanted: OffsetRange, position: int) -> RangeLease:
+    def _open_next(self, left: OffsetRange, wanted: OffsetRange) -> None:
+        """Open the files of what is ``left`` of a range, and of those that come after it."""
+        leases = self._lease(left, wanted)
         try:
-            leader = self._cluster.leader(wanted.tp)[0]
+            for each, lease in leases.items():
+                if lease.end_offset > each.start:
+                    self._opened[each] = self._open_files(lease)
+        except NotDirect as error:
+            self._refused[leases[left].leader] = error.reason
+            if left not in self._opened:
+                raise
+        finally:
+            with suppress(ConnectionFailed):
+                end_lease(self._cluster, leases[left])
+        if left not in self._opened:
+            raise NotDirect(NO_LEASE, f"partition {left.tp} is not committed up to offset {left.end} here")
+
+    def _lease(self, left: OffsetRange, wanted: OffsetRange) -> dict[OffsetRange, RangeLease]:
+        """What is granted in one request: of what is ``left``, and maybe of ranges that come after it."""
+        try:
+            leader = self._cluster.leader(left.tp)[0]
             if leader in self._refused:
                 raise NotDirect(self._refused[leader], f"as was seen of broker {leader} before")
-            lease = self._ask(wanted, position)
+            return self._ask(left, wanted)
         except (ApiError, ConnectionFailed) as error:
             if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise NotDirect(NOT_SERVED, str(error)) from error
             if self.is_required:
                 raise
             raise NotDirect(NO_LEASE, str(error)) from error  # a Fetch may fare better, or says better what is wrong
-        if lease.end_offset <= position:
-            raise NotDirect(NO_LEASE, f"partition {wanted.tp} is not committed up to offset {wanted.end} here")
-        return lease
 
-    def _ask(self, wanted: OffsetRange, position: int) -> RangeLease:
-        def attempt() -> RangeLease:
+    def _ask(self, left: OffsetRange, wanted: OffsetRange) -> dict[OffsetRange, RangeLease]:
+        def attempt() -> dict[OffsetRange, RangeLease]:
+            ranges = [left, *self._next_of_leader(wanted)]
+            most = max(_FILES_AT_ONCE // len(ranges), 1)
             try:
-                return lease_range(
-                    self._cluster,
-                    wanted.tp,
-                    position,
-                    wanted.end,
-                    topic_id=wanted.topic_id,
-                    max_files=_FILES_AT_ONCE,
-                )
+                leases = lease_ranges(self._cluster, [RangeAsked(*each) for each in ranges], max_files=most)
+                if isinstance(leases[0], ApiError):
+                    raise leases[0]
             except SparklogError as error:
                 if is_retriable(error):
-                    self._cluster.invalidate(wanted.tp.topic)
+                    self._cluster.invalidate(left.tp.topic)
                 raise
+            granted = zip(ranges, leases, strict=True)
+            return {each: lease for each, lease in granted if isinstance(lease, RangeLease)}
 
         return retrying(self._cluster.backoff(), attempt) if self.is_required else attempt()
 
-    def _read(self, lease: RangeLease) -> Iterator[RecordBatch]:
-        shown = Visibility(lease.aborted, self._cluster.config.isolation_level)
-        with ExitStack() as opened:
+    def _next_of_leader(self, wanted: OffsetRange) -> list[OffsetRange]:
+        """What comes after a range, of its leader, as far as leaders are known at once."""
+        leader = self._cluster.leader(wanted.tp)[0]
+        index = self._coming.index(wanted) + 1
+        coming = [each for each in self._coming[index : index + _FILES_AT_ONCE - 1] if each not in self._opened]
+        found = []
+        with suppress(ApiError, ConnectionFailed):  # each will be looked at when its turn comes
+            self._learn_topics()
+            found = [each for each in coming if self._cluster.known_leader(each.tp) == leader]
+        return found
+
+    def _learn_topics(self) -> None:
+        """Ask about all topics of the task in one request."""
+        topics = {each.tp.topic for each in self._coming}
+        if len(topics) > 1 and not self._has_asked_for_topics:
+            self._has_asked_for_topics = True
+            self._cluster.fetch(topics)
+
+    def _open_files(self, lease: RangeLease) -> _Opened:
+        with ExitStack() as on_error:
             files = []
-            try:
-                for file in lease.files:
-                    fd = self._open(file, lease)
-                    opened.callback(os.close, fd)
-                    files.append((file, fd))
-            except NotDirect as error:
-                self._refused[lease.leader] = error.reason
-                raise
-            finally:
-                with suppress(ConnectionFailed):
-                    end_lease(self._cluster, lease)
-            for file, fd in files:
-                for batch in self._batches_of(file, fd):
-                    if shown.shows(batch):
-                        yield batch
+            for file in lease.files:
+                fd = self._open(file, lease)
+                on_error.callback(os.close, fd)
+                files.append((file, fd))
+            on_error.pop_all()
+        return _Opened(lease, files)
+
+    def _read(self, opened: _Opened) -> Iterator[RecordBatch]:
+        shown = Visibility(opened.lease.aborted, self._cluster.config.isolation_level)
+        for file, fd in opened.files:
+            for batch in self._batches_of(file, fd):
+                if shown.shows(batch):
+                    yield batch
 
     def _open(self, file: LeasedFile, lease: RangeLease) -> int:
         path = self._options.mapped(file.path)

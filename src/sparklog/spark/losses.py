@@ -28,7 +28,7 @@ class Loss(Enum):
     EXPIRED = "SPARKLOG_DATA_LOSS_EXPIRED"
     """Retention, or DeleteRecords: the partition now begins later."""
     TRUNCATED = "SPARKLOG_DATA_LOSS_TRUNCATED"
-    """The partition ends before: an unclean election, or offsets that never were."""
+    """The partition was cut off, and may have grown again: an unclean election. Or the offsets never were."""
     RECREATED = "SPARKLOG_DATA_LOSS_RECREATED"
     """The topic was deleted, and another has its name."""
     DELETED = "SPARKLOG_DATA_LOSS_DELETED"

@@ -17,7 +17,10 @@ from sparklog.structs import TopicPartition
 Offsets = dict[TopicPartition, int]
 
 PACKED_OFFSETS = 100_000
-"""Offsets up to which ranges share a task: a Python task costs about 45 ms, as reading 50,000 records does."""
+"""Offsets up to which ranges share a task: a Python task costs about 45 ms, as reading 50,000 records does.
+
+The number of cores would be the better measure, but a Python data source is planned in a process that is told neither
+it nor Spark's settings."""
 
 
 class OffsetRange(NamedTuple):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sparklog.client.cluster_info import TopicInfo
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import OffsetAndTimestamp, earliest_offsets, latest_offsets, list_offsets
+from sparklog.client.offsets import LATEST, OffsetAndTimestamp, earliest_offsets, list_offsets, plain_offsets
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.spark.decisions import DECISIONS_TOPIC
 from sparklog.spark.losses import Loss, Losses
@@ -23,7 +23,7 @@ from sparklog.spark.options import (
     Subscribe,
     SubscribePattern,
 )
-from sparklog.structs import TopicPartition
+from sparklog.structs import NO_EPOCH, LeaderEpoch, TopicPartition
 
 TopicIds = dict[TopicPartition, UUID]
 
@@ -178,7 +178,15 @@ class OffsetResolver(Resolver):
         return earliest_offsets(self._cluster, partitions)
 
     def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        return latest_offsets(self._cluster, partitions)
+        return self.ends_and_epochs(partitions)[0]
+
+    def ends_and_epochs(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[Offsets, dict[TopicPartition, LeaderEpoch]]:
+        """What ``latest`` says, and the epoch of the leader who says so, of each that tells it."""
+        found = list_offsets(self._cluster, dict.fromkeys(partitions, LATEST))
+        epochs = {tp: each.leader_epoch for tp, each in found.items() if each and each.leader_epoch != NO_EPOCH}
+        return plain_offsets(found), epochs
 
     def by_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         return list_offsets(self._cluster, wanted)

@@ -2,7 +2,8 @@
 
 What a batch reads follows from its two offsets alone, which have the topics' ids beside them, so that a batch that is
 run again after a restart reads the same. Ends never go back: a partition whose high watermark is behind what was read
-(a leader change, for a moment) stays where it is, until that has lasted too long to be anything but loss.
+(a leader change, for a moment) stays where it is, until that has lasted too long to be anything but loss. The one
+exception is a log that was cut off (``cuts.py``): what stands there now is read from where it was cut off.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from uuid import UUID
 
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.clock import Clock, SystemClock
+from sparklog.spark.cuts import Cuts
 from sparklog.spark.group_progress import GroupProgress
 from sparklog.spark.losses import Loss, Losses
 from sparklog.spark.offsets import OffsetRange, Offsets, limited
 from sparklog.spark.options import ReadOptions
 from sparklog.spark.resolver import OffsetResolver
 from sparklog.spark.sizes import PartitionSizes
-from sparklog.spark.stream_offset import StreamOffset
+from sparklog.spark.stream_offset import Epochs, StreamOffset
 from sparklog.structs import TopicPartition
 
 
@@ -33,6 +35,8 @@ class StreamPlanner:
         self._losses = Losses(fail=options.fail_on_data_loss)
         self._group = GroupProgress(options.client, options.commit_to_group) if options.commit_to_group else None
         self.sizes = PartitionSizes(self._cluster)
+        self._cuts = Cuts(self._cluster)
+        self._planned: Offsets | None = None
         self._initial: StreamOffset | None = None
         self._target: StreamOffset | None = None
         self._first_offsets: dict[tuple[TopicPartition, UUID | None], int] = {}
@@ -48,14 +52,15 @@ class StreamPlanner:
     def initial(self) -> StreamOffset:
         """Where a query without a checkpoint begins. Spark asks twice; the second answer must be the first."""
         if self._initial is None:
-            topic_ids = _by_topic(self._resolver.partitions())
-            self._initial = StreamOffset(self._resolver.starting(), topic_ids)
+            ids = self._resolver.partitions()
+            offsets = self._resolver.starting()
+            self._initial = StreamOffset(offsets, _by_topic(ids), self._resolver.ends_and_epochs(ids)[1])
         return self._initial
 
     def freeze(self) -> None:
         """For AvailableNow: what there is now is all that this run reads."""
         ids = self._resolver.partitions(self._resolver.named())
-        self._target = StreamOffset(self._resolver.latest(ids), _by_topic(ids))
+        self._target = self._ends(ids)
 
     def end_of_batch(self, start: StreamOffset, *, unlimited: bool) -> StreamOffset:
         """Up to where the next micro-batch reads. Spark asks when all before ``start`` is committed."""
@@ -63,21 +68,47 @@ class StreamPlanner:
         self.latest = {tp: end for tp, end in available.offsets.items() if tp not in self._gone}
         if self._group is not None:
             self._group.commit({tp: each for tp, each in start.offsets.items() if tp not in self._gone})
-        if unlimited:
-            return available
         begin = self._begin(start, available)
-        if self._should_wait(begin, available.offsets):
-            return start
-        return available._replace(offsets=self._limited(begin, available.offsets))
+        end = available
+        if not unlimited:
+            if self._should_wait(begin, available.offsets):
+                return start
+            end = available._replace(offsets=self._limited(begin, available.offsets))
+        self._planned = end.offsets
+        return end._replace(epochs=_epochs(start, begin, end))
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
         """What lies between two offsets of the query."""
         begin = self._begin(start, end)
+        lasts = {**end.offsets, **self._cut_since(end)}
         return [
             OffsetRange(tp, begin[tp], last, end.topic_ids.get(tp.topic))
-            for tp, last in end.offsets.items()
+            for tp, last in lasts.items()
             if begin[tp] < last
         ]
+
+    def _cut_since(self, end: StreamOffset) -> Offsets:
+        """Where partitions were cut off below an end that an earlier run has planned."""
+        if end.offsets == self._planned:
+            return {}
+        now = self._ends(self._resolver.partitions({tp.topic for tp in end.offsets}))
+        there = {tp: each for tp, each in end.offsets.items() if end.is_same_topic(tp.topic, now)}
+        return self._checked_cuts(end._replace(offsets=there), now)
+
+    def _checked_cuts(self, read: StreamOffset, now: StreamOffset) -> Offsets:
+        cuts = self._cuts.below(read, now.epochs)
+        for tp in sorted(cuts):
+            self._losses.report(
+                Loss.TRUNCATED,
+                f"partition {tp} was cut off at offset {cuts[tp]}, before {read.offsets[tp]}, up to where it was read,"
+                f" when its leader epoch was {read.epochs[tp]}; it is {now.epochs[tp]} now, and the partition ends at"
+                f" offset {now.offsets.get(tp)}: a replica without the records between took the lead",
+            )
+        return cuts
+
+    def _ends(self, ids: dict[TopicPartition, UUID]) -> StreamOffset:
+        offsets, epochs = self._resolver.ends_and_epochs(ids)
+        return StreamOffset(offsets, _by_topic(ids), epochs)
 
     def _available(self, start: StreamOffset) -> StreamOffset:
         """The end of each partition; not before its start, unless records are lost and that is accepted.
@@ -85,14 +116,15 @@ class StreamPlanner:
         Partitions that are gone stay where they are, and are remembered so in the checkpoint.
         """
         ids = self._resolver.partitions({tp.topic for tp in start.offsets})
-        now = StreamOffset(self._known(ids), _by_topic(ids))
+        now = self._known(ids)
         created_again = self._created_again(start, now)
         self._check_gone({tp: each for tp, each in start.offsets.items() if tp not in ids}, created_again)
         kept = {tp: each for tp, each in start.offsets.items() if tp.topic not in created_again}
+        kept |= self._checked_cuts(start._replace(offsets=kept), now)
         ahead = {tp: each for tp, each in kept.items() if each > now.offsets.get(tp, each)}
         cut_off = self._cut_off(ahead, now.offsets)
         offsets = {**kept, **now.offsets, **{tp: ahead[tp] for tp in ahead.keys() - cut_off}}
-        return StreamOffset(offsets, {**start.topic_ids, **now.topic_ids})
+        return StreamOffset(offsets, {**start.topic_ids, **now.topic_ids}, now.epochs)
 
     def _check_gone(self, gone: Offsets, created_again: set[str]) -> None:
         self._gone &= gone.keys()
@@ -103,11 +135,12 @@ class StreamPlanner:
                 )
                 self._gone.add(tp)
 
-    def _known(self, ids: dict[TopicPartition, UUID]) -> Offsets:
+    def _known(self, ids: dict[TopicPartition, UUID]) -> StreamOffset:
         if self._target is None:
-            return self._resolver.latest(ids)
+            return self._ends(ids)
         target = self._target
-        return {tp: end for tp, end in target.offsets.items() if ids.get(tp) == target.topic_ids.get(tp.topic)}
+        there = {tp: end for tp, end in target.offsets.items() if ids.get(tp) == target.topic_ids.get(tp.topic)}
+        return StreamOffset(there, _by_topic(ids), {tp: each for tp, each in target.epochs.items() if tp in there})
 
     def _created_again(self, start: StreamOffset, now: StreamOffset) -> set[str]:
         """Topics with the name of one that was read; they are read from their beginning."""
@@ -149,6 +182,7 @@ class StreamPlanner:
     def _begin(self, start: StreamOffset, end: StreamOffset) -> Offsets:
         """Where a batch begins, in each partition of its end; a new one at its first offset, which should be 0."""
         begin = {tp: each for tp, each in start.offsets.items() if start.is_same_topic(tp.topic, end)}
+        begin |= self._cuts.below(start._replace(offsets=begin), end.epochs)
         new = sorted(end.offsets.keys() - begin.keys())
         keys = {tp: (tp, end.topic_ids.get(tp.topic)) for tp in new}
         unasked = [tp for tp in new if keys[tp] not in self._first_offsets]
@@ -190,6 +224,19 @@ class StreamPlanner:
             return True
         self._last_trigger = now
         return False
+
+
+def _epochs(start: StreamOffset, begin: Offsets, end: StreamOffset) -> Epochs:
+    """The epochs of an end. Where nothing is read they stay: as offsets they would differ, and that makes a batch."""
+    epochs = {}
+    for tp, offset in end.offsets.items():
+        before = start.epochs.get(tp) if start.is_same_topic(tp.topic, end) else None
+        now = end.epochs.get(tp)
+        if start.offsets.get(tp) == begin[tp] == offset and start.is_same_topic(tp.topic, end):
+            now = before
+        if now is not None:
+            epochs[tp] = now if before is None else max(before, now)
+    return epochs
 
 
 def _by_topic(ids: dict[TopicPartition, UUID]) -> dict[str, UUID]:

@@ -7,7 +7,10 @@ cannot be had beside the tests' own.
 import itertools
 import json
 import sys
+from contextlib import ExitStack, redirect_stdout
 
+from chispa import DataFramesNotEqualError, assert_df_equality
+from chispa.schema_comparer import SchemasNotEqualError
 from pyspark.sql import SparkSession
 from spark.parity.cases import CASES
 
@@ -35,30 +38,40 @@ def main(jars, kafka, ours, topics, wanted):
 def _compared(spark, case, kafka, ours, topics):
     """What the connector found on Kafka, then what we found there and on our own cluster, as compared with that."""
     options = case.filled(topics)
-    expected, refusal = _read(spark, "kafka", kafka, case.stream, options)
-    found = [f"refuses: {refusal}" if expected is None else f"reads {len(expected[1])}"]
-    for servers in (kafka, ours):
-        rows, refusal = _read(spark, "sparklog", servers, case.stream, options)
-        if rows is None:
-            found.append(f"refuses: {refusal}")
-        elif expected is None or rows == expected:
-            found.append("reads the same" if expected else f"reads {len(rows[1])}")
-        else:
-            found.append(f"reads other rows: {rows} and not {expected}")
+    with ExitStack() as kept:
+        expected, refusal = _read(spark, "kafka", kafka, case.stream, options, kept)
+        found = [f"refuses: {refusal}" if expected is None else f"reads {expected.count()}"]
+        for servers in (kafka, ours):
+            frame, refusal = _read(spark, "sparklog", servers, case.stream, options, kept)
+            if frame is None:
+                found.append(f"refuses: {refusal}")
+            elif expected is None:
+                found.append(f"reads {frame.count()}")
+            else:
+                found.append(_difference(frame, expected))
     return found
 
 
-def _read(spark, kind, servers, stream, options):
-    """The columns and the rows, sorted, or None and why not."""
+def _difference(frame, expected):
+    try:
+        with redirect_stdout(sys.stderr):  # where chispa shows schemas
+            assert_df_equality(frame, expected, ignore_row_order=True)
+    except (DataFramesNotEqualError, SchemasNotEqualError) as error:
+        return f"reads other rows (ours, the connector's): {error}"
+    return "reads the same"
+
+
+def _read(spark, kind, servers, stream, options, kept):
+    """The rows, read once and kept until ``kept`` is closed, or None and why not."""
     while True:
         try:
-            return _rows(spark, kind, servers, stream, options), ""
+            return _rows(spark, kind, servers, stream, options, kept), ""
         except Exception as error:
             if "failed to connect back" not in str(error):  # Spark gives a Python process ten seconds to start
                 return None, _last_line(str(error))
 
 
-def _rows(spark, kind, servers, stream, options):
+def _rows(spark, kind, servers, stream, options, kept):
     reader = (spark.readStream if stream else spark.read).format(kind)
     frame = reader.option("kafka.bootstrap.servers", servers).options(**options).load()
     if stream:
@@ -66,8 +79,10 @@ def _rows(spark, kind, servers, stream, options):
         query = frame.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
         query.awaitTermination()
         frame = spark.table(name)
-    rows = sorted(frame.collect(), key=lambda row: (row.topic, row.partition, row.offset))
-    return frame.dtypes, rows
+        kept.callback(spark.catalog.dropTempView, name)
+    kept.callback(frame.unpersist)
+    frame.cache().count()
+    return frame
 
 
 def _last_line(message):
