@@ -8,7 +8,13 @@ come last and fill the gaps.
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-SPARK = ("tests/spark/", "tests/demo/test_delays.py", "tests/docs/test_migration.py", "tests/testing/test_session.py")
+SPARK = (
+    "tests/spark/",
+    "tests/demo/test_delays.py",
+    "tests/demo/test_relay.py",
+    "tests/docs/test_migration.py",
+    "tests/testing/test_session.py",
+)
 """Where the tests that use the ``spark`` fixture are."""
 
 

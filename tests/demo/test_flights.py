@@ -41,8 +41,8 @@ def test_a_record_is_a_flight(flights):
     value = json.loads(flights.value[0].as_py())
     assert tuple(value) == VALUE_COLUMNS
     assert value == {
-        "carrier": "UA", "flight": 1545, "tailnum": "N14228", "origin": "EWR", "dest": "IAH", "distance": 1400,
-        "dep_delay": 2, "arr_delay": 11, "air_time": 227,
+        "scheduled": "2013-01-01T10:15:00Z", "carrier": "UA", "flight": 1545, "tailnum": "N14228", "origin": "EWR",
+        "dest": "IAH", "distance": 1400, "dep_delay": 2, "arr_delay": 11, "air_time": 227,
     }  # fmt: skip
 
 

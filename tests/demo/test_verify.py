@@ -97,13 +97,12 @@ def test_damage_is_found_and_its_partition_named(damage):
         verify(table(rows), sent)
 
 
-def test_offsets_with_a_gap_are_found():
+def test_offsets_may_have_gaps():
     rows = sent_rows()
     sent = evidence(rows)
     for row in rows[30:]:
-        row["offset"] += 1
-    with pytest.raises(DataSourceError, match="partition 0 has offsets 0 to 20 for 20 records"):
-        verify(table(rows), sent)
+        row["offset"] += 5
+    assert verify(table(rows), sent).records == ROWS
 
 
 def test_a_key_out_of_order_is_found_even_if_it_was_sent_so():

@@ -14,7 +14,7 @@ from sparklog.testing.eventually import wait_for_death
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "flights.ipynb"
 FLIGHTS = 3_000
-CELL_TIMEOUT_S = 120
+CELL_TIMEOUT_S = 300
 MARK = "SPARKLOG_NOTEBOOK_TEST"
 SERVERS = ("ZooKeeperServerMain", "broker --id 0", "SparkSubmit")
 """What is in the command lines of ZooKeeper, the broker and Spark."""
@@ -98,6 +98,7 @@ def test_it_is_committed_without_outputs_and_paths():
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(2 * CELL_TIMEOUT_S)
 def test_it_runs_counts_every_flight_and_leaves_nothing(run, delta_jars):
     run.execute()
     assert f"{FLIGHTS:,} flights; the first" in run.text("flights")
@@ -105,6 +106,10 @@ def test_it_runs_counts_every_flight_and_leaves_nothing(run, delta_jars):
     assert len(shares) == 4
     assert sum(int(share.replace(",", "")) for share in shares) == FLIGHTS
     assert f"{FLIGHTS:,} flights read" in run.text("parse")
+    assert "killed in the middle" in run.text("copy")
+    missing = re.search(r"copied the ([\d,]+) flights that were missing", run.text("copy"))[1]
+    assert 0 < int(missing.replace(",", "")) < FLIGHTS
+    assert f"{FLIGHTS:,} flights for read_committed, as many as were sent" in run.text("once")
     assert f"{FLIGHTS:,} flights streamed, in 1 micro-batch(es)" in run.text("stream")
     assert re.search(rf"{FLIGHTS:,} flights of 1\d airlines", run.text("table"))
     assert len(run.pictures("plot")) == len(run.pictures("table")) == 1

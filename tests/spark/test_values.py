@@ -10,6 +10,7 @@ import re
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
 
 from sparklog.errors import DataSourceError
 from sparklog.spark import avro_values, json_values, to_avro_values, to_json_values
@@ -227,6 +228,82 @@ def test_a_row_that_the_avro_schema_cannot_hold_fails_the_write(spark):
         to_avro_values(frame, _PLAIN).collect()
     with pytest.raises(DataSourceError, match="no columns: id"):
         to_avro_values(frame.drop("id"), _PLAIN)
+
+
+_DECODERS = {
+    "from_json(StructField(v,": lambda frame: json_values(frame, _ORDER),
+    "decode(": lambda frame: avro_values(frame, _PLAIN),
+}
+"""What is in a plan for each time that the values are decoded, and who puts it there."""
+
+
+@pytest.fixture(params=list(_DECODERS), ids=["json", "avro"])
+def decoded(request, spark):
+    """Two values, the second of which does not parse; and how often the plan of a frame decodes them."""
+    right = b'{"id": 1, "name": "a"}' if "json" in request.param else _binary(_PLAIN, {"id": 1, "name": "a"})[0]
+    # Without the shuffle Spark would compute these few rows while it plans.
+    frame = _DECODERS[request.param](_rows(spark, [right, b"\xff"]).repartition(1))
+    return frame, lambda asked: asked._jdf.queryExecution().optimizedPlan().toString().count(request.param)
+
+
+def test_values_are_decoded_once_whatever_is_asked_of_them(decoded):
+    frame, times = decoded
+    right = frame.where("_error is null").select("data.*")
+    wrong = frame.where("_error is not null").select("offset", "_error")
+    by_name = frame.where("_error is null and data.id > 0").groupBy("data.name").count()
+    assert [times(each) for each in (frame, right, wrong, by_name, frame.where("partition = 0"))] == [1] * 5
+    assert [(row.id, row.name) for row in right.collect()] == [(1, "a")]
+    assert [row.offset for row in wrong.collect()] == [1]
+    assert [tuple(row) for row in by_name.collect()] == [("a", 1)]
+
+
+def test_values_that_are_not_asked_for_are_not_decoded(decoded):
+    frame, times = decoded
+    others = frame.where("offset = 1").select("key", "offset")
+    assert times(others) == 0
+    assert [row.offset for row in others.collect()] == [1]
+
+
+@pytest.fixture
+def ran(tmp_path):
+    """``ran(frame, mode)``: the rows of a stream, when it has come to its end."""
+
+    def run(frame, mode):
+        writer = frame.writeStream.format("memory").queryName("ran").outputMode(mode)
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return sorted(map(tuple, frame.sparkSession.table("ran").collect()))
+
+    return run
+
+
+@pytest.fixture
+def orders(spark, servers, make_topic, produce):
+    """``orders(kind)``: a stream of two orders, decoded and with a watermark, from where a value is that is none."""
+
+    def load(kind):
+        named = [{"id": 1, "name": "a"}, {"id": 2, "name": "a"}]
+        values = _binary(_PLAIN, *named) if kind == "avro" else [json.dumps(each).encode() for each in named]
+        topic = make_topic(suffix=f"-{kind}")
+        produce(topic, *({"value": value} for value in (values[0], b"\xff", values[1])))
+        settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
+        stream = spark.readStream.format("sparklog").options(**settings).load()
+        parsed = avro_values(stream, _PLAIN) if kind == "avro" else json_values(stream, _ORDER)
+        return parsed.where("_error is null").withWatermark("timestamp", "1 hour")
+
+    return load
+
+
+def test_a_stream_of_decoded_values_is_aggregated(orders, ran):
+    by_name = orders("avro").groupBy(f.window("timestamp", "1000 days"), "data.name").agg(f.sum("data.id"))
+    assert [row[1:] for row in ran(by_name, "complete")] == [("a", 3)]
+
+
+def test_streams_of_decoded_values_are_joined(orders, ran):
+    left = orders("json").select("timestamp", "data.id")
+    right = orders("avro").selectExpr("timestamp as until", "data.id as same", "data.name")
+    near = "same = id and until between timestamp - interval 1 hour and timestamp + interval 1 hour"
+    assert ran(left.join(right, f.expr(near)).select("id", "name"), "append") == [(1, "a"), (2, "a")]
 
 
 def test_dead_letters_of_a_stream_go_to_a_topic_of_their_own(spark, servers, read, make_topic, produce, tmp_path):

