@@ -16,7 +16,18 @@ from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks import machine
 from benchmarks.loads.records import batch_of
-from benchmarks.spark_ways import BY_FETCH, CONNECTOR, DIRECT, ON_KAFKA, READING, READY, WRITING, Way
+from benchmarks.spark_ways import (
+    BY_FETCH,
+    CONNECTOR,
+    DIRECT,
+    ON_KAFKA,
+    READING,
+    READY,
+    READY_IN_CACHE,
+    RECORDS,
+    WRITING,
+    Way,
+)
 from sparklog.client.admin import AdminClient, NewTopic
 from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
@@ -29,7 +40,6 @@ from sparklog.structs import TopicPartition
 PARTITIONS = 2
 MANY_PARTITIONS = 1000
 MICRO_BATCHES = 20
-RECORDS = {1000: 1_500_000, 100: 6_000_000}
 _BATCH_BYTES = 64 * 1024
 _KEPT = {"retention.ms": "-1"}
 """The records are years old."""
@@ -98,7 +108,12 @@ class Case:
 
 
 def all_cases(scale: float) -> Iterator[Case]:
-    """Those that read the same topic follow one another."""
+    """Those that read the same topic follow one another.
+
+    First the memory of tasks: their workers serve later cases too, and by then hold more than a task's.
+    """
+    for size, records in RECORDS.items():
+        yield _memory(Topic(size, int(records * scale / 4)))
     for size, records in RECORDS.items():
         yield from _reading(Topic(size, int(records * scale)))
     yield from _streaming(Topic(100, max(int(RECORDS[100] * scale), 40_000)))
@@ -108,27 +123,31 @@ def all_cases(scale: float) -> Iterator[Case]:
     yield Case(plan, "ms", many, lambda *where: _plan(many, *where), (CONNECTOR, ON_KAFKA, BY_FETCH))
 
 
+def _memory(topic: Topic) -> Case:
+    name = f"memory of a task, {topic.size} B"
+    return Case(name, "MB", topic, lambda *where: _worker_memory(topic, *where), (BY_FETCH, DIRECT))
+
+
 def _reading(topic: Topic) -> Iterator[Case]:
-    def case(name: str, use: Callable[[Stage, DataFrame], None], columns: str = "", to_bound: bool = True) -> Case:
+    def case(
+        name: str, use: Callable[[Stage, DataFrame], None], columns: str = "", bounds: tuple[Way, ...] = (READY,)
+    ) -> Case:
         def measure(stage: Stage, way: Way) -> float:
             count = stage.count(way, topic)
             return count / _seconds(stage, lambda: use(stage, _load(stage, way, topic, columns)))
 
-        ways = (*READING, READY) if to_bound else READING
-        return Case(f"read {topic.size} B, {name}", "records/s", topic, measure, ways)
+        return Case(f"read {topic.size} B, {name}", "records/s", topic, measure, (*READING, *bounds))
 
     half = topic.records // topic.partitions // 2
-    yield case("all columns", lambda _, frame: _to_nowhere(frame))
+    yield case("all columns", lambda _, frame: _to_nowhere(frame), bounds=(READY, READY_IN_CACHE))
     yield case("value and offset", lambda _, frame: _to_nowhere(frame), "value, offset")
     yield case(
-        "half by a filter on offset", lambda _, frame: _to_nowhere(frame.where(f.col("offset") >= half)), "", False
+        "half by a filter on offset", lambda _, frame: _to_nowhere(frame.where(f.col("offset") >= half)), bounds=()
     )
     yield case("count, last offset and bytes a partition", lambda _, frame: _aggregate(frame))
-    yield case("to Delta", lambda stage, frame: frame.write.format("delta").save(stage.new_directory()))
+    yield case("to Delta", lambda stage, frame: frame.write.format("delta").save(stage.new_directory()), bounds=())
     alone = f"read {topic.size} B, one Python process without Spark"
     yield Case(alone, "records/s", topic, lambda *where: _without_spark(topic, *where), (BY_FETCH, DIRECT))
-    memory = f"memory of a task, {topic.size} B"
-    yield Case(memory, "MB", topic, lambda *where: _worker_memory(topic, *where), (BY_FETCH, DIRECT))
 
 
 def _streaming(topic: Topic) -> Iterator[Case]:
@@ -168,7 +187,7 @@ def _writing(scale: float) -> Iterator[Case]:
 def _load(stage: Stage, way: Way, topic: Topic, columns: str = "") -> DataFrame:
     """The whole topic; columns are asked for in the way of each format that reads least."""
     reader = stage.spark.read.format(way.source).options(**stage.bootstrap(way), **way.options, subscribe=topic.name)
-    if way is READY:
+    if way.source == READY.source:
         reader = reader.options(size=topic.size, records=stage.count(way, topic), partitions=topic.partitions)
     if not columns:
         return reader.load()
