@@ -94,11 +94,13 @@ def logged(broker, text):
 
 def assert_hung_up(broker, data, *, because):
     """The broker answers ``data`` by hanging up, and its log names this connection and the reason."""
+    before = len(broker.output())
     port, answer = wire.send_raw(broker.address, data)
     assert answer == b""
     opening = f"closing the connection of 127.0.0.1:{port}: "
-    logged(broker, opening)
-    (line,) = (line for line in broker.output().splitlines() if opening in line)
+    # Ports come round again: what was said before is of another connection.
+    said = eventually(lambda: [line for line in broker.output()[before:].splitlines() if opening in line], 10, opening)
+    (line,) = said
     assert because in line
 
 
