@@ -1,15 +1,13 @@
 """The programs on the pages about delivery do what the pages say: a worker dies in the middle, and another goes on."""
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import sparklog
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.programs import run_program
 
 pytestmark = pytest.mark.integration
 PAGES = Path(__file__).parents[2] / "docs" / "delivery"
@@ -34,15 +32,5 @@ def test_the_page_does_what_it_says(page, broker, tmp_path):
     assert programs.keys() == {"worker.py", "demo.py"}
     for name, text in programs.items():
         (tmp_path / name).write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(Path(sparklog.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "demo.py", broker],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_program([sys.executable, "demo.py", broker], tmp_path, timeout=150)
     assert done.stdout.splitlines()[0] == _SEEN[page.stem]

@@ -3,17 +3,16 @@
 import os
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import sparklog
 from sparklog.client import Producer
 from sparklog.local.jars import jar_set
 from sparklog.local.java import find_java
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.programs import run_program
 
 pytestmark = pytest.mark.spark
 PAGE = Path(__file__).parents[2] / "docs" / "from-kafka-to-sparklog.md"
@@ -92,16 +91,7 @@ def _run(programs, broker):
         "JAVA_HOME": str(find_java().home),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(sparklog.__file__).parents[1]), *sys.path])),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    done = subprocess.run(
-        [sys.executable, "run.py", "job.py", broker, "table", "checkpoint"],
-        cwd=programs,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = [sys.executable, "run.py", "job.py", broker, "table", "checkpoint"]
+    run_program(command, programs, timeout=300, paths=sys.path, environment=environment)

@@ -2,17 +2,16 @@
 
 import logging
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import sparklog
 from sparklog.errors import ConfigError
 from sparklog.local.java import find_java
 from sparklog.local.ports import free_port
 from sparklog.spark import session
+from sparklog.testing.programs import run_program
 
 pytestmark = pytest.mark.spark
 _SUBMIT = "import sys; from pyspark.find_spark_home import _find_spark_home; print(_find_spark_home())"
@@ -79,22 +78,11 @@ def run(tmp_path):
         known |= {
             "JAVA_HOME": str(find_java().home),
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(sparklog.__file__).parents[1]), *sys.path])),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(tmp_path),
             **environment,
         }
-        ran = subprocess.run(
-            [*map(str, command), str(script), *arguments],
-            env=known,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran
+        return run_program([*command, script, *arguments], tmp_path, timeout=400, paths=sys.path, environment=known)
 
     return done
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import ask_leaders
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.client.offsets import ask_leaders, keep_found
+from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, OffsetForLeaderEpochRequest
 from sparklog.structs import NO_EPOCH, Endpoint, TopicPartition, by_topic
@@ -29,14 +29,9 @@ def ends_of_epochs(cluster: ClusterMetadata, wanted: Mapping[TopicPartition, int
 
     def ask(endpoint: Endpoint, partitions: list[TopicPartition]) -> None:
         request = epoch_request({tp: (NO_EPOCH, wanted[tp]) for tp in partitions})
-        failure = None
-        for tp, code, _, end in epoch_ends(cluster.request(endpoint, ApiKey.OFFSET_FOR_LEADER_EPOCH, request)):
-            if code is ErrorCode.NONE:
-                found[tp] = end
-            else:
-                failure = ApiError(code, f"leader epochs of partition {tp} from broker {endpoint}: {code.name}")
-        if failure is not None:
-            raise failure
+        ends = epoch_ends(cluster.request(endpoint, ApiKey.OFFSET_FOR_LEADER_EPOCH, request))
+        answers = ((tp, code, end) for tp, code, _, end in ends)
+        keep_found(found, answers, f"leader epochs of partition {{}} from broker {endpoint}")
 
     ask_leaders(cluster, wanted, found, ask)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.retry import retrying
@@ -11,6 +11,8 @@ from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsRequest, Message
 from sparklog.structs import NO_EPOCH, Endpoint, IsolationLevel, LeaderEpoch, TopicPartition
+
+T = TypeVar("T")
 
 LATEST = -1
 EARLIEST = -2
@@ -96,12 +98,23 @@ def _ask(
     found: dict[TopicPartition, OffsetAndTimestamp | None],
 ) -> None:
     request = list_offsets_request(wanted, isolation, cluster.config.request_timeout_ms)
+    answers = listed_offsets(cluster.request(endpoint, ApiKey.LIST_OFFSETS, request))
+    keep_found(found, answers, f"offsets of partition {{}} from broker {endpoint}")
+
+
+def keep_found(
+    found: dict[TopicPartition, T], answers: Iterable[tuple[TopicPartition, ErrorCode, T]], what: str
+) -> None:
+    """Put what a broker answers into ``found``, then raise ApiError saying ``what`` it has refused, if anything.
+
+    ``{}`` in it stands for the partition.
+    """
     failure = None
-    for tp, code, at in listed_offsets(cluster.request(endpoint, ApiKey.LIST_OFFSETS, request)):
+    for tp, code, answer in answers:
         if code is ErrorCode.NONE:
-            found[tp] = at
+            found[tp] = answer
         else:
-            failure = ApiError(code, f"offsets of partition {tp} from broker {endpoint}: {code.name}")
+            failure = ApiError(code, f"{what.format(tp)}: {code.name}")
     if failure is not None:
         raise failure
 
