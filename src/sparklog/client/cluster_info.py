@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
@@ -29,6 +30,12 @@ class TopicInfo(NamedTuple):
     topic_id: UUID
     internal: bool
     partitions: tuple[PartitionInfo, ...]
+
+    def partition(self, number: int) -> PartitionInfo | None:
+        """The partition of this number, if the topic has it."""
+        at = bisect_left(self.partitions, number, key=lambda each: each.partition)
+        found = self.partitions[at] if at < len(self.partitions) else None
+        return found if found is not None and found.partition == number else None
 
 
 def no_such_partition(topic: TopicInfo, partition: int) -> ApiError:

@@ -71,23 +71,21 @@ class ClusterMetadata:
     def leader(self, tp: TopicPartition) -> tuple[Endpoint, TopicInfo]:
         """Where the leader of ``tp`` listens. Raises ApiError: retriable while there is none, else not."""
         topic = self.topic(tp.topic)
-        for info in topic.partitions:
-            if info.partition == tp.partition:
-                endpoint = self._brokers.get(info.leader)
-                if info.leader == NO_LEADER or endpoint is None:
-                    self.invalidate(tp.topic)
-                    raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")
-                return endpoint, topic
-        self.invalidate(tp.topic)
-        raise no_such_partition(topic, tp.partition)
+        info = topic.partition(tp.partition)
+        if info is None:
+            self.invalidate(tp.topic)
+            raise no_such_partition(topic, tp.partition)
+        endpoint = self._brokers.get(info.leader)
+        if info.leader == NO_LEADER or endpoint is None:
+            self.invalidate(tp.topic)
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")
+        return endpoint, topic
 
     def known_leader(self, tp: TopicPartition) -> Endpoint | None:
         """Where the leader of ``tp`` listens, as far as that is known without asking."""
         topic = self._topics.get(tp.topic)
-        for info in topic.partitions if topic is not None else ():
-            if info.partition == tp.partition:
-                return self._brokers.get(info.leader)
-        return None
+        info = topic.partition(tp.partition) if topic is not None else None
+        return self._brokers.get(info.leader) if info is not None else None
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Endpoint, list[TopicPartition]]:
         """The partitions under the brokers that lead them; one Metadata request for all topics not known."""
