@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
@@ -33,9 +32,10 @@ class TopicInfo(NamedTuple):
 
     def partition(self, number: int) -> PartitionInfo | None:
         """The partition of this number, if the topic has it."""
-        at = bisect_left(self.partitions, number, key=lambda each: each.partition)
-        found = self.partitions[at] if at < len(self.partitions) else None
-        return found if found is not None and found.partition == number else None
+        partitions = self.partitions
+        if 0 <= number < len(partitions) and partitions[number].partition == number:
+            return partitions[number]
+        return next((each for each in partitions if each.partition == number), None)
 
 
 def no_such_partition(topic: TopicInfo, partition: int) -> ApiError:

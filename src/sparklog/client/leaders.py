@@ -49,12 +49,7 @@ class Leaders:
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
         """What is known of a partition; None as for ``topic``, and if the topic has no such partition."""
         topic = self.topic(tp.topic)
-        if topic is None:
-            return None
-        partitions = topic.partitions
-        if tp.partition < len(partitions) and partitions[tp.partition].partition == tp.partition:
-            return partitions[tp.partition]
-        return next((each for each in partitions if each.partition == tp.partition), None)
+        return topic.partition(tp.partition) if topic is not None else None
 
     def leader(self, tp: TopicPartition) -> BrokerId | None:
         """The broker that leads ``tp``; None while that is not known, or the leader not among the brokers."""
