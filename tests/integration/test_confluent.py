@@ -109,6 +109,19 @@ def test_a_message_above_the_topics_limit_is_refused(bootstrap, make_topic):
     assert [each.value() for each in read_back(bootstrap, topic, 1)] == [b"small"]
 
 
+@pytest.mark.parametrize("internal", ["__consumer_offsets", "__transaction_state"])
+def test_the_brokers_own_topics_are_not_written_by_clients(bootstrap, topic, internal):
+    with consumer_of(bootstrap, topic) as reader:
+        reader.committed([TopicPartition(topic, 0)], timeout=30)
+    transactional = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 0})
+    transactional.init_transactions(30)
+    refusals = []
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer.produce(internal, b"value", b"key", on_delivery=lambda error, _: refusals.append(error.code()))
+    assert producer.flush(30) == 0
+    assert refusals == [KafkaError.TOPIC_EXCEPTION]
+
+
 def test_an_idempotent_producer(bootstrap, make_topic):
     topic = make_topic()
     settings = {"enable.idempotence": True, "batch.num.messages": 7}

@@ -149,6 +149,14 @@ def test_a_named_write_is_done_once(numbers, write, make_topic, committed):
     assert committed(topic) == list(range(30))
 
 
+def test_a_name_counts_in_each_topic(numbers, write, make_topic, committed):
+    topics = [make_topic(partitions=PARTITIONS, suffix=suffix) for suffix in ("-a", "-b")]
+    for _ in range(2):
+        for topic in topics:
+            write(numbers(10), topic=topic, txnAppId=topics[0], txnVersion="0")
+    assert [committed(topic) for topic in topics] == [list(range(10))] * 2
+
+
 @pytest.mark.parametrize(
     ("column", "code"),
     [

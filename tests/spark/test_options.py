@@ -290,6 +290,18 @@ def test_deliveries_that_cannot_be(options, message):
         WriteOptions.from_spark({**_SERVERS, **options})
 
 
+def test_a_name_is_of_its_topic():
+    named = {**_SERVERS, "txnAppId": "a", "txnVersion": "7"}
+    assert WriteOptions.from_spark(_SERVERS).name is None
+    assert WriteOptions.from_spark(named).name == "a"
+    assert WriteOptions.from_spark({**named, "topic": "t"}).name == "a@t"
+
+
+def test_a_misspelt_option_of_a_write_is_warned_of(caplog):
+    WriteOptions.from_spark({**_SERVERS, "delivary": "at-least-once"})
+    assert "did you mean 'delivery'?" in caplog.text
+
+
 def test_fewer_acks_without_transactions():
     assert WriteOptions.from_spark({**_SERVERS, "delivery": "at-least-once", "kafka.acks": "1"}).client.acks == "1"
 

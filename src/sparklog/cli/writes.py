@@ -23,8 +23,8 @@ def writes() -> None:
     all of it is there. One that died leaves them open, and read_committed readers wait there: start it again, or finish
     what it left.
 
-    A SCOPE is what one job writes under: a streaming query's id, a batch write's txnAppId, or else write-..., as "list"
-    shows it.
+    A SCOPE is what one job writes under: a streaming query's id, a batch write's txnAppId@topic, or else write-..., as
+    "list" shows it.
 
     \b
     Examples:
@@ -49,7 +49,7 @@ def list_writes(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> None:
     \b
     Examples:
       sparklog writes list
-      sparklog writes list daily-import --open-for 3600
+      sparklog writes list daily-import@orders --open-for 3600
     """
     show_table(
         ["scope", "batch", "decided", "open for s", "partition", "transactional id", "topics' partitions"],
@@ -77,7 +77,7 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
 
     \b
     Examples:
-      sparklog writes finish daily-import --yes
+      sparklog writes finish daily-import@orders --yes
     """
     _check_known(scopes, bootstrap)
     found = _found(scopes, open_for, bootstrap)

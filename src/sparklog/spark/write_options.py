@@ -39,6 +39,13 @@ class WriteOptions:
     checkpoint: str | None = None
     abandoned_after_ms: int = 24 * 3_600_000
 
+    @property
+    def name(self) -> str | None:
+        """What a named batch write is known by: one ``txnAppId`` may write several topics, once in each."""
+        if self.txn_app_id is None or self.topic is None:
+            return self.txn_app_id
+        return f"{self.txn_app_id}@{self.topic}"
+
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> WriteOptions:
         given = GivenOptions(options)
@@ -54,6 +61,7 @@ class WriteOptions:
             raise DataSourceError(
                 "SPARKLOG_CONFLICTING_OPTIONS", "option 'txnAppId' is for delivery=exactly-once: leave one of them out"
             )
+        given.warn_of_unknown()
         client = client_config(given, _REFUSED_WRITING, also=(_TRANSACTION_TIMEOUT,))
         if exactly_once and client.required_acks != -1:
             raise invalid("kafka.acks", client.acks, "delivery=exactly-once needs all; or set delivery=at-least-once")

@@ -7,6 +7,7 @@ the two are the messages alone: a streaming query's ``commit`` and ``abort`` run
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 
     from sparklog.client.prepared_admin import PreparedTransaction
     from sparklog.spark.decider import Decider
+    from sparklog.spark.decisions import Decision
     from sparklog.spark.place import Place
     from sparklog.spark.write_options import WriteOptions
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -51,8 +55,8 @@ class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
         check_write_schema(schema, options.topic)
         self._sink = Sink(options)
         self._run = uuid.uuid4().hex[:16]
-        self._lasts = options.txn_app_id is not None
-        self._scope = options.txn_app_id or unnamed_scope(self._run)
+        self._lasts = options.name is not None
+        self._scope = options.name or unnamed_scope(self._run)
         self._batch = options.txn_version
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -61,7 +65,14 @@ class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return self._sink.write(batch_place(self._scope, self._run, self._batch, lasts=self._lasts), iterator)
 
     def commit(self, messages: Messages) -> None:
-        self._sink.commit(self._scope, self._batch, messages, lasts=self._lasts)
+        decided = self._sink.commit(self._scope, self._batch, messages, lasts=self._lasts)
+        if self._lasts and decided is not None and set(decided.transactions) != set(_transactions_of(messages)):
+            _log.warning(
+                "txnVersion %d of %r writes nothing: version %d of it was written before",
+                self._batch,
+                self._scope,
+                decided.batch,
+            )
         self._sink.finish_abandoned()
 
     def abort(self, messages: Messages) -> None:
@@ -113,13 +124,16 @@ class Sink:
         freeze_imports()
         return written
 
-    def commit(self, scope: str, batch: int, messages: Messages, *, lasts: bool = True, run: str | None = None) -> None:
+    def commit(
+        self, scope: str, batch: int, messages: Messages, *, lasts: bool = True, run: str | None = None
+    ) -> Decision | None:
+        """Decide and finish; the decision that counts, None where there is none."""
         from sparklog.spark.failures import translated
         from sparklog.spark.worker_heap import freeze_imports
 
         transactions = _transactions_of(messages)
         if not self._options.exactly_once or not (transactions or lasts):
-            return
+            return None
         with translated(), self.decider(scope, lasts=lasts) as decider:
             decided = decider.commit(batch, transactions, run)
             if not lasts:
@@ -131,6 +145,7 @@ class Sink:
                 f"batch {batch} of {scope!r} was written, but batch {decided.batch} was decided before it; none of its"
                 " rows are visible. One query at a time can write under a checkpoint, or under a txnAppId",
             )
+        return decided
 
     def abort(self, scope: str, batch: int, messages: Messages, run: str, *, lasts: bool = True) -> None:
         from sparklog.spark.failures import translated

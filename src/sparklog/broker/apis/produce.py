@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.sent_records import FIRST_VERSION_WITH_ZSTD, fault_of
+from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.broker.txn_entry import Permits
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RecordsRefused, RefusedUnseen, RemoteProtocolError
 from sparklog.log.origin import Verification
@@ -35,6 +36,8 @@ _BAD_RECORDS = frozenset(
     }
 )
 """Refusals that speak of a broken or misconfigured producer, which the operator wants to know of too."""
+_ADMIN_CLIENT_ID = "__admin_client"
+"""Who says to be this may write to the brokers' own topics, as in Kafka (``KafkaApis.handleProduceRequest``)."""
 _FIRST_VERSION_TO_ADD_PARTITIONS = 12
 _FIRST_VERSION_TO_KNOW_ABORTABLE = 11
 _TO_PRODUCE = {
@@ -144,6 +147,9 @@ def _append(
         return ProduceResult(ErrorCode.INVALID_REQUEST, message="a partition without records")
     if request.version < FIRST_VERSION_WITH_ZSTD and (fault := _fault(broker, tp, records, request.version)):
         return _refused(broker, tp, fault)
+    if tp.topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT_ID and broker.metadata.knows(tp):
+        refused = RefusedUnseen(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is written by brokers alone")
+        return _refused(broker, tp, refused)
     verification = _without_id if message.transactional_id is None else _verification(broker, tp, request, permits)
     try:
         appended = broker.replicas.append(tp, records, message.acks, verification=verification)
