@@ -287,6 +287,6 @@ class NotDirect(DataSourceError):
     """A range, or its rest, cannot be read from segment files: the broker is to be asked for it."""
 
     def __init__(self, reason: str, detail: str) -> None:
-        super().__init__("SPARKLOG_DIRECT_READ_IMPOSSIBLE", f"{reason}: {detail}")
+        super().__init__("SPARKLOG_DIRECT_READ_IMPOSSIBLE", f"{reason}: {detail}; directRead=auto reads by Fetch")
         self.reason = reason
         self.detail = detail

@@ -99,7 +99,8 @@ class TopicWriter:
         if not 0 <= partition < count:
             raise DataSourceError(
                 "SPARKLOG_INVALID_PARTITION",
-                f"{_first_row(rows)} names partition {partition} of topic {topic!r}, which has 0 to {count - 1}",
+                f"{_first_row(rows)} names partition {partition} of topic {topic!r}, which has 0 to {count - 1};"
+                " drop the column 'partition' if rows may go anywhere",
             )
         return TopicPartition(topic, partition)
 
