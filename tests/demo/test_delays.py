@@ -25,7 +25,7 @@ DAY_MS = 86_400_000
 def send(bootstrap, topic):
     """Send some flights to a topic of one partition, in one go."""
     with ClusterMetadata(ClientConfig.from_properties({"bootstrap.servers": bootstrap})) as cluster:
-        AdminClient(cluster).create_topics([NewTopic(topic, 1, 1)])
+        AdminClient(cluster).create_topics([NewTopic(topic, 1, 1, {"retention.ms": "-1"})])  # the flights are of 2013
 
         def send_slice(flights, part):
             key, value, timestamp = (column[part] for column in flights)

@@ -30,10 +30,10 @@ def metadata(servers):
 
 @pytest.fixture
 def make_topic(metadata, topic):
-    """Creates a topic of this test and returns its name."""
+    """Creates a topic of this test and returns its name; its records may be years old."""
 
     def make(partitions=1, suffix="", **configs):
-        settings = {name.replace("_", "."): str(value) for name, value in configs.items()}
+        settings = {"retention.ms": "-1"} | {name.replace("_", "."): str(value) for name, value in configs.items()}
         AdminClient(metadata).create_topics([NewTopic(topic + suffix, partitions, 1, settings)])
         return topic + suffix
 

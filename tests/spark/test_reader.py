@@ -44,7 +44,7 @@ def reader_by(request, servers):
 def _created(metadata, topic):
     """Whether the topic could be created; for a moment after its deletion a broker may still refuse that."""
     try:
-        AdminClient(metadata).create_topics([NewTopic(topic, 1, 1)])
+        AdminClient(metadata).create_topics([NewTopic(topic, 1, 1, {"retention.ms": "-1"})])
     except ApiError as error:
         if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
             return False

@@ -5,24 +5,10 @@ import gc
 import pyarrow as pa
 import pytest
 
+from sparklog.spark.source import SparklogDataSource
 from sparklog.spark.worker_heap import freeze_imports
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def frozen_in_a_worker(spark):
-    """How many objects the workers that are idle hold frozen, the most of them."""
-
-    def ask():
-        def count(batches):
-            for _ in batches:
-                yield pa.record_batch({"n": [gc.get_freeze_count()]})
-
-        rows = spark.range(0, 2, numPartitions=2).mapInArrow(count, "n bigint").collect()
-        return max(row.n for row in rows)
-
-    return ask
 
 
 def test_nothing_is_frozen_outside_of_a_worker():
@@ -30,11 +16,20 @@ def test_nothing_is_frozen_outside_of_a_worker():
     assert gc.get_freeze_count() == 0
 
 
-def test_a_worker_that_has_read_is_frozen(spark, read, make_topic, produce, frozen_in_a_worker):
+def test_a_worker_that_has_read_is_frozen(spark, servers, make_topic, produce):
     topic = make_topic()
     produce(topic, {"value": b"one"})
-    assert read(subscribe=topic).count() == 1
-    assert frozen_in_a_worker() > 10_000
+
+    def read(batches):
+        for _ in batches:
+            source = SparklogDataSource({"kafka.bootstrap.servers": servers, "subscribe": topic})
+            reader = source.reader(source.schema())
+            rows = sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
+            yield pa.record_batch({"rows": [rows], "frozen": [gc.get_freeze_count()]})
+
+    (found,) = spark.range(0, 1, numPartitions=1).mapInArrow(read, "rows bigint, frozen bigint").collect()
+    assert found.rows == 1
+    assert found.frozen > 10_000
 
 
 def test_what_is_made_later_is_collected(spark):

@@ -29,7 +29,8 @@ class Replayed(NamedTuple):
 
 def replay(cluster: ClusterMetadata, topic: str, partitions: int, flights: Flights) -> Replayed:
     """Create ``topic`` and send the flights to it."""
-    AdminClient(cluster).create_topics([NewTopic(topic, partitions, 1)])
+    # The records are as old as the flights: retention would take them at once.
+    AdminClient(cluster).create_topics([NewTopic(topic, partitions, 1, {"retention.ms": "-1"})])
     rows: dict[int, list[pa.Array]] = {partition: [] for partition in range(partitions)}
     started = cluster.clock.monotonic()
     with BatchProducer(cluster) as producer:
