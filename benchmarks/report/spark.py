@@ -46,7 +46,7 @@ _HEADER = ["", "way", "figure", "value", "ratio", "from - to", "of bound"]
 
 def spark(rows: Rows) -> Section:
     """A line a case and way."""
-    aims = [_aim(rows, wanted) for wanted in _AIMS]
+    aims = [_never_behind(rows), *(_aim(rows, wanted) for wanted in _AIMS)]
     return Section("Spark", _TEXT, _HEADER, [_line(row) for row in rows], aims, _costs(rows))
 
 
@@ -60,6 +60,13 @@ def _aim(rows: Rows, wanted: _Wanted) -> Aim:
     judged = [row for row in rows if row["measurement"].endswith(wanted.endings) and row["way"] == wanted.way]
     told = "; ".join(f"{row['measurement']}: {row[wanted.figure]:.2f}" for row in judged)
     return Aim(wanted.text, told, all(row[wanted.figure] >= wanted.least for row in judged))
+
+
+def _never_behind(rows: Rows) -> Aim:
+    judged = [row for row in rows if row["way"] in (_FETCH, _DIRECT, _EXACT) and "ratio" in row]
+    behind = [f"{row['measurement']}, {row['way']}, {row['ratio']:.2f}" for row in judged if row["ratio"] < 1]
+    told = f"behind in {len(behind)} of {len(judged)}" + (f" ({'; '.join(behind)})" if behind else "")
+    return Aim("not behind Spark's Kafka connector on Kafka in any figure", told, not behind)
 
 
 def _costs(rows: Rows) -> list[str]:
