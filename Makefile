@@ -4,6 +4,7 @@
 #   make test     the test suite             make bench    the benchmarks
 #   make compat   other projects' programs   make soak     the long tests
 #   make setup    only what the others need  make clean    remove all that make made
+#   make mutate   mutation testing, of ARGS="'sparklog.txn.*'" or the like (docs/developing.md)
 #
 # PYTHON=... chooses the interpreter; ARGS=... is handed on, as in: make test ARGS="-k zookeeper".
 # Without ARGS the suite runs in WORKERS processes; what ARGS choose runs in one, unless they say -n 3 or the like.
@@ -15,10 +16,16 @@ ARGS ?=
 WORKERS ?= 3
 BIN := .venv/bin
 READY := .venv/.ready
-CODEC := .venv/.codec
+COMPILED := .venv/.compiled
 PYX := src/sparklog/record/_impl/_codec.pyx $(wildcard src/sparklog/record/_impl/*.pxi)
 
-.PHONY: demo test check bench compat soak setup java jars clean
+# The unit tests of the packages that have compiled modules run again on the source of these.
+PURE := not slow and not peer and not integration and not fuzz
+WITH_HOT := tests/test_compiled.py $(addprefix tests/,broker log net protocol record replica)
+# What mypyc compiles is said in one place.
+HOT := $(if $(PYTHON),$(addprefix src/,$(shell $(PYTHON) src/sparklog/compiled.py)))
+
+.PHONY: demo test check bench compat soak mutate setup java jars clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -27,6 +34,7 @@ demo: setup jars
 
 test: setup jars
 	@$(BIN)/pytest -m "not slow and not peer" $(or $(ARGS),-n $(WORKERS)) </dev/null
+	@$(if $(ARGS),,SPARKLOG_IMPL=python $(BIN)/pytest -q -m "$(PURE)" -n $(WORKERS) $(WITH_HOT) </dev/null)
 
 check: setup
 	@echo "check: ruff format" && $(BIN)/ruff format --check --quiet .
@@ -44,7 +52,10 @@ compat: setup jars
 soak: setup jars
 	@$(BIN)/pytest -m "slow and not peer" --timeout=3600 $(ARGS) </dev/null
 
-setup: $(READY) $(CODEC)
+mutate: setup
+	@$(BIN)/python -m mutmut run $(ARGS) </dev/null
+
+setup: $(READY) $(COMPILED)
 	@:
 
 # $(call need,TEST,WHAT,PACKAGES,OR_ELSE): where TEST fails, install PACKAGES (or else those of a newer Debian) if we may,
@@ -54,10 +65,17 @@ define need
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
 		echo "setup: installing $(2) with apt-get"; \
 		export DEBIAN_FRONTEND=noninteractive; \
-		{ apt-get update; apt-get install -y --no-install-recommends $(3) || \
-			apt-get install -y --no-install-recommends $(or $(4),$(3)); } </dev/null >/dev/null 2>&1; \
+		$(call aloud,installing $(2),{ apt-get update; apt-get install -y --no-install-recommends $(3) || \
+			apt-get install -y --no-install-recommends $(or $(4),$(3)); } </dev/null >/dev/null 2>&1); \
 	fi; \
 	{ $(1); } >/dev/null 2>&1 || { echo "make: $(2) is missing; type: sudo apt-get install -y $(3)" >&2; exit 1; }; }
+endef
+
+# $(call aloud,WHAT,COMMAND): COMMAND, with a line every ten seconds for as long as it takes.
+define aloud
+{ ( waited=0; while sleep 10 </dev/null >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do \
+		waited=$$((waited + 10)); echo "setup: still $(1) ($$waited s)"; done ) & \
+	ticker=$$!; trap 'kill $$ticker 2>/dev/null' EXIT INT TERM; $(2); }
 endef
 
 RIGHT_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -72,24 +90,25 @@ $(READY): pyproject.toml setup.py
 	$(call need,$(PYTHON) -c 'import ensurepip',Python's venv module,python3-venv)
 	@test -x $(BIN)/pip || { echo "setup: making .venv with $(PYTHON)"; $(PYTHON) -m venv .venv; }
 	@echo "setup: installing sparklog and what it needs into .venv (once; a few minutes)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]' </dev/null
-	@touch $@ $(CODEC)
+	@$(call aloud,installing,$(BIN)/pip install --quiet --disable-pip-version-check --no-input --editable '.[dev]' </dev/null)
+	@touch $@ $(COMPILED)
 
-$(CODEC): $(PYX) $(READY)
-	@echo "setup: compiling the record codec"
+$(COMPILED): $(PYX) $(HOT) src/sparklog/compiled.py setup.py $(READY)
+	@echo "setup: compiling the record codec and the hot path (once for each change; half a minute)"
 	@mkdir -p build
-	@$(BIN)/python setup.py --quiet build_ext --inplace --build-temp build/codec </dev/null >build/codec.log 2>&1 || \
-		{ cat build/codec.log >&2; exit 1; }
+	@$(call aloud,compiling,$(BIN)/python setup.py --quiet build_ext --inplace --build-temp build/compiled \
+		</dev/null >build/compiled.log 2>&1) || { cat build/compiled.log >&2; exit 1; }
 	@touch $@
 
 java: setup
 	$(call need,$(BIN)/python -m sparklog.local.java,Java 17,openjdk-17-jre-headless,openjdk-21-jre-headless)
 
 jars: setup java
-	@$(BIN)/python -m sparklog.local.jars delta >/dev/null
+	@$(call aloud,fetching JARs,$(BIN)/python -m sparklog.local.jars delta >/dev/null)
 
 clean:
 	find build -mindepth 1 -maxdepth 1 ! -name peers -exec rm -rf {} + 2>/dev/null || true
-	rm -rf .venv dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	rm -f src/sparklog/record/_impl/_codec.c src/sparklog/record/_impl/_codec.*.so
+	rm -rf .venv dist mutants src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -f src/sparklog/record/_impl/_codec.c
+	find src -name '*.so' -type f -delete
 	find src tests jobs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

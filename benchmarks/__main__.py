@@ -1,7 +1,7 @@
-"""``python -m benchmarks [codec] [log] [broker] [delivery] [client] [spark]``: run them, print tables, write the page.
+"""``python -m benchmarks [codec] [log] [broker] [stalls] [delivery] [client] [spark]``: run them and write the page.
 
-Without a name it runs them all. Each renews its section of ``docs/performance.md`` as soon as it has run, and leaves
-the others; its raw numbers stay in ``build/benchmarks``.
+Without a name it runs them all. Each prints its table, renews its section of ``docs/performance.md`` as soon as it has
+run, and leaves the others; its raw numbers stay in ``build/benchmarks``.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ _TAIL = """\
 
 - More cores. A sparklog broker is one process with one busy thread; a host is filled by running several brokers. One
   Kafka broker uses every core by itself, and what many clients on many cores make of that is not measured here.
-- Other checks. Kafka looks at every record of a produced batch; sparklog checks the batch's length, header and CRC-32C
-  and leaves its records alone (unless the topic is compacted). That is part of the difference at 100 B.
 - Replication, TLS, requests for many partitions, and disks slower than the page cache.
 """
 
@@ -72,6 +70,12 @@ def _broker() -> report.Rows:
     return broker.run(say=_say)
 
 
+def _stalls() -> report.Rows:
+    from benchmarks import stalls
+
+    return stalls.run(say=_say)
+
+
 def _delivery() -> report.Rows:
     from benchmarks import delivery
 
@@ -94,6 +98,7 @@ BENCHMARKS: dict[str, Callable[[], report.Rows]] = {
     "codec": _codec,
     "log": _log,
     "broker": _broker,
+    "stalls": _stalls,
     "delivery": _delivery,
     "client": _client,
     "spark": _spark,

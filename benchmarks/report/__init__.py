@@ -16,11 +16,13 @@ from benchmarks.report.codec import codec
 from benchmarks.report.delivery import delivery
 from benchmarks.report.log import log
 from benchmarks.report.spark import spark
+from benchmarks.report.stalls import stalls
 
 SECTIONS: dict[str, Callable[[Rows], Section]] = {
     "codec": codec,
     "log": log,
     "broker": broker,
+    "stalls": stalls,
     "delivery": delivery,
     "client": client,
     "spark": spark,

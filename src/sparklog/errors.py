@@ -7,17 +7,21 @@ The tree::
     ├── LogError                    the log on disk
     │   ├── CorruptRecord           bytes that are not the format they claim (code CORRUPT_MESSAGE)
     │   ├── LogClosed               an append or a read after close
+    │   ├── InconsistentTopicId     a directory of another topic of that name (code INCONSISTENT_TOPIC_ID)
     │   ├── SegmentsLeased          segments to be replaced that somebody reads by name; try later
     │   └── LogDirFailed            the disk refused; its partitions go offline
     │       └── DiskFull            no room, or no descriptor: its partitions stay, and take appends when there is
     ├── ProtocolError               the wire
     │   ├── RemoteProtocolError     the peer sent what the protocol does not allow
+    │   │   └── AnotherProtocol     the peer speaks TLS or HTTP; ``.answer`` is what it understands
     │   └── LocalProtocolError      we were asked to send what the protocol does not allow
     ├── ConnectionFailed            a peer cannot be reached, or hung up
+    │   └── PeerSilent              it accepts connections, and answers nothing
     ├── DeserializationError        a consumer's deserializer raised
     ├── WokenUp                     wakeup() interrupted a consumer that waited
     ├── ClientClosed                a client was used after close, in a forked child, or by its own callback
     ├── CoordinationError           ZooKeeper: lost session, duplicate broker id, stale epoch
+    │   ├── BrokerIdTaken           another session is registered under the broker's id; ``.owner`` is it
     │   └── MalformedZnode          a znode does not hold what it must
     ├── DataSourceError             an option or a state that the Spark source cannot serve
     │   └── NotDirect               segment files that a Spark task cannot read itself; ``.reason`` is one of a few
@@ -214,14 +218,24 @@ class LogClosed(LogError):
     """The log was closed; nothing may be read from or appended to it."""
 
 
+class InconsistentTopicId(LogError):
+    """A partition's directory belongs to another topic of the same name, deleted since; nothing of it is served."""
+
+    code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
 class SegmentsLeased(LogError):
     """Segments cannot be replaced while a lease on them runs."""
 
 
 class LogDirFailed(LogError):
-    """The disk under a log directory refused an operation."""
+    """The disk under a log directory refused an operation; ``errno`` is what the system said, if it said anything."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def __init__(self, message: str, errno: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = errno
 
 
 class DiskFull(LogDirFailed):
@@ -236,12 +250,25 @@ class RemoteProtocolError(ProtocolError):
     """The peer sent what the protocol does not allow."""
 
 
+class AnotherProtocol(RemoteProtocolError):
+    """The peer speaks ``protocol`` where Kafka's is spoken. ``answer`` says so in that protocol's own words."""
+
+    def __init__(self, protocol: str, reason: str, answer: bytes) -> None:
+        super().__init__(reason)
+        self.protocol = protocol
+        self.answer = answer
+
+
 class LocalProtocolError(ProtocolError):
     """We were asked to send what the protocol does not allow."""
 
 
 class ConnectionFailed(SparklogError, ConnectionError):
     """A peer cannot be reached, or hung up in the middle of an exchange."""
+
+
+class PeerSilent(ConnectionFailed):
+    """A peer accepts connections, and answers nothing: it is frozen, overloaded, or not what it is taken for."""
 
 
 class DeserializationError(SparklogError):
@@ -266,6 +293,17 @@ class ClientClosed(SparklogError):
 
 class CoordinationError(SparklogError):
     """ZooKeeper: a lost session, a duplicate broker id, a stale epoch."""
+
+
+class BrokerIdTaken(CoordinationError):
+    """Another session, ``owner``, is registered in ZooKeeper under the broker's id."""
+
+    def __init__(self, broker_id: int, owner: int) -> None:
+        super().__init__(
+            f"broker id {broker_id} is already registered in ZooKeeper by another session (0x{owner:x}); give this "
+            "broker another id, or stop the other broker"
+        )
+        self.owner = owner
 
 
 class MalformedZnode(CoordinationError):

@@ -1,6 +1,7 @@
 """Administrative handlers where a healthy broker cannot show what they say."""
 
 import asyncio
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from sparklog.protocol.messages import (
     encode,
 )
 from sparklog.structs import NO_LEADER, TopicPartition
+from sparklog.testing.steps import finish
 from sparklog.zk.znodes import PartitionState, TopicAssignment
 
 TP = TopicPartition("t", 0)
@@ -37,6 +39,7 @@ def ask(module, broker, message):
     """The answer as a client gets it, in the newest version."""
     version = module.VERSIONS.stop - 1
     answer = module.handle(broker, ApiRequest(module.API, version, "me", "h", message))
+    answer = finish(answer) if inspect.isgenerator(answer) else answer
     if asyncio.iscoroutine(answer):
         answer = asyncio.run(answer)
     return decode_response(module.API, version, memoryview(encode(answer, version)))

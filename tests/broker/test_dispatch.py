@@ -9,6 +9,7 @@ import pytest
 from sparklog.broker.dispatch import Dispatcher
 from sparklog.broker.registry import HANDLERS, OFFERED, Handler
 from sparklog.errors import ErrorCode, RemoteProtocolError
+from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.messages import ApiVersionsRequest, decode_response, encode
@@ -16,7 +17,9 @@ from sparklog.protocol.messages import ApiVersionsRequest, decode_response, enco
 
 @pytest.fixture
 def dispatch():
-    return Dispatcher(SimpleNamespace(offered=OFFERED))
+    loop = asyncio.new_event_loop()
+    yield Dispatcher(SimpleNamespace(offered=OFFERED), Turns(loop))
+    loop.close()
 
 
 def frame(api, version, body=b""):
@@ -115,7 +118,9 @@ def test_an_answer_may_come_later_or_not_at_all(dispatch, monkeypatch, answer):
     def encode_plain(message, version):
         return None if message is None else [message]
 
-    handler = Handler(ApiKey.METADATA, range(0, 1), lambda body, version: bytes(body), later, encode_plain)
+    handler = Handler(
+        ApiKey.METADATA, range(0, 1), lambda body, version: bytes(body), later, encode_plain, module="test"
+    )
     monkeypatch.setitem(HANDLERS, ApiKey.METADATA, handler)
 
     async def ask():

@@ -7,11 +7,12 @@ from uuid import UUID
 import pytest
 
 from sparklog.broker.coordinator_log import CoordinatorLog
-from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.metadata_cache import MetadataCache, describe
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import UpdateMetadataRequest, decode_request, encode
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import TopicPartition
+from sparklog.testing.steps import finish
 
 ONE, TWO = UUID(int=1), UUID(int=2)
 DELETING = -2
@@ -58,6 +59,10 @@ def update(brokers=(1, 2), topics=(), epoch=1):
     return decode_request(ApiKey.UPDATE_METADATA, 7, memoryview(encode(message, 7)))
 
 
+def tell(cache, request):
+    return cache.update(request, finish(describe(request.topic_states)))
+
+
 @pytest.fixture
 def cache():
     return MetadataCache()
@@ -69,8 +74,8 @@ def leader_of(cache, topic, partition):
 
 
 def test_an_update_tells_which_partitions_it_deletes(cache):
-    assert cache.update(update(topics=[("t", ONE, {0: 1, 1: 2}), ("u", TWO, {0: 1})])) == []
-    deleted = cache.update(update(topics=[("t", ONE, {0: DELETING, 1: DELETING}), ("u", TWO, {0: 2})]))
+    assert tell(cache, update(topics=[("t", ONE, {0: 1, 1: 2}), ("u", TWO, {0: 1})])) == []
+    deleted = tell(cache, update(topics=[("t", ONE, {0: DELETING, 1: DELETING}), ("u", TWO, {0: 2})]))
     assert deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
 
 
@@ -80,50 +85,50 @@ def test_nothing_is_coordinated_before_the_cluster_is_known(cache):
     log = CoordinatorLog("t", 50, leads_all, cache)
     assert not cache.has_been_told
     assert not log.is_leader(0)
-    cache.update(update(topics=[("t", ONE, {0: 1, 1: 1})]))
+    tell(cache, update(topics=[("t", ONE, {0: 1, 1: 1})]))
     assert cache.has_been_told
     assert log.is_leader(0)
     assert log.partition_count == 2
 
 
 def test_leaders_are_known_while_their_brokers_live(cache):
-    cache.update(update(topics=[("t", ONE, {0: 1, 1: 2, 2: -1})]))
+    tell(cache, update(topics=[("t", ONE, {0: 1, 1: 2, 2: -1})]))
     assert [leader_of(cache, "t", number) for number in range(4)] == [1, 2, None, None]
     assert not cache.is_ready("t")
-    cache.update(update(topics=[("t", ONE, {2: 1})]))
+    tell(cache, update(topics=[("t", ONE, {2: 1})]))
     assert cache.is_ready("t")
-    cache.update(update(brokers=[1]))
+    tell(cache, update(brokers=[1]))
     assert [leader_of(cache, "t", number) for number in range(3)] == [1, None, 1]
     assert leader_of(cache, "unknown", 0) is None
 
 
 def test_an_update_changes_only_what_it_names(cache):
-    cache.update(update(topics=[("t", ONE, {0: 1, 1: 1}), ("u", TWO, {0: 1})]))
-    cache.update(update(topics=[("t", ONE, {1: 2})], epoch=5))
+    tell(cache, update(topics=[("t", ONE, {0: 1, 1: 1}), ("u", TWO, {0: 1})]))
+    tell(cache, update(topics=[("t", ONE, {1: 2})], epoch=5))
     assert [leader_of(cache, "t", 0), leader_of(cache, "t", 1), leader_of(cache, "u", 0)] == [1, 2, 1]
     assert (cache.controller_id, cache.controller_epoch) == (1, 5)
 
 
 def test_a_topic_goes_with_its_last_partition(cache):
-    cache.update(update(topics=[("t", ONE, {0: 1, 1: 1})]))
-    cache.update(update(topics=[("t", ONE, {0: DELETING})]))
+    tell(cache, update(topics=[("t", ONE, {0: 1, 1: 1})]))
+    tell(cache, update(topics=[("t", ONE, {0: DELETING})]))
     assert list(cache.topic("t").partitions) == [1]
-    cache.update(update(topics=[("t", ONE, {1: DELETING})]))
+    tell(cache, update(topics=[("t", ONE, {1: DELETING})]))
     assert cache.topic("t") is None
     assert cache.name_of(ONE) is None
     assert cache.topics() == []
 
 
 def test_a_topic_made_again_is_another_topic(cache):
-    cache.update(update(topics=[("t", ONE, {0: 1, 1: 1})]))
-    cache.update(update(topics=[("t", TWO, {0: 2})]))
+    tell(cache, update(topics=[("t", ONE, {0: 1, 1: 1})]))
+    tell(cache, update(topics=[("t", TWO, {0: 2})]))
     assert list(cache.topic("t").partitions) == [0]
     assert cache.name_of(TWO) == "t"
     assert cache.name_of(ONE) is None, "who asks for the old topic must not get the new one's records"
 
 
 def test_a_topic_without_an_id_has_no_name_by_id(cache):
-    cache.update(update(topics=[("t", ZERO_UUID, {0: 1})]))
+    tell(cache, update(topics=[("t", ZERO_UUID, {0: 1})]))
     assert [cache.name_of(nothing) for nothing in (ZERO_UUID, None)] == [None, None]
     assert cache.topic("t").topic_id == ZERO_UUID
 
@@ -134,22 +139,22 @@ def test_waiting_ends_with_the_update_that_brings_it_or_with_the_time(cache):
         waiting = asyncio.ensure_future(cache.wait_for(lambda: cache.is_ready("t"), 10))
         others = asyncio.ensure_future(cache.wait_for(lambda: cache.is_ready("u"), 0.05))
         await asyncio.sleep(0)
-        cache.update(update(topics=[("x", TWO, {0: 1})]))
+        tell(cache, update(topics=[("x", TWO, {0: 1})]))
         await asyncio.sleep(0)
         assert not waiting.done()
-        cache.update(update(topics=[("t", ONE, {0: 1})]))
+        tell(cache, update(topics=[("t", ONE, {0: 1})]))
         assert await waiting
         assert not await others
-        cache.update(update())
+        tell(cache, update())
         assert cache._waiting == []
 
     asyncio.run(wait())
 
 
 def test_its_version_changes_with_topics_only(cache):
-    cache.update(update(topics=[("t", ONE, {0: 1})]))
+    tell(cache, update(topics=[("t", ONE, {0: 1})]))
     before = cache.topics_version
-    cache.update(update(brokers=(1,)))
+    tell(cache, update(brokers=(1,)))
     assert cache.topics_version == before
-    cache.update(update(topics=[("t", ONE, {1: 1})]))
+    tell(cache, update(topics=[("t", ONE, {1: 1})]))
     assert cache.topics_version > before

@@ -1,6 +1,7 @@
 """``sparklog consume`` on a real cluster."""
 
 import json
+import os
 import signal
 import subprocess
 from datetime import UTC, datetime
@@ -29,9 +30,7 @@ def numbers(here, topic):
         (["--from", "99"], []),
         (["--to", "3"], range(3)),
         (["--from", "2", "--to", "5"], range(2, 5)),
-        (["--from", "5", "--to", "2"], []),
         (["--max", "4"], range(4)),
-        (["--max", "0"], []),
         (["--from", "8", "--max", "4"], range(8, 10)),
         (["--from", "2013-07-04"], range(10)),
         (["--to", "2013-07-04T12:00"], []),
@@ -42,8 +41,26 @@ def numbers(here, topic):
 def test_a_range(here, numbers, options, expected):
     result = here("consume", numbers, *options)
     assert result[:2] == (0, "".join(f"{number}\n" for number in expected))
-    nothing = "" if expected or "--max" in options else f"no records there: {numbers}-0 holds offsets 0 to 9\n"
+    nothing = "" if expected else f"no records there: {numbers}-0 holds offsets 0 to 9\n"
     assert result.err == nothing
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--from", "5", "--to", "2"], "--to 2 is not after --from 5: there is nothing between them"),
+        (["--from", "5", "--to", "5"], "--to 5 is not after --from 5"),
+        (["--from", "2013-07-05", "--to", "2013-07-04"], "--to 2013-07-04T00:00:00+00:00 is not after"),
+        (["--from", "latest", "--to", "9"], "--to 9 is not after --from latest"),
+        (["--to", "earliest"], "--to earliest is not after --from earliest"),
+        (["--max", "0"], "0 is not in the range x>=1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_range_that_can_hold_nothing_is_refused(run, options, told):
+    result = run("consume", "any", *options)
+    assert (result.status, result.out) == (2, "")
+    assert told in result.err
 
 
 def test_a_time_divides_what_was_before_from_what_came_after(here, topic):
@@ -59,8 +76,18 @@ def test_a_time_divides_what_was_before_from_what_came_after(here, topic):
 def test_keys_are_printed_where_asked(here, topic):
     here("produce", topic, "-k", ":", stdin=b"a:1\nnone\n")
     assert here("consume", topic).out == "1\nnone\n"
-    assert here("consume", topic, "--keys").out == "a\t1\n\tnone\n"
-    assert here("consume", topic, "--keys", "--key-separator", " => ").out == "a => 1\n => none\n"
+    assert here("consume", topic, "--keys").out == "a\t1\n\\N\tnone\n"
+    assert here("consume", topic, "--keys", "--key-separator", " => ").out == "a => 1\n\\N => none\n"
+    no_text = os.fsdecode(b"\xff")
+    assert here("consume", topic, "--keys", "--key-separator", no_text, "--max", 1).status == 0
+
+
+def test_null_is_not_printed_as_what_is_empty(here, topic):
+    here("produce", topic, "-k", ":", "--null-empty", stdin=b"a:\nb\n")
+    here("produce", topic, "-k", ":", stdin=b"c:\n:d\n")
+    assert here("consume", topic, "-k").out == "a\t\\N\n\\N\tb\nc\t\n\td\n"
+    rows = [json.loads(line) for line in here("consume", topic, "--json").out.splitlines()]
+    assert [(row["key"], row["value"]) for row in rows] == [("a", None), (None, "b"), ("c", ""), ("", "d")]
 
 
 def test_json_has_all_of_a_record_and_shows_bytes_that_are_no_text(here, topic):
@@ -158,4 +185,46 @@ def test_a_full_disk_is_one_line(here, spawn, numbers, unbuffered):
     with open("/dev/full", "wb") as full:
         consumer = spawn("consume", numbers, environ=environ, stdout=full, stderr=subprocess.PIPE, text=True)
         _, err = consumer.communicate(timeout=60)
-    assert (consumer.returncode, err) == (1, "sparklog: [Errno 28] No space left on device\n")
+    assert (consumer.returncode, err) == (1, "sparklog: no space left on device\n")
+
+
+@pytest.fixture
+def damaged(run, topic, tmp_path):
+    """A topic of two partitions, 30 records in each, and damage in the third of ten batches of the first."""
+    with ClusterHarness(tmp_path / "cluster") as cluster:
+        run("topic", "create", topic, "--partitions", 2, "-b", cluster.bootstrap_servers)
+        for partition in (0, 1):
+            for batch in range(10):
+                lines = b"".join(b"%d.%02d\n" % (partition, batch * 3 + number) for number in range(3))
+                run("produce", topic, "-p", partition, "-b", cluster.bootstrap_servers, stdin=lines)
+        (log,) = (tmp_path / "cluster" / "broker-0" / f"{topic}-0").glob("*.log")
+        size = log.stat().st_size // 10
+        with log.open("r+b") as file:
+            file.seek(2 * size + size - 1)
+            last = file.read(1)
+            file.seek(-1, 1)
+            file.write(bytes([last[0] ^ 1]))
+        yield cluster.bootstrap_servers
+
+
+ALL_BUT_WHAT_IS_BEHIND_DAMAGE = [f"0.{number:02}" for number in range(6)] + [f"1.{number:02}" for number in range(30)]
+
+
+def test_what_is_before_damage_is_printed_and_the_other_partitions_too(run, damaged, topic):
+    result = run("consume", topic, "-b", damaged)
+    assert result.status == 1
+    assert result.out.split() == ALL_BUT_WHAT_IS_BEHIND_DAMAGE
+    (line,) = result.err.splitlines()
+    assert line.startswith(f"partition {topic}-0 at offset 6: ")
+    assert line.endswith(f"{topic}-0 is not read further; --partition 0 --from OFFSET reads on behind it")
+    behind = run("consume", topic, "-b", damaged, "--partition", 0, "--from", 9)
+    assert behind.out.split() == [f"0.{number:02}" for number in range(9, 30)]
+
+
+def test_follow_goes_on_with_the_partitions_without_damage(spawn, damaged, topic):
+    follower = spawn("consume", topic, "--follow", "-b", damaged, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    lines = [follower.stdout.readline().decode().strip() for _ in ALL_BUT_WHAT_IS_BEHIND_DAMAGE]
+    assert sorted(lines) == sorted(ALL_BUT_WHAT_IS_BEHIND_DAMAGE)
+    assert b"is not read further" in follower.stderr.readline()
+    follower.send_signal(signal.SIGINT)
+    assert follower.wait(60) == 130

@@ -43,6 +43,9 @@ def test_the_tour_tells_the_truth_and_leaves_a_picture_only(spawn, delta_jars, t
 
     size = sum(len(key or b"") + len(json.dumps(value, separators=(",", ":"))) for _, key, value in flights)
     told = {line.split()[0]: line for line in lines if line.strip()}
+    steps = [line.strip() for line in lines if line.startswith(" ") and line.endswith(" ...")]
+    assert steps[:2] == ["starting a cluster ...", "replaying flights ..."]
+    assert len(steps) == 9
     assert told["replay"].startswith(f"replay     3,000 flights, {size / 1e6:.1f} MB in ")
     assert told["replay"].endswith(", to 3 partitions")
     assert told["copy"].startswith(f"copy       3,000 flights, {size / 1e6:.1f} MB in ")

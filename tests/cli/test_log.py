@@ -155,7 +155,8 @@ def test_problems_end_with_1_and_say_what_to_do(run, partition):
     assert noted == f"note: {path.with_suffix('.timeindex')}: the index is missing"
     assert told == "  nothing: the next start rebuilds it from the .log file"
     assert error.startswith(f"error: {path} (position 0, offset 0): a batch of ")
-    assert advice == "  restore the file from a replica or a backup: no start repairs this"
+    assert advice.startswith("  restore the file from a replica or a backup before a broker starts here: ")
+    assert ", so the start cuts the log at offset 0. The good records behind the damage, 32, go with it; " in advice
     assert summary.startswith("PROBLEMS FOUND: 1 partition, ")
     assert summary.endswith("1 error, 0 warnings, 1 note")
 
@@ -181,6 +182,12 @@ def test_a_directory_that_is_none_ends_with_2(run, tmp_path, name):
     assert (status, out) == (2, "")
     assert err.startswith("sparklog: ")
     assert name in err
+
+
+@pytest.mark.parametrize("command", ["verify", "dump"])
+def test_a_path_that_is_not_there_is_told_in_words(run, tmp_path, command):
+    status, out, err = run("log", command, tmp_path / "nope")
+    assert (status, out, err) == (2, "", f"sparklog: {tmp_path / 'nope'}: no such file or directory\n")
 
 
 def test_a_reader_that_goes_away_is_no_error(spawn):

@@ -1,10 +1,12 @@
 """Help, misuse, and what becomes of errors."""
 
 import json
+import socket
 import subprocess
 import sys
 
 import pytest
+from cli.conftest import PROGRAM
 from click.testing import CliRunner
 
 from sparklog import __version__
@@ -24,13 +26,22 @@ except SystemExit as ended:
 """
 
 GROUPS = {
-    "topic": ("create", "list", "describe", "delete"),
+    "topic": ("create", "list", "describe", "alter", "delete"),
+    "group": ("list", "describe", "reset-offsets", "delete"),
+    "config": ("describe", "alter"),
     "txn": ("list", "describe", "commit", "abort", "find-hanging"),
-    "writes": ("list", "finish"),
+    "writes": ("list", "finish", "declare"),
     "log": ("dump", "verify"),
 }
 COMMAND_LINES = [[name] for name in COMMANDS] + [[group, name] for group, names in GROUPS.items() for name in names]
-ASKING = [["topic", "delete"], ["txn", "commit"], ["txn", "abort"], ["writes", "finish"]]
+ASKING = [
+    ["topic", "delete"],
+    ["group", "reset-offsets"],
+    ["group", "delete"],
+    ["txn", "commit"],
+    ["txn", "abort"],
+    ["writes", "finish"],
+]
 
 MISUSES = [
     (["clean"], "No such command 'clean'"),
@@ -38,9 +49,21 @@ MISUSES = [
     (["topic", "create", "a", "--partitions", "0"], "--partitions"),
     (["topic", "create", "a", "--replication", "x"], "--replication"),
     (["topic", "create", "a", "--config", "retention.ms"], "--config"),
+    (["topic", "create", "a", "--replication", "40000"], "no cluster has so many brokers"),
     (["topic", "describe"], "Missing argument 'NAME'"),
+    (["topic", "list", "--output", "xml"], "--output"),
+    (["topic", "alter", "a"], "name what to change"),
+    (["topic", "alter", "a", "--config", "x"], "--config"),
+    (["topic", "alter", "a", "--config", "x=1", "--delete-config", "x"], "cannot be set and deleted"),
     (["topic", "delete"], "Missing argument 'NAME...'"),
     (["topic", "delete", "a"], "add --yes"),
+    (["group", "describe"], "Missing argument 'NAME'"),
+    (["group", "delete", "g"], "add --yes"),
+    (["group", "reset-offsets", "g"], "--to"),
+    (["group", "reset-offsets", "g", "--to", "earliest", "--partition", "1"], "--partition needs the one --topic"),
+    (["config", "describe"], "one of --topic, --broker, --all-brokers"),
+    (["config", "describe", "--topic", "a", "--broker", "1"], "one of --topic, --broker, --all-brokers"),
+    (["config", "alter", "--topic", "a"], "name what to change"),
     (["produce"], "Missing argument 'TOPIC'"),
     (["produce", "a", "no-such-file"], "no-such-file"),
     (["produce", "a", "--compression", "brotli"], "--compression"),
@@ -122,6 +145,38 @@ def test_no_broker_is_one_line_that_says_what_to_type(run, arguments):
     assert '"sparklog up" starts one here' in result.err
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("command", "closed"),
+    [(["topic", "list"], ">&-"), (["produce"], "<&-"), (["produce"], "2>&-"), (["consume"], "<&- >&- 2>&-")],
+    ids=["topic list", "produce from nowhere", "produce", "consume"],
+)
+def test_streams_that_are_closed_are_done_without(bootstrap, topic, run, command, closed):
+    """As by a shell's ``>&-``: what would be printed there is not, and all else is done."""
+    assert run("topic", "create", topic, "--bootstrap", bootstrap).status == 0
+    named = [] if command[0] == "topic" else [topic]
+    line = f'exec "$@" {closed}'
+    done = subprocess.run(
+        ["sh", "-c", line, "sh", *PROGRAM, *command, *named, "--bootstrap", bootstrap],
+        input=b"a line\n", capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert b"Error" not in done.stderr
+    if command == ["produce"]:
+        written = run("consume", topic, "--bootstrap", bootstrap).out
+        assert written == ("" if "<" in closed else "a line\n")
+
+
+def test_a_port_that_accepts_and_says_nothing_is_told_from_one_where_nobody_is(run):
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        address = f"127.0.0.1:{frozen.getsockname()[1]}"
+        result = run("topic", "list", "--bootstrap", address)
+    assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
+    assert f"{address} accepts connections, and answers nothing within 3 s" in result.err
+    assert "is it running" not in result.err
+    assert "frozen" in result.err
+
+
 def test_an_address_that_is_none_is_named(run):
     result = run("topic", "list", "--bootstrap", "somewhere")
     assert (result.status, result.out) == (1, "")
@@ -138,7 +193,7 @@ def test_a_broker_whose_settings_cannot_be_read_says_so(run, tmp_path):
     ("error", "status", "text"),
     [
         (ConfigError("x is wrong"), 1, "sparklog: x is wrong\n"),
-        (PermissionError(13, "Permission denied", "a"), 1, "sparklog: [Errno 13] Permission denied: 'a'\n"),
+        (PermissionError(13, "Permission denied", "a"), 1, "sparklog: a: permission denied\n"),
         (KeyboardInterrupt(), INTERRUPTED, "\n"),
         (BrokenPipeError(), BROKEN_PIPE, ""),
         (KeyError("k"), 1, "sparklog: unexpected KeyError: 'k' (SPARKLOG_DEBUG=1 shows where; please report it)\n"),

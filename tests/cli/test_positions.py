@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from sparklog.cli.positions import parse_position, resolve_position
-from sparklog.client.admin import AdminClient, NewTopic
+from sparklog.client.admin import Admin, AdminClient, NewTopic
 from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
@@ -68,9 +68,12 @@ def partition(bootstrap, topic):
         (datetime.fromtimestamp(1.5, UTC), 1),
         (datetime.fromtimestamp(2, UTC), 1),
         (datetime.fromtimestamp(0, UTC), 0),
+        (datetime.fromtimestamp(-0.001, UTC), 0),
+        (datetime(1, 1, 1, tzinfo=UTC), 0),
         (datetime.fromtimestamp(4, UTC), 3),
     ],
 )
 def test_a_position_is_an_offset_that_the_partition_has(partition, position, offset):
     cluster, tp = partition
-    assert resolve_position(cluster, [tp], position) == {tp: offset}
+    with Admin(cluster.config) as admin:
+        assert resolve_position(admin, [tp], position) == ({tp: offset}, {})

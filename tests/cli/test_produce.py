@@ -1,6 +1,7 @@
 """``sparklog produce`` on a real cluster."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -57,6 +58,12 @@ def test_a_partition_can_be_chosen(here, topic):
     assert result.err.endswith(f"--partition: topic '{topic}' has only partitions 0 to 2\n")
 
 
+def test_a_separator_may_be_no_text(here, topic):
+    result = here("produce", topic, "--key-separator", os.fsdecode(b"\xff"), stdin=b"a\xffb\nc\n")
+    assert result.err.endswith("\n1 line without the separator '\\\\xff': written whole as the value, without a key\n")
+    assert records(here, topic) == [(0, "a", "b"), (0, None, "c")]
+
+
 def test_a_separator_that_no_line_has_is_told(here, topic):
     result = here("produce", topic, "-k", "\\t", stdin=b"a b\n" * 1000)
     assert result.err.endswith(
@@ -73,7 +80,7 @@ def test_an_empty_value_becomes_null_where_asked(here, topic):
 def test_a_line_too_large_is_refused_with_the_setting_to_change(here, topic):
     here("topic", "create", topic)
     result = here("produce", topic, stdin=b"x" * 2_000_000)
-    assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
+    assert (result.status, result.out, result.err.count("\n")) == (1, "", 2)
     assert "MESSAGE_TOO_LARGE" in result.err
     assert "raise the topic's max.message.bytes" in result.err
     assert records(here, topic) == []
@@ -90,3 +97,51 @@ def test_a_line_in_a_pipe_does_not_wait_for_the_next(here, spawn, topic):
     _, said = writer.communicate(b"second\n", timeout=60)
     assert reader.stdout.readline() == b"second\n"
     assert said.startswith(b"produced 2 records")
+
+
+def test_a_line_too_large_for_any_request_is_refused_at_once_by_its_number(here, topic):
+    """Brokers hang up on such a request, which looks like one that died."""
+    here("topic", "create", topic, "--config", "max.message.bytes=500000000")
+    result = here("produce", topic, stdin=b"one\ntwo\n" + b"x" * 110_000_000 + b"\nfour\n")
+    assert (result.status, result.err.splitlines()[0]) == (1, "2 lines written before it")
+    assert "line 3 makes a batch of 110," in result.err
+    assert "raise the brokers' socket.request.max.bytes" in result.err
+    assert [value for _, _, value in records(here, topic)] == ["one", "two"]
+
+
+@pytest.mark.parametrize("ending", [b"", b"\nfour\n"])
+def test_a_line_that_is_too_large_is_not_read_to_its_end(here, topic, ending):
+    here("topic", "create", topic)
+    result = here("produce", topic, stdin=b"one\ntwo\n" + b"x" * 30_000_000 + ending)
+    assert (result.status, result.err.splitlines()[0]) == (1, "2 lines written before it")
+    assert "line 3 " in result.err
+    assert "MESSAGE_TOO_LARGE" in result.err
+    assert "takes 1,048,588: raise the topic's max.message.bytes" in result.err
+
+
+def test_a_large_line_that_compression_makes_small_is_written(here, topic):
+    here("topic", "create", topic)
+    assert here("produce", topic, "-z", "zstd", stdin=b"x" * 30_000_000).status == 0
+    assert [len(value) for _, _, value in records(here, topic)] == [30_000_000]
+
+
+def test_small_limits_of_a_topic_divide_batches(here, topic):
+    here("topic", "create", topic, "--config", "max.message.bytes=200")
+    assert here("produce", topic, stdin=b"a line\n" * 100).status == 0
+    assert len(records(here, topic)) == 100
+
+
+def test_a_line_without_a_key_for_a_compacted_topic_is_named(here, topic):
+    here("topic", "create", topic, "--config", "cleanup.policy=compact", "--partitions", 3)
+    result = here("produce", topic, "-k", ":", stdin=b"a:1\nb:2\nno key\nc:3\n")
+    assert (result.status, result.err.splitlines()[0]) == (1, "2 lines written before it")
+    assert "line 3 has no ':', so no key" in result.err
+    assert {key for _, key, _ in records(here, topic)} == {"a", "b"}
+    result = here("produce", topic, stdin=b"a:1\n")
+    assert result.err.splitlines()[0] == "0 lines written before it"
+    assert "line 1 has no key" in result.err
+    assert "give --key-separator" in result.err
+
+
+def test_one_line_is_one_record(here, topic):
+    assert "produced 1 record, " in here("produce", topic, stdin=b"one\n").err

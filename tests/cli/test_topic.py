@@ -1,9 +1,14 @@
 """``sparklog topic`` on a real cluster."""
 
+import json
 import os
 import pty
 
 import pytest
+
+from sparklog.client.admin import Admin, NewTopic
+from sparklog.config.topic import NOTHING_COMPACTS
+from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -18,8 +23,8 @@ def test_a_topic_from_creation_to_deletion(here, topic):
 
     assert here("produce", topic, stdin=b"a\nb\n").status == 0
     listed = here("topic", "list")
-    assert rows(listed.out)[0] == ["topic", "partitions", "copies", "records"]
-    assert [topic, "3", "1", "2"] in rows(listed.out)
+    assert rows(listed.out)[0] == ["topic", "partitions", "copies", "records", "not counted"]
+    assert [topic, "3", "1", "2", "-"] in rows(listed.out)
 
     described = here("topic", "describe", topic)
     assert described.status == 0
@@ -36,6 +41,48 @@ def test_a_topic_from_creation_to_deletion(here, topic):
     assert here("topic", "delete", topic, "--yes").status == 1
 
 
+def test_json_says_what_the_tables_say(here, topic):
+    here("topic", "create", topic, "--config", "retention.ms=3600000")
+    listed = {each["topic"]: each for each in json.loads(here("topic", "list", "-o", "json").out)}
+    assert listed[topic] == {"topic": topic, "partitions": 1, "copies": 1, "records": 0, "not_counted": []}
+    described = json.loads(here("topic", "describe", topic, "-o", "json").out)
+    assert described["topic"] == topic
+    assert described["partitions"] == [
+        {"partition": 0, "leader": 0, "replicas": [0], "in_sync": [0], "first_offset": 0, "end_offset": 0}
+    ]
+    assert described["settings"] == [{"name": "retention.ms", "value": "3600000", "from": "topic", "read_only": False}]
+
+
+def test_settings_and_partitions_are_altered(here, topic):
+    here("topic", "create", topic, "--config", "retention.ms=3600000")
+    done = here("topic", "alter", topic, "-c", "segment.ms=60000", "-d", "retention.ms", "--partitions", 3)
+    assert done == (0, f"altered topic {topic}: segment.ms=60000, retention.ms back to its default, 3 partitions\n", "")
+    described = json.loads(here("topic", "describe", topic, "-o", "json").out)
+    assert len(described["partitions"]) == 3
+    assert [(each["name"], each["value"]) for each in described["settings"]] == [("segment.ms", "60000")]
+    fewer = here("topic", "alter", topic, "--partitions", 2)
+    assert (fewer.status, fewer.out) == (1, "")
+    assert "may only grow, from 3 on" in fewer.err
+
+
+@pytest.mark.parametrize("command", ["create", "alter"])
+def test_it_is_said_that_nothing_compacts(here, topic, command, cluster):
+    if command == "alter":
+        here("topic", "create", topic)
+    result = here("topic", command, topic, "--config", "cleanup.policy=compact")
+    assert result.status == 0
+    assert result.err == f"note: {NOTHING_COMPACTS}\n"
+    eventually(lambda: f"topic '{topic}': {NOTHING_COMPACTS}" in cluster.broker(0).output(), 30)
+
+
+def test_what_brokers_and_sinks_keep_for_themselves_is_hidden(here, topic, bootstrap):
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        if "__spark_decisions" not in {each.name for each in admin.list_topics()}:
+            admin.create_topics([NewTopic("__spark_decisions", 1)])
+    assert "__spark_decisions" not in here("topic", "list").out
+    assert "__spark_decisions" in here("topic", "list", "--internal").out
+
+
 def test_a_name_that_is_taken_is_refused_with_advice(here, topic):
     here("topic", "create", topic)
     result = here("topic", "create", topic)
@@ -48,7 +95,7 @@ def test_a_name_that_is_taken_is_refused_with_advice(here, topic):
     ("arguments", "named"),
     [
         (["--config", "retention.hours=1"], "unknown setting 'retention.hours'"),
-        (["--config", "retention.ms=soon"], "retention.ms='soon' is not a long"),
+        (["--config", "retention.ms=soon"], "retention.ms='soon' is not a whole number of 64 bits"),
         (["--replication", "2"], "replication factor"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",

@@ -1,5 +1,7 @@
 """``sparklog txn`` on a real cluster: what a person sees and ends."""
 
+import json
+
 import pytest
 from integration.raw_producer import RawProducer
 from integration.test_transactions import make_topic_at, read, settled
@@ -39,6 +41,12 @@ def test_an_open_transaction_is_seen_and_ended(here, bootstrap, topic, opened, c
     described = here("txn", "describe", topic)
     assert f"{topic}: Ongoing, producer {opened.me.producer_id} epoch 0, timeout none" in described.out
     assert f"in {topic}-0" in described.out
+    (listing,) = json.loads(here("txn", "list", "--match", topic, "--output", "json").out)
+    assert listing == {
+        "transactional_id": topic, "coordinator": 0, "producer_id": opened.me.producer_id, "state": "Ongoing",
+    }  # fmt: skip
+    document = json.loads(here("txn", "describe", topic, "--output", "json").out)
+    assert (document["state"], document["partitions"]) == ("Ongoing", [{"topic": topic, "partition": 0}])
     ended = here("txn", command, topic, "--yes")
     assert (ended.status, ended.err) == (0, "")
     settled(bootstrap, topic)

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -17,11 +18,12 @@ READY = "Ctrl-C stops the cluster"
 class Up:
     """A running ``sparklog up`` and what it has said."""
 
-    def __init__(self, spawn, directory, output):
+    def __init__(self, spawn, directory, output, more):
         self.directory = directory
         self._output = output
         with output.open("wb") as file:
-            self.process = spawn("up", "--data", directory, "--port", "0", stdout=file, stderr=subprocess.STDOUT)
+            arguments = ("up", "--data", directory, "--port", "0", *more)
+            self.process = spawn(*arguments, stdout=file, stderr=subprocess.STDOUT)
         self.wait_for(READY)
 
     @property
@@ -48,7 +50,7 @@ class Up:
 def start(spawn, tmp_path):
     """Starts a cluster in this test's directory."""
     runs = iter(range(10))
-    return lambda: Up(spawn, tmp_path / "cluster", tmp_path / f"output-{next(runs)}")
+    return lambda *more: Up(spawn, tmp_path / "cluster", tmp_path / f"output-{next(runs)}", more)
 
 
 def test_it_ends_when_told_leaves_nothing_and_goes_on_with_its_data(start, run, topic, processes_left):
@@ -112,3 +114,37 @@ def test_a_port_that_is_taken_is_named(run, tmp_path, bootstrap):
     assert refused.status == 1
     assert f"port {port} on 127.0.0.1, wanted by broker 0, is in use" in refused.err
     assert list((tmp_path / "cluster").glob("*.pid")) == []
+
+
+def is_open(host, port):
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_an_address_of_another_machine_is_said_to_be_one(run, tmp_path):
+    refused = run("up", "--data", tmp_path / "cluster", "--host", "192.0.2.1")
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert "192.0.2.1 is not an address of this machine" in refused.err
+    assert "port" not in refused.err
+
+
+def test_every_address_needs_one_that_clients_can_be_told(run, tmp_path):
+    refused = run("up", "--data", tmp_path / "cluster", "--host", "0.0.0.0")
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert "name it with --advertised-host" in refused.err
+
+
+def test_brokers_listen_everywhere_where_that_is_asked_and_zookeeper_never(start, run, topic):
+    up = start("--host", "0.0.0.0", "--advertised-host", "127.0.0.2")
+    host, _, port = up.bootstrap.rpartition(":")
+    assert host == "127.0.0.2"
+    assert run("produce", topic, "-b", f"127.0.0.1:{port}", stdin=b"told\n").status == 0
+    assert run("consume", topic, "-b", up.bootstrap).out == "told\n"
+    zookeeper = re.search(r"^ZooKeeper +(\S+):(\d+)", up.said, re.MULTILINE)
+    assert zookeeper[1] == "127.0.0.1"
+    assert is_open("127.0.0.2", port)
+    assert not is_open("127.0.0.2", zookeeper[2])
+    assert up.stop(signal.SIGTERM) == 0

@@ -1,6 +1,6 @@
 import pytest
 
-from sparklog.client.batch_consumer import BatchConsumer, positions_at
+from sparklog.client.batch_consumer import BatchConsumer
 from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.offsets import EARLIEST, LATEST, latest_offsets
 from sparklog.record.builder import RecordBatchBuilder
@@ -49,13 +49,6 @@ def test_follows_what_comes_after_latest(metadata, partitions):
     records = consumer.records()
     _put(metadata, tp, b"new", b"newer")
     assert [next(records).value, next(records).value] == [b"new", b"newer"]
-
-
-def test_positions_by_time(metadata, partitions):
-    full, empty = partitions
-    _put(metadata, full, b"a", b"b", b"c")
-    assert positions_at(metadata, partitions, 1_700_000_000_001) == {full: 1, empty: 0}
-    assert positions_at(metadata, partitions, 1_800_000_000_000) == {full: 3, empty: 0}
 
 
 def test_poll_gives_batches_and_moves_on(metadata, partitions):

@@ -1,5 +1,6 @@
 import pytest
 
+from sparklog.client.admin import AdminClient, NewTopic
 from sparklog.client.batch_producer import BatchProducer
 from sparklog.client.config import ClientConfig
 from sparklog.client.fetcher import fetch_range
@@ -11,6 +12,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
 from sparklog.structs import TopicPartition
+from sparklog.testing.cluster import ClusterHarness
 
 pytestmark = pytest.mark.integration
 
@@ -82,6 +84,21 @@ def test_a_lost_connection_loses_no_batch(metadata, make_topic, monkeypatch):
         for number in range(50):
             producer.send(tp, _batch(b"%d" % number))
     assert {b"%d" % number for number in range(50)} == set(_values(metadata, tp))
+
+
+def test_a_batch_that_is_more_than_a_broker_takes_at_once_is_refused(tmp_path, topic):
+    settings = {"socket.request.max.bytes": 1_000_000}
+    with ClusterHarness(tmp_path, settings=settings) as harness:
+        config = ClientConfig(bootstrap_servers=harness.bootstrap_servers, max_request_size=500_000)
+        with ClusterMetadata(config) as cluster:
+            tp = TopicPartition(topic, 0)
+            AdminClient(cluster).create_topics([NewTopic(topic, 1, 1, {"max.message.bytes": "5000000"})])
+            refused = pytest.raises(ApiError, match=r"MESSAGE_TOO_LARGE.*hung up.*single record")
+            with refused, BatchProducer(cluster) as producer:
+                producer.send(tp, _batch(bytes(2_000_000)))
+            with BatchProducer(cluster) as producer:
+                producer.send(tp, _batch(bytes(600_000)))
+            assert [len(value) for value in _values(cluster, tp)] == [600_000]
 
 
 def test_an_unknown_partition_is_refused(metadata, make_topic):

@@ -181,6 +181,9 @@ def test_what_there_is(consumer, partitions, put):
     reader = consumer()
     assert reader.beginning_offsets([full, empty]) == {full: 0, empty: 0}
     assert reader.end_offsets([full, empty]) == {full: 3, empty: 0}
+    for none in (-1, -2, 2**63):
+        with pytest.raises(ValueError, match="ms since 1970"):
+            reader.offsets_for_times({full: none})
     found = reader.offsets_for_times({full: 1_700_000_000_001, empty: 0})
     assert (found[full].offset, found[empty]) == (1, None)
     assert len(reader.partitions_for(full.topic)) == 2

@@ -149,6 +149,38 @@ def test_damage_is_raised_and_not_passed_over():
     run(test)
 
 
+def test_damage_in_one_partition_keeps_no_other_from_being_read():
+    damaged = bytearray(TWO[0][2])
+    damaged[-1] ^= 0xFF
+
+    async def both(asked):
+        answers = []
+        for wanted in asked.message.partitions:
+            answer = FetchedPartition("t", ZERO_UUID, wanted.partition, ErrorCode.NONE, 2, 2, 0)
+            if wanted.offset < 2:
+                answer.records = [damaged if wanted.partition == 0 else TWO[0][2]]
+            answers.append(answer)
+        await asyncio.sleep(0)
+        return fetch.encode_response(answers, asked.version)
+
+    async def test():
+        async with consuming(both) as (consumer, cluster):
+            cluster.topics["t"] = [0, 0]
+            consumer.assign([T0, TopicPartition("t", 1)])
+            consumer.seek(T0, 0)
+            consumer.seek(TopicPartition("t", 1), 0)
+            found, raised = [], []
+            while not (found and raised):
+                try:
+                    found += [(record.partition, record.value) for record in await consumer.poll(20.0)]
+                except CorruptRecord as error:
+                    raised.append(str(error))
+            assert found == [(1, b"a"), (1, b"b")]
+            assert {each.partition(":")[0] for each in raised} == {"partition t-0 at offset 0"}
+
+    run(test)
+
+
 def test_what_was_asked_before_a_seek_is_not_given_after_it():
     async def test():
         log, arrived, answer = Log(*TWO, end=3), asyncio.Event(), asyncio.Event()

@@ -102,3 +102,66 @@ def test_the_broker_reads_what_is_wanted_whatever_happens_to_the_session(steps):
             session.answered(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
         else:
             session.reset()
+
+
+def _granted(session_id=9):
+    session = FetchSession()
+    session.plan(wanted(p0=1))
+    session.answered(ErrorCode.NONE, session_id)
+    return session
+
+
+def _is_anew(session):
+    plan = session.plan(wanted(p0=1))
+    return (plan.session_id, plan.epoch, numbers(plan.partitions), plan.forgotten) == (0, 0, [0], [])
+
+
+def test_any_error_ends_the_session_even_if_the_answer_bears_its_id():
+    session = _granted()
+    session.answered(ErrorCode.UNKNOWN_SERVER_ERROR, 9)
+    assert session.remembered == {}
+    assert _is_anew(session)
+    first = FetchSession()
+    first.plan(wanted(p0=1))
+    first.answered(ErrorCode.UNKNOWN_SERVER_ERROR, 9)
+    assert _is_anew(first)
+
+
+def test_an_answer_of_another_session_begins_anew():
+    session = _granted(9)
+    session.plan(wanted(p0=1))
+    session.answered(ErrorCode.NONE, 8)
+    assert _is_anew(session)
+
+
+def test_a_session_that_the_broker_takes_back_begins_anew():
+    session = _granted(9)
+    session.plan(wanted(p0=1))
+    session.answered(ErrorCode.NONE, 0)
+    assert _is_anew(session)
+
+
+def test_what_is_remembered_is_what_was_planned_last():
+    session = _granted()
+    session.plan(wanted(p1=2))
+    assert session.remembered == wanted(p1=2)
+    session.reset()
+    assert session.remembered == {}
+
+
+def test_only_a_request_of_the_first_epoch_is_full():
+    session = _granted()
+    assert not session.plan(wanted(p0=1)).is_full
+    session.reset()
+    assert session.plan(wanted(p0=1)).is_full
+
+
+def test_the_epoch_after_the_last_is_one():
+    session = _granted()
+    session._epoch = 2**31 - 2
+    assert session.plan(wanted(p0=1)).epoch == 2**31 - 2
+    session.answered(ErrorCode.NONE, 9)
+    assert session.plan(wanted(p0=1)).epoch == 2**31 - 1
+    session.answered(ErrorCode.NONE, 9)
+    plan = session.plan(wanted(p0=1))
+    assert (plan.session_id, plan.epoch, plan.partitions) == (9, 1, [])

@@ -85,6 +85,12 @@ def test_a_damaged_batch_is_refused():
         scan(_TP, _answer(bytes(damaged)), 0, IsolationLevel.READ_UNCOMMITTED)
 
 
+def test_what_stands_before_damage_is_given():
+    damaged = bytearray(_batch(2))
+    damaged[-1] ^= 1
+    assert _visible(_answer(_batch(0), bytes(damaged), _batch(4)), IsolationLevel.READ_UNCOMMITTED) == ([0], 2)
+
+
 @pytest.fixture
 def filled(metadata, make_topic):
     """1,000 records of 1 KB in batches of 10."""

@@ -483,3 +483,121 @@ def test_random_lives_of_a_group(strategies, seed):
             group.an_owner_is_alone()
             group.members_own_what_their_users_were_told()
         group.comes_to_rest()
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_a_static_member_does_not_join_as_a_dynamic_one(version):
+    static = Membership(group_settings(instance="i"), 0.0)
+    with pytest.raises(ApiError, match=r"knows no static members.*leave group\.instance\.id out") as refused:
+        static.join(["a"], 0.0)(version)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert static.join(["a"], 0.0)(5).group_instance_id == "i"
+    assert Membership(group_settings(), 0.0).join(["a"], 0.0)(version).member_id == ""
+
+
+def test_a_member_begins_outside_of_the_group():
+    member = Membership(group_settings(), 5.0)
+    assert (member.state, member.generation, member.taken, member.owned) == (
+        MemberState.UNJOINED,
+        Generation(-1, "", ""),
+        Generation(-1, "", ""),
+        (),
+    )
+    assert (member.is_leader, member.is_member, member.needs_join) == (False, False, True)
+    assert member.wait_for_heartbeat(5.0) is None
+    assert member.surrender(lambda topic: True) == Surrender((), lost=False)
+
+
+def test_silence_counts_only_beyond_its_limit_and_only_in_a_generation():
+    member = stable(now=5.0)
+    assert [member.has_expired(now) for now in (15.0, 15.1)] == [False, True]
+    assert [member.is_stuck(now) for now in (305.0, 305.1)] == [False, True]
+    member.polled(100.0)
+    assert [member.is_stuck(now) for now in (400.0, 400.1)] == [False, True]
+    member.heartbeat_answered(member.generation, ErrorCode.NONE, 10.0)
+    assert [member.has_expired(now) for now in (20.0, 20.1)] == [False, True]
+    member.gave_up(member.owned)
+    member.join(["a"], 10.0)
+    assert not member.has_expired(1e6)
+    assert not member.is_stuck(1e6)
+
+
+def test_the_consumer_is_found_stuck_in_time():
+    member = stable(now=0.0)
+    member.heartbeat(299.0)
+    assert member.wait_for_heartbeat(299.0) == 1.0  # the poll interval ends before the next heartbeat
+    assert member.wait_for_heartbeat(301.0) == 0.0
+
+
+@pytest.mark.parametrize("version", [5, 7])
+def test_what_a_member_says_of_itself(version):
+    member = stable(("cooperative-sticky",), instance="i", owned=("b", "a"))
+    join = member.join(["b", "a"], 1.0)(version)
+    assert (join.group_id, join.member_id, join.group_instance_id, join.protocol_type) == ("g", "m-1", "i", "consumer")
+    assert [each.name for each in join.protocols] == ["cooperative-sticky"]
+    subscription = decode_subscription(join.protocols[0].metadata)
+    assert subscription.topics == ("a", "b")
+    assert set(subscription.owned) == {TopicPartition("a", 0), TopicPartition("b", 0)}
+    joined(member, generation=4, leader=False, protocol="cooperative-sticky", name="m-2")
+    assert not member.is_leader
+    sync = member.sync({"m-2": b"x", "m-3": b"y"})(5)
+    assert (sync.group_id, sync.member_id, sync.group_instance_id, sync.generation_id) == ("g", "m-2", "i", 4)
+    assert [(each.member_id, each.assignment) for each in sync.assignments] == [("m-2", b"x"), ("m-3", b"y")]
+    beat = member.heartbeat(2.0)(4)
+    assert (beat.group_id, beat.member_id, beat.group_instance_id, beat.generation_id) == ("g", "m-2", "i", 4)
+
+
+def test_who_leaves_names_itself_and_owns_nothing_any_more():
+    member = stable()
+    leave = member.leave()(4)
+    assert (leave.group_id, leave.members[0].member_id) == ("g", "m-1")
+    assert (leave.version, stable().leave()(2).version, stable().leave()(2).member_id) == (4, 2, "m-1")
+    assert (member.is_member, member.state, member.needs_join) == (False, MemberState.UNJOINED, True)
+    assert member.surrender(lambda topic: True).lost
+    assert Membership(group_settings(), 0.0).leave() is None
+
+
+def test_what_an_assignment_changes():
+    member = stable(("cooperative-sticky",), owned=("a", "b"))
+    kept, gone, new = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
+    change = member.take([kept, new], lambda topic: True)
+    assert (change.added, change.revoked, member.owned) == ((new,), (gone,), (kept, new))
+    assert member.needs_join  # another member waits for what was given up
+    steady = stable(("cooperative-sticky",))
+    assert steady.take([TopicPartition("a", 0)], lambda topic: True) == ((), ())
+    assert not steady.needs_join
+
+
+def test_an_answer_that_nobody_waits_for_is_asked_again():
+    member = stable()
+    generation = member.generation
+    assert joined(member, generation=9) is Verdict.AGAIN
+    assert member.synced(generation, Answer(error_code=0), 1.0) is Verdict.AGAIN
+    assert (member.generation, member.state) == (generation, MemberState.STABLE)
+
+
+def test_the_first_reason_to_join_again_is_told():
+    member = stable()
+    member.request_rejoin("one")
+    member.request_rejoin("two")
+    assert member.reason == "one"
+    member.gave_up(member.owned)
+    assert member.join(["a"], 1.0)(8).reason == "one"
+    assert member.reason == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.BACK_OFF),
+        (ErrorCode.REQUEST_TIMED_OUT, Verdict.BACK_OFF),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Verdict.FIND_COORDINATOR),
+        (ErrorCode.NOT_COORDINATOR, Verdict.FIND_COORDINATOR),
+        (ErrorCode.NETWORK_EXCEPTION, Verdict.FIND_COORDINATOR),
+    ],
+)
+def test_what_passes_says_how_to_ask_again(code, verdict):
+    member = stable()
+    assert member.commit_refused(member.generation, code) is verdict
+    assert member.heartbeat_answered(member.generation, code, 1.0) is verdict
+    assert (member.state, member.needs_join) == (MemberState.STABLE, False)

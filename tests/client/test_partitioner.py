@@ -38,6 +38,24 @@ def test_a_few_keyless_rows_at_a_time_still_reach_every_partition():
     assert seen == {0: 2, 1: 2, 2: 2, 3: 2}
 
 
+@pytest.mark.parametrize("key", [None, pa.nulls(10, pa.binary())])
+def test_keyless_rows_go_to_partitions_that_are_available(key):
+    partitioner = Partitioner(5)
+    found = [_rows_by_partition(partitioner.shares(key, 10, [1, 3])) for _ in range(3)]
+    assert [set(each) for each in found] == [{1, 3}] * 3
+    assert all(sorted(row for rows in each.values() for row in rows) == list(range(10)) for each in found)
+
+
+def test_keys_go_where_they_belong_whatever_is_available():
+    key = pa.array([b"a", b"b", None], pa.binary())
+    usual = _rows_by_partition(Partitioner(4).shares(key, 3))
+    found = _rows_by_partition(Partitioner(4).shares(key, 3, [2]))
+    assert {row: each for each, rows in found.items() for row in rows if row < 2} == {
+        row: each for each, rows in usual.items() for row in rows if row < 2
+    }
+    assert 2 in found[2]
+
+
 def test_keyless_rows_among_others_change_partition_from_column_to_column():
     partitioner = Partitioner(2)
     column = pa.array([None, b"a"], pa.binary())
@@ -46,3 +64,38 @@ def test_keyless_rows_among_others_change_partition_from_column_to_column():
         found = _rows_by_partition(partitioner.shares(column, 2))
         places.append(next(partition for partition, rows in found.items() if 0 in rows))
     assert places == [0, 1]
+
+
+def test_runs_are_as_even_as_they_can_be_and_go_on_where_the_last_column_ended():
+    partitioner = Partitioner(3, first=4)
+    assert list(partitioner.shares(None, 10)) == [(1, 0, 3, None), (2, 3, 3, None), (0, 6, 4, None)]
+    assert list(partitioner.shares(None, 2)) == [(1, 0, 1, None), (2, 1, 1, None)]
+    assert list(partitioner.shares(None, 1)) == [(0, 0, 1, None)]
+    assert list(partitioner.shares(None, 0)) == []
+    assert list(partitioner.shares(None, 1, [2])) == [(2, 0, 1, None)]
+
+
+def test_the_turn_begins_at_the_first_partition():
+    assert [share.partition for share in Partitioner(3).shares(None, 3)] == [0, 1, 2]
+    assert [share.partition for share in Partitioner(3, first=3).shares(None, 3)] == [0, 1, 2]
+
+
+def test_a_share_of_rows_with_keys_names_rows_of_the_whole_column():
+    shares = list(Partitioner(4).shares(pa.array([b"a", b"b", b"c", None] * 5, pa.binary()), 20))
+    assert all((share.offset, share.length) == (0, 20) for share in shares)
+    assert sorted(row for share in shares for row in share.rows) == list(range(20))
+
+
+def test_columns_with_keys_alone_take_no_turn():
+    partitioner = Partitioner(3)
+    list(partitioner.shares(pa.array([b"a", b"b"], pa.binary()), 2))
+    assert next(partitioner.shares(None, 1)).partition == 0
+
+
+def test_keyless_rows_among_others_take_turns_among_what_is_available():
+    partitioner, column = Partitioner(5), pa.array([None, b"a"], pa.binary())
+    places = []
+    for _ in range(4):
+        found = _rows_by_partition(partitioner.shares(column, 2, [1, 2, 4]))
+        places.append(next(partition for partition, rows in found.items() if 0 in rows))
+    assert places == [1, 2, 4, 1]

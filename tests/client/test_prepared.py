@@ -113,7 +113,7 @@ def test_an_open_transaction_is_left_to_its_owner(admin, producer, make_topic, c
 def test_nothing_written_is_nothing_to_end(admin, topic):
     transaction = admin.init_prepared(topic, 60_000)
     assert admin.open_transactions([topic, "never-heard-of"]) == {}
-    assert admin.end_prepared([transaction, PreparedTransaction("never-heard-of", 1, 0)], commit=False) == [False, True]
+    assert admin.end_prepared([transaction, PreparedTransaction("never-heard-of", 1, 0)], commit=False) == [False, None]
 
 
 def test_each_batch_once_though_connections_break(producer, admin, partitions, committed, topic, monkeypatch):

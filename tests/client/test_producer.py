@@ -204,6 +204,33 @@ def test_after_close(servers, make_topic):
     producer.close()
 
 
+def test_a_callback_that_waits_for_its_own_producer_is_refused(producer, make_topic):
+    topic, told = make_topic(), []
+
+    def waits(*_):
+        try:
+            told.append(producer.send(topic, b"second").result())
+        except ClientClosed as error:
+            told.append(str(error))
+
+    producer.send(topic, b"first", on_delivery=waits)
+    producer.flush(30)
+    producer.flush(30)
+    assert len(told) == 1
+    assert "callback" in told[0]
+
+
+def test_a_task_that_blocks_its_own_loop_is_refused(servers, make_topic):
+    async def run():
+        async with AsyncProducer(bootstrap_servers=servers) as producer:
+            future = await producer.send(make_topic(), b"x")
+            with pytest.raises(ClientClosed, match="await"):
+                future.result()
+            assert (await future).offset == future.result().offset == 0
+
+    asyncio.run(run())
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_in_a_forked_child(producer, make_topic):
     topic = make_topic()

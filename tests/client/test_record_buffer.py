@@ -98,6 +98,25 @@ def test_partitions_share_a_take_evenly(limit):
         assert max(counts) - min(counts) <= 1
 
 
+@given(st.integers(1, 20))
+def test_partitions_share_a_take_of_columns_evenly(limit):
+    tps = [TopicPartition("t", number) for number in range(4)]
+    _, buffer = reading(*tps)
+    for tp in tps:
+        fill(buffer, tp, batch(0, 30))
+    numbers = buffer.take_arrow(1 << 20, limit)["partition"].to_pylist()
+    counts = [numbers.count(tp.partition) for tp in tps]
+    assert sum(counts) == limit
+    assert max(counts) - min(counts) <= 1
+
+
+def test_a_take_of_columns_ends_with_the_batch_that_reaches_its_bytes():
+    _, buffer = reading(A)
+    fill(buffer, A, batch(0, 3), batch(3, 3), batch(6, 3))
+    assert buffer.take_arrow(1, 100)["offset"].to_pylist() == [0, 1, 2]
+    assert buffer.take_arrow(1 << 20, 100)["offset"].to_pylist() == [3, 4, 5, 6, 7, 8]
+
+
 def test_nobody_waits_for_more_than_one_take_of_the_others():
     tps = [TopicPartition("t", number) for number in range(3)]
     _, buffer = reading(*tps)
@@ -124,6 +143,14 @@ def test_the_position_has_the_epoch_of_what_stands_before_it():
     assert position(state, A) == Position(3, 4)
     buffer.take(1)
     assert position(state, A) == Position(9, 5)  # what was passed over counts with its own epoch
+
+
+def test_the_position_has_the_epoch_of_the_last_row_that_was_taken():
+    state, buffer = reading(A)
+    fill(buffer, A, batch(0, 2, epoch=3), batch(2, 2, epoch=4), end=9, epoch=5)
+    for at in (Position(1, 3), Position(2, 3), Position(3, 4), Position(9, 5)):
+        buffer.take_arrow(1 << 20, 1)
+        assert position(state, A) == at
 
 
 def test_what_holds_no_record_is_passed_over():
@@ -171,6 +198,24 @@ def test_a_deserializer_that_raises_stops_before_the_record():
         with pytest.raises(DeserializationError, match="offset 2 of partition t-0"):
             buffer.take(10)
         assert position(state, A).offset == 2
+
+
+def test_a_record_that_could_not_be_read_is_tried_again_also_as_the_first_of_its_batch():
+    broken = {b"2"}
+
+    def read(data):
+        if data in broken:
+            raise ValueError(data)
+        return data
+
+    state, buffer = reading(A, value_deserializer=read)
+    fill(buffer, A, batch(2, 4))
+    for _ in range(2):
+        with pytest.raises(DeserializationError, match="offset 2 of partition t-0"):
+            buffer.take(10)
+    assert position(state, A).offset == 0
+    broken.clear()
+    assert offsets(buffer.take(10)) == [2, 3, 4, 5]
 
 
 def test_a_damaged_batch_stops_before_it():

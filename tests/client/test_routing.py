@@ -53,6 +53,14 @@ def test_keyless_records_avoid_partitions_without_a_leader():
     assert {router.route("t", None, b"x", None).partition for _ in range(50)} == {0, 2}
 
 
+def test_keyless_records_leave_a_partition_whose_leader_has_gone():
+    leaders = _knowing(2)
+    router = Router(leaders, 1 << 20)
+    stuck = router.route("t", None, b"x", None).partition
+    leaders.apply(ClusterInfo("c", 1, {1: Endpoint("h", 1)}, {"t": _knowing(2, leaderless={stuck}).topic("t")}, {}))
+    assert {router.route("t", None, b"x", None).partition for _ in range(50)} == {1 - stuck}
+
+
 def test_new_partitions_are_used():
     leaders = _knowing(1)
     router = Router(leaders, 100)

@@ -123,11 +123,11 @@ def test_what_passes_by_itself_is_sent_again_as_it_was(trouble):
 
 def test_one_request_a_broker_for_many_partitions():
     async def test():
-        async with Scene(brokers=2) as scene, scene.producer(linger_ms=50) as producer:
+        async with Scene(brokers=2) as scene, scene.producer(linger_ms=60_000) as producer:
             scene.topics["t"] = [0, 1] * 4
-            futures = [await producer.send("t", b"x", partition=number) for number in range(8)]
-            for future in futures:
-                await future
+            for number in range(8):
+                await producer.send("t", b"x", partition=number)
+            await producer.flush()
             assert len(scene.asked(ApiKey.PRODUCE)) == 2
 
     _run(test)
@@ -294,7 +294,7 @@ def test_the_first_protocol_adds_partitions_in_one_request():
     async def test():
         async with Scene() as scene:
             scene.topics["t"] = [0] * 5
-            producer = await _transactional(scene, linger_ms=20)
+            producer = await _transactional(scene, linger_ms=60_000)
             await producer.begin_transaction()
             for number in range(5):
                 await producer.send("t", b"x", partition=number)
@@ -329,6 +329,24 @@ def test_the_second_protocol_adds_nothing_and_takes_over_epochs(monkeypatch):
     _run(test)
 
 
+def test_nobody_is_asked_to_abort_what_was_never_sent(monkeypatch):
+    monkeypatch.setattr(produce, "MAX_VERSION", max(produce.MAX_VERSION, 12))
+
+    async def test():
+        async with Scene() as scene:
+            scene.features["transaction.version"] = 2
+            producer = await _transactional(scene, linger_ms=60_000)
+            await producer.begin_transaction()
+            future = await producer.send("t", b"x")
+            await producer.abort_transaction()
+            assert isinstance(future.exception(), ApiError)
+            assert not scene.asked(ApiKey.END_TXN)
+            assert not scene.asked(ApiKey.PRODUCE)
+            await producer.close()
+
+    _run(test)
+
+
 def test_a_commit_that_is_not_answered_can_be_repeated():
     async def test():
         async with Scene() as scene:
@@ -346,6 +364,35 @@ def test_a_commit_that_is_not_answered_can_be_repeated():
             scene.on[ApiKey.END_TXN] = end
             await producer.commit_transaction()
             assert producer._transaction.step is Step.READY
+            await producer.close()
+
+    _run(test)
+
+
+def test_two_who_end_a_transaction_at_once_end_it_once(monkeypatch):
+    monkeypatch.setattr(produce, "MAX_VERSION", max(produce.MAX_VERSION, 12))
+
+    async def test():
+        async with Scene() as scene:
+            scene.features["transaction.version"] = 2
+            end, is_asked, may_end = scene.on[ApiKey.END_TXN], asyncio.Event(), asyncio.Event()
+
+            async def waits(asked):
+                is_asked.set()
+                await may_end.wait()
+                return end(asked)
+
+            scene.on[ApiKey.END_TXN] = waits
+            producer = await _transactional(scene)
+            await producer.begin_transaction()
+            await (await producer.send("t", b"x"))
+            both = [asyncio.create_task(producer.abort_transaction()) for _ in range(2)]
+            await is_asked.wait()
+            may_end.set()
+            first, second = await asyncio.gather(*both, return_exceptions=True)
+            assert first is None
+            assert "call begin_transaction first" in str(second)
+            assert len(scene.asked(ApiKey.END_TXN)) == 1
             await producer.close()
 
     _run(test)

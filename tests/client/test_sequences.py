@@ -1,5 +1,6 @@
 """Order and exactly once, against a model of a partition's leader: whatever is refused, lost, late or given up."""
 
+import itertools
 from collections import deque
 from typing import NamedTuple
 
@@ -35,6 +36,11 @@ class Leader:
     def __init__(self):
         self.log = []
         self.producers = {}  # id → epoch, and the last five batches
+
+    def restart(self):
+        """As Kafka does it: of each producer the last batch alone is known afterwards."""
+        for producer, (epoch, known) in self.producers.items():
+            self.producers[producer] = epoch, deque([known[-1]], maxlen=5)
 
     def append(self, data):
         batch = RecordBatch(data)
@@ -75,6 +81,8 @@ class Scene:
         self.futures = {}
         self.wire = deque()  # of [batch, data, answer or None]
         self.refused = set()
+        self.doubtful = {}  # batch whose fate is unknown → the stamp that it must keep
+        self.stranded = 0
 
     def append(self):
         future = self.accumulator.append(_TP, 0, None, str(self.sent).encode(), (), self.now)
@@ -85,11 +93,16 @@ class Scene:
     def send(self):
         if self.accumulator.needs_new_id(self.producer):
             self.producer = ProducerId(self.producer.producer_id + 1, 0)
+        for batch in self.accumulator.stranded():
+            assert batch in self.doubtful
+            self.stranded += 1
+            batch.delivery.fail(ApiError(_E.OUT_OF_ORDER_SEQUENCE_NUMBER))
         for queue in list(self.accumulator.due(self.now)):
             if len(self.wire) < self.config.max_in_flight:
                 batch = self.accumulator.take(queue, self.producer)
                 if batch is not None:
                     assert queue.open is not batch
+                    assert batch.stamp == self.doubtful.get(batch, batch.stamp), "numbered anew in doubt"
                     self.wire.append([batch, bytes(batch.encode(CompressionType.NONE, False)), None])
 
     def process(self, outcome=None):
@@ -109,8 +122,20 @@ class Scene:
         for batch, _, _ in wire:
             self._settle(batch, _E.NETWORK_EXCEPTION, -1)
 
+    def late(self):
+        """The leader takes the requests, their answers are lost."""
+        while any(entry[2] is None for entry in self.wire):
+            self.process()
+        self.break_connection()
+
+    def restart(self):
+        self.break_connection()
+        self.leader.restart()
+
     def _settle(self, batch, code, offset):
         first_attempt = batch.attempts == 1
+        if code in (_E.NETWORK_EXCEPTION, _E.NOT_LEADER_OR_FOLLOWER, _E.KAFKA_STORAGE_ERROR):
+            self.doubtful.setdefault(batch, batch.stamp)
         verdict = self.accumulator.answered(batch, code, self.now)
         if verdict is Verdict.DONE:
             batch.delivery.succeed(offset, -1)
@@ -155,7 +180,7 @@ _STEPS = st.lists(
         + ["process"] * 4
         + ["answer"] * 4
         + ["ack"] * 3
-        + ["wait", "wait", "expire", "break", "late", "not leader", "storage", "too large", "invalid"]
+        + ["wait", "wait", "expire", "break", "late", "restart", "not leader", "storage", "too large", "invalid"]
     ),
     min_size=15,
     max_size=100,
@@ -183,10 +208,6 @@ def _play(scene, steps):
             scene.advance(_PATIENCE + 1)
         elif step == "break":
             scene.break_connection()
-        elif step == "late":  # the leader takes the requests, their answers are lost
-            while any(entry[2] is None for entry in scene.wire):
-                scene.process()
-            scene.break_connection()
         elif step in _REFUSALS:
             scene.process(_REFUSALS[step])
         else:
@@ -200,6 +221,17 @@ def test_each_record_once_and_in_order(steps):
     _play(scene, steps)
     scene.settle_everything()
     scene.check()
+
+
+@pytest.mark.parametrize("first", ["process", "late", "break", "restart", "not leader", "invalid", "answer"])
+def test_no_batch_in_doubt_is_numbered_anew_however_four_are_met(first):
+    """Every order of what can happen to four batches in flight; ``Scene.send`` looks at the stamps."""
+    meetings = ("process", "late", "break", "restart", "not leader", "invalid", "answer", "wait")
+    for steps in itertools.product(meetings, repeat=3):
+        scene = Scene()
+        _play(scene, ["put"] * 4 + [first, *steps])
+        scene.settle_everything()
+        scene.check()
 
 
 @settings(deadline=None, max_examples=50)
@@ -280,6 +312,65 @@ def test_a_number_that_the_broker_had_is_a_success():
     assert scene.futures[1].result(0).offset == -1
 
 
+def test_what_a_broker_has_forgotten_fails_and_is_not_written_again():
+    scene = _sending(4)
+    scene.late()
+    scene.leader.restart()
+    scene.settle_everything()
+    scene.check()
+    assert scene.leader.log == [0, 1, 2, 3]
+    assert [scene.futures[number].exception(0).code for number in (1, 2)] == [_E.OUT_OF_ORDER_SEQUENCE_NUMBER] * 2
+    assert [scene.futures[number].result(0).offset for number in (0, 3)] == [0, 3]
+    scene.append()
+    scene.settle_everything()
+    assert scene.futures[4].result(0).offset == 4
+
+
+@pytest.mark.parametrize("code", [_E.OUT_OF_ORDER_SEQUENCE_NUMBER, _E.UNKNOWN_PRODUCER_ID, _E.INVALID_PRODUCER_EPOCH])
+def test_a_refusal_decides_by_whether_the_batch_may_have_been_written(code):
+    surely_not, in_doubt = _sending(2), _sending(2)
+    in_doubt.break_connection()
+    in_doubt.advance(1)
+    in_doubt.send()
+    for scene in (surely_not, in_doubt):
+        scene.process(code)
+        scene.answer()
+        scene.settle_everything()
+    assert surely_not.futures[1].result(0).offset == 1
+    assert surely_not.leader.producers[7][0] == 1
+    assert in_doubt.futures[1].exception(0).code is code
+    assert in_doubt.leader.log == [0]
+
+
+def test_what_is_in_doubt_behind_a_batch_that_was_refused_fails():
+    scene = _sending(4)
+    scene.process(_E.INVALID_RECORD)
+    scene.answer()
+    scene.break_connection()
+    scene.append()
+    scene.settle_everything()
+    scene.check()
+    assert [scene.futures[number].exception(0).code for number in (1, 2, 3)] == [
+        _E.INVALID_RECORD,
+        _E.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        _E.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ]
+    assert scene.stranded == 2
+    assert scene.leader.log == [0, 4]
+
+
+@pytest.mark.parametrize(
+    ("code", "may_be_written"),
+    [(_E.NOT_ENOUGH_REPLICAS, False), (_E.CORRUPT_MESSAGE, False), (_E.NOT_LEADER_OR_FOLLOWER, True)],
+)
+def test_an_error_from_before_the_append_leaves_no_doubt(code, may_be_written):
+    scene = _sending(2)
+    batch = scene.wire[0][0]
+    scene.process(code)
+    scene.answer()
+    assert batch.is_doubtful is may_be_written
+
+
 def test_a_refused_batch_raises_the_epoch_and_those_behind_it_go_on():
     scene = _sending(4)
     scene.process(_E.INVALID_RECORD)
@@ -326,3 +417,123 @@ def test_a_sequence_is_refused_for_good_only_where_nothing_is_before_it(code):
     assert not sequences.is_broken
     assert sequences.judge(code, first, [second], is_transactional=False) is Verdict.RETRY
     assert sequences.is_broken
+
+
+def _next_stamp(scene):
+    """The number that another batch is sent with; None if it is not sent now."""
+    scene.append()
+    scene.accumulator.incomplete()
+    before = len(scene.wire)
+    scene.send()
+    return scene.wire[-1][0].stamp if len(scene.wire) > before else None
+
+
+def test_five_batches_of_a_partition_are_under_way_at_most():
+    scene = _sending(1)
+    (queue,) = scene.accumulator._queues.values()
+    for _ in range(7):
+        scene.append()
+        scene.accumulator.incomplete()
+    taken = [scene.accumulator.take(queue, scene.producer) for _ in range(7)]
+    assert [batch is not None for batch in taken] == [True] * 5 + [False] * 2
+    assert [batch.stamp.sequence for batch in taken[:5]] == [1, 2, 3, 4, 5]
+
+
+def test_a_retry_behind_one_that_is_to_come_again_keeps_its_number():
+    scene = _sending(3)
+    stamps = [entry[0].stamp for entry in scene.wire]
+    scene.process(_E.NOT_ENOUGH_REPLICAS)
+    scene.process()  # out of order: the one before it is not there
+    scene.answer()
+    scene.answer()
+    scene.advance(1)
+    scene.send()
+    assert [entry[0].stamp for entry in scene.wire] == stamps[:1]
+    scene.settle_everything()
+    scene.check()
+    assert (scene.leader.log, scene.leader.producers[7][0]) == ([0, 1, 2], 0)
+
+
+def test_doubt_stays_whatever_the_next_answer_is():
+    scene = _sending(2)
+    (batch, _, _) = scene.wire[0]
+    scene.break_connection()
+    scene.advance(1)
+    scene.send()
+    scene.process(_E.NOT_ENOUGH_REPLICAS)
+    scene.answer()
+    assert batch.is_doubtful
+
+
+def test_what_is_given_up_in_doubt_leaves_no_gap_if_what_was_sent_behind_it_is_written():
+    scene = _sending(3)
+    scene.process()
+    scene.wire[0][2] = _E.NOT_LEADER_OR_FOLLOWER, -1  # written, and not known to be
+    scene.answer()
+    scene.advance(scene.config.delivery_timeout_ms / 1000 + 1)
+    assert _next_stamp(scene) is None  # until those that were sent before are settled
+    scene.process()
+    scene.answer()
+    scene.send()
+    assert scene.wire[-1][0].stamp == (7, 0, 3)
+    scene.settle_everything()
+    assert scene.leader.log == [0, 1, 2, 3]
+
+
+def test_what_is_given_up_in_doubt_as_the_last_one_raises_the_epoch():
+    scene = _sending(2)
+    scene.break_connection()
+    scene.advance(scene.config.delivery_timeout_ms / 1000 + 1)
+    assert _next_stamp(scene) == (7, 1, 0)
+    scene.settle_everything()
+    assert scene.leader.log == [0, 2]
+
+
+def test_each_refusal_raises_the_epoch_by_one():
+    scene = _sending(1)
+    for epoch in (1, 2, 3):
+        scene.append()
+        scene.send()
+        scene.process(_E.INVALID_RECORD)
+        scene.answer()
+        assert _next_stamp(scene) == (7, epoch, 0)
+        scene.process()
+        scene.answer()
+    assert not scene.accumulator.is_broken
+
+
+def test_two_refusals_leave_the_gap_where_the_first_of_them_is():
+    scene = _sending(3)
+    scene.process(_E.UNKNOWN_PRODUCER_ID)
+    scene.process(_E.INVALID_RECORD)
+    scene.answer()
+    scene.answer()
+    scene.advance(1)
+    scene.send()
+    assert [entry[0].stamp for entry in scene.wire] == [(7, 1, 0)]
+    scene.settle_everything()
+    assert scene.leader.log == [0, 1]
+
+
+def test_a_refusal_for_good_of_what_is_in_doubt_fails_it_and_the_producer_goes_on():
+    scene = _sending(2)
+    scene.break_connection()
+    scene.advance(1)
+    scene.send()
+    scene.process(_E.MESSAGE_TOO_LARGE)
+    scene.answer()
+    assert scene.futures[1].exception(0).code is _E.MESSAGE_TOO_LARGE
+    assert _next_stamp(scene) == (7, 1, 0)
+
+
+def test_nothing_is_sent_when_the_last_epoch_is_spoiled_until_there_is_another_id():
+    scene = Scene()
+    scene.producer = ProducerId(7, LAST_EPOCH)
+    scene.append()
+    scene.send()
+    scene.process(_E.INVALID_RECORD)
+    scene.answer()
+    scene.append()
+    (queue,) = scene.accumulator.due(1e3)
+    assert scene.accumulator.take(queue, ProducerId(7, LAST_EPOCH)) is None
+    assert scene.accumulator.take(queue, ProducerId(8, 3)).stamp == (8, 3, 0)

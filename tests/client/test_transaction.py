@@ -48,6 +48,8 @@ def test_in_the_second_version_nothing_is_added_first():
     transaction.sends_to(_TP)
     assert transaction.may_send(_TP)
     assert not transaction.pending
+    assert not transaction.has_begun
+    transaction.goes_out()
     assert transaction.has_begun
     transaction.end(commit=True)
     transaction.ended(ProducerId(7, 4))
@@ -131,6 +133,7 @@ def test_two_phases():
     transaction = _open(two_phase=True)
     transaction.second_version = True
     transaction.sends_to(_TP)
+    transaction.goes_out()
     state = transaction.prepare()
     assert state == "7:3"
     with pytest.raises(ApiError, match="waits for complete_transaction"):
@@ -198,3 +201,152 @@ def test_after_a_fence_nothing_works_and_after_an_abortable_error_only_abort(ste
         if step == "request" and code is _E.PRODUCER_FENCED:
             assert transaction.step is Step.FATAL
             assert not transaction.may_send(_TP)
+
+
+def _refused(call):
+    with pytest.raises(ApiError) as caught:
+        call()
+    return caught.value.code
+
+
+def test_a_producer_begins_with_nothing():
+    transaction = Transaction("x")
+    assert (transaction.step, transaction.error, transaction.producer) == (Step.UNINITIALIZED, None, None)
+    assert (transaction.two_phase, transaction.second_version, transaction.commits) == (False, False, False)
+    assert (transaction.prepared, transaction.added, transaction.pending) == (NO_TRANSACTION, set(), set())
+    assert not transaction.has_begun
+    assert _refused(transaction.begin) is _E.INVALID_TXN_STATE
+    transaction.check()
+    transaction.initialized(_ME)
+    assert (transaction.step, transaction.producer, transaction.has_begun) == (Step.READY, _ME, False)
+
+
+def test_calls_out_of_place_are_refused_and_change_nothing():
+    ready = Transaction("x", two_phase=True)
+    ready.initialized(_ME)
+    for call in (
+        ready.require_open,
+        lambda: ready.sends_to(_TP),
+        ready.sends_offsets,
+        ready.prepare,
+        lambda: ready.decide("7:3"),
+        lambda: ready.end(commit=True),
+        lambda: ready.end(commit=False),
+    ):
+        assert _refused(call) is _E.INVALID_TXN_STATE
+        assert (ready.step, ready.has_begun, ready.pending) == (Step.READY, False, set())
+    ready.begin()
+    ready.require_open()
+    assert _refused(ready.begin) is _E.INVALID_TXN_STATE
+    ready.end(commit=False)
+    assert _refused(lambda: ready.sends_to(_TP)) is _E.INVALID_TXN_STATE
+
+
+def test_the_coordinator_knows_of_a_transaction_once_something_is_in_it():
+    for act, has_begun in [
+        (lambda transaction: transaction.sends_to(_TP), False),
+        (lambda transaction: transaction.goes_out(), True),
+        (lambda transaction: transaction.sends_offsets(), True),
+        (lambda transaction: transaction.partitions_added([_TP]), True),
+    ]:
+        transaction = _open()
+        assert not transaction.has_begun
+        act(transaction)
+        assert transaction.has_begun is has_begun
+        transaction.end(commit=True)
+        transaction.ended(None)
+        assert (transaction.has_begun, transaction.added, transaction.pending) == (False, set(), set())
+        assert (transaction.step, transaction.producer) == (Step.READY, _ME)
+
+
+def test_each_partition_is_added_by_itself():
+    transaction, other = _open(), TopicPartition("t", 1)
+    assert transaction.sends_to(_TP)
+    assert transaction.sends_to(other)
+    transaction.partitions_added([_TP])
+    assert (transaction.added, transaction.pending) == ({_TP}, {other})
+    transaction.partitions_added([other])
+    assert (transaction.added, transaction.pending) == ({_TP, other}, set())
+    assert not transaction.sends_to(_TP)
+
+
+def test_what_a_predecessor_prepared_waits_for_a_decision():
+    transaction = Transaction("x", two_phase=True)
+    transaction.initialized(_ME, ProducerId(7, 2))
+    assert (transaction.step, transaction.has_begun) == (Step.PREPARED, True)
+    assert _refused(transaction.begin) is _E.INVALID_TXN_STATE
+    assert transaction.decide("7:2")
+    assert not transaction.decide("7:3")
+    assert not transaction.decide("")
+    transaction.end(commit=True)
+    transaction.ended(None)
+    assert transaction.prepared == NO_TRANSACTION
+    transaction.begin()
+
+
+def test_nothing_prepared_is_never_committed():
+    transaction = _open(two_phase=True)
+    assert transaction.prepare() == ""
+    assert not transaction.decide("")
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_why_what_waits_is_not_sent(commit):
+    transaction = _open()
+    assert transaction.obstacle is None
+    transaction.end(commit=commit)
+    assert (transaction.obstacle is None) is commit
+    if not commit:
+        assert transaction.obstacle.code is _E.OPERATION_NOT_ATTEMPTED
+    error = ApiError(_E.UNKNOWN_PRODUCER_ID)
+    transaction.failed(error)
+    assert (transaction.step, transaction.obstacle) == (Step.ABORTABLE, error)
+    assert _refused(transaction.check) is _E.UNKNOWN_PRODUCER_ID
+    assert _refused(lambda: transaction.end(commit=True)) is _E.UNKNOWN_PRODUCER_ID
+    transaction.end(commit=False)
+    transaction.ended(None)
+    transaction.check()
+    assert (transaction.step, transaction.error, transaction.obstacle) == (Step.READY, None, None)
+
+
+def test_the_first_fatal_error_stays():
+    transaction = _open()
+    first = ApiError(_E.PRODUCER_FENCED)
+    transaction.failed(first)
+    transaction.failed(ApiError(_E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    transaction.batch_failed(ApiError(_E.INVALID_PRODUCER_EPOCH))
+    assert (transaction.step, transaction.error) == (Step.FATAL, first)
+    assert not transaction.may_send(_TP)
+    assert _refused(lambda: transaction.end(commit=False)) is _E.PRODUCER_FENCED
+
+
+def test_what_is_not_fatal_spoils_only_what_is_open_or_being_ended():
+    transaction = Transaction("x")
+    transaction.initialized(_ME)
+    transaction.failed(ApiError(_E.UNKNOWN_PRODUCER_ID))
+    transaction.batch_failed(ApiError(_E.INVALID_RECORD))
+    assert (transaction.step, transaction.error) == (Step.READY, None)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_batch_that_fails_spoils_a_commit_and_no_abort(commit):
+    transaction = _open()
+    transaction.end(commit=commit)
+    transaction.batch_failed(ApiError(_E.INVALID_RECORD))
+    assert transaction.step is (Step.ABORTABLE if commit else Step.ENDING)
+    fenced = _open()
+    fenced.end(commit=commit)
+    fenced.batch_failed(ApiError(_E.PRODUCER_FENCED))
+    assert fenced.step is Step.FATAL
+
+
+@pytest.mark.parametrize("text", ["7", "7:", ":3", "-1:3", "7:-1", "7:3:1", "x:3"])
+def test_what_is_no_prepared_state(text):
+    with pytest.raises(ConfigError):
+        parse_prepared(text)
+
+
+def test_the_least_prepared_state():
+    assert parse_prepared("0:0") == ProducerId(0, 0)
+    assert prepared_text(ProducerId(0, 0)) == "0:0"
+    assert parse_prepared("") == NO_TRANSACTION == ProducerId(-1, -1)

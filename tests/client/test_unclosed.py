@@ -5,6 +5,8 @@ import logging
 import subprocess
 import sys
 
+import pytest
+
 from sparklog.client import AsyncProducer
 from sparklog.client.cluster_info import ClusterInfo, PartitionInfo, TopicInfo
 from sparklog.protocol.wire import ZERO_UUID
@@ -37,6 +39,19 @@ def test_a_program_that_ends_without_close_is_told_what_it_loses():
     said = _end_of(5)
     assert "5 records were not sent: close the producer" in said
     assert "destroyed" not in said
+
+
+@pytest.mark.integration
+def test_a_program_that_ends_while_it_asks_for_an_id_says_no_more_than_that(bootstrap, topic):
+    program = f"""
+from sparklog.client import Producer
+producer = Producer(bootstrap_servers="{bootstrap}", linger_ms=100_000)
+for _ in range(5):
+    producer.send("{topic}", b"x")
+"""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+        assert done.stderr == "5 records were not sent: close the producer, or flush it, before the program ends\n"
 
 
 def test_without_records_nothing_is_said():

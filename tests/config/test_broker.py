@@ -1,9 +1,12 @@
 """The settings of a broker, and the file they come from."""
 
+import re
+
 import pytest
 
 from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config, topic_synonyms
 from sparklog.config.definition import definitions, describe, parse
+from sparklog.config.kafka_broker import divide
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError
 
@@ -94,3 +97,115 @@ def test_assignors_go_by_their_names_or_by_kafkas_class_names():
             parse_broker_config({"group.consumer.assignors": wrong})
     with pytest.raises(ConfigError, match="bidirectional"):
         parse_broker_config({"group.consumer.migration.policy": "sometimes"})
+
+
+STOCK = """\
+# Kafka 3.9's config/server.properties: its settings, in its order
+broker.id=0
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kafka-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.retention.check.interval.ms=300000
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+COMMENTED_OUT = """\
+listeners=PLAINTEXT://:9093
+advertised.listeners=PLAINTEXT://your.host.name:9094
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:SSL
+log.flush.interval.messages=10000
+log.flush.interval.ms=1000
+log.retention.bytes=1073741824
+log.segment.bytes=1073741824
+"""
+
+
+def test_the_file_that_kafka_ships_is_taken(tmp_path, caplog):
+    path = tmp_path / "server.properties"
+    path.write_text(STOCK)
+    config = parse_broker_config(load_properties(path))
+    assert (config.log_dirs, config.zookeeper_connect) == (("/tmp/kafka-logs",), "localhost:2181")
+    assert (config.group_initial_rebalance_delay_ms, config.topic_defaults.retention_ms) == (0, 168 * 3_600_000)
+    (record,) = caplog.records
+    assert record.message == (
+        "these settings of Kafka's mean nothing here and are left out: num.io.threads, num.network.threads,"
+        " socket.receive.buffer.bytes, socket.send.buffer.bytes, zookeeper.connection.timeout.ms"
+    )
+
+
+def test_so_is_the_file_with_what_it_has_in_comments(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_text(STOCK + COMMENTED_OUT)
+    config = parse_broker_config(load_properties(path))
+    assert (config.host, config.port) == ("", 9093)
+    assert (config.advertised_host, config.advertised_port) == ("your.host.name", 9094)
+    assert config.topic_defaults.flush_messages == 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("PLAINTEXT://127.0.0.1:9092", "127.0.0.1", 9092),
+        ("plaintext://[::1]:1", "::1", 1),
+        ("PLAINTEXT://a-host:0", "a-host", 0),
+    ],
+)
+def test_a_listener_is_an_address(text, host, port):
+    config = parse_broker_config({"listeners": text})
+    assert (config.host, config.port) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "is not one PLAINTEXT://HOST:PORT"),
+        ({"listeners": "a:1"}, "is not one PLAINTEXT://HOST:PORT"),
+        ({"listeners": "SSL://a:1"}, "only PLAINTEXT is spoken here"),
+        ({"listeners": "PLAINTEXT://:1"}, "set advertised.listeners=PLAINTEXT://NAME:PORT too"),
+        ({"host.name": "0.0.0.0"}, "listens on every address of this machine"),
+        ({"host.name": "::"}, "listens on every address of this machine"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "is no address that a client can connect to"),
+        ({"process.roles": "broker,controller"}, "KRaft"),
+        ({"controller.quorum.voters": "1@a:1"}, "KRaft"),
+        ({"ssl.keystore.location": "/k"}, "there is no TLS, no SASL and no ACL here"),
+        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "no ACL here"),
+        ({"security.inter.broker.protocol": "SASL_SSL"}, "no SASL"),
+        ({"zookeeper.set.acl": "true"}, "no ACL here"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_would_be_another_broker_is_refused(properties, named):
+    with pytest.raises(ConfigError, match=re.escape(named)):
+        parse_broker_config(properties)
+
+
+def test_what_asks_for_no_security_is_left_out():
+    asked = {"security.inter.broker.protocol": "PLAINTEXT", "zookeeper.set.acl": "false", "super.users": ""}
+    assert parse_broker_config(asked) == BrokerConfig()
+
+
+def test_settings_of_kafkas_that_are_left_out_are_none_of_ours():
+    ours = definitions(BrokerConfig).keys() | topic_synonyms().keys()
+    assert divide(dict.fromkeys(ours, "")) == (dict.fromkeys(ours, ""), [])
+
+
+def test_it_is_said_that_nothing_compacts(caplog):
+    parse_broker_config({"log.cleanup.policy": "compact"})
+    assert "log.cleanup.policy=compact is kept" in caplog.text
+
+
+def test_a_name_is_only_taken_for_one_that_is_like_it():
+    with pytest.raises(ConfigError, match=r"unknown setting 'log\.cleaner\.enabled'$"):
+        parse_broker_config({"log.cleaner.enabled": "true"})
+    with pytest.raises(ConfigError, match=r"did you mean num\.partitions\?"):
+        parse_broker_config({"num.partition": "1"})

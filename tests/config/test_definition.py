@@ -46,22 +46,22 @@ def test_text_becomes_a_value(kind, text, value):
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"),
+    ("kind", "text", "wanted"),
     [
-        (ConfigType.BOOLEAN, "yes"),
-        (ConfigType.BOOLEAN, ""),
-        (ConfigType.INT, ""),
-        (ConfigType.INT, "1.0"),
-        (ConfigType.INT, "2147483648"),
-        (ConfigType.INT, "-2147483649"),
-        (ConfigType.SHORT, "32768"),
-        (ConfigType.LONG, "9223372036854775808"),
-        (ConfigType.LONG, "twelve"),
-        (ConfigType.DOUBLE, "1,5"),
+        (ConfigType.BOOLEAN, "yes", "true or false"),
+        (ConfigType.BOOLEAN, "", "true or false"),
+        (ConfigType.INT, "", "a whole number of 32 bits"),
+        (ConfigType.INT, "1.0", "a whole number of 32 bits"),
+        (ConfigType.INT, "2147483648", "a whole number of 32 bits"),
+        (ConfigType.INT, "-2147483649", "a whole number of 32 bits"),
+        (ConfigType.SHORT, "32768", "a whole number of 16 bits"),
+        (ConfigType.LONG, "9223372036854775808", "a whole number of 64 bits"),
+        (ConfigType.LONG, "twelve", "a whole number of 64 bits"),
+        (ConfigType.DOUBLE, "1,5", "a number"),
     ],
 )
-def test_text_of_another_type_is_refused_by_name(kind, text):
-    with pytest.raises(ConfigError, match=rf"some\.setting='{text}' is not a {kind.name.lower()}"):
+def test_text_of_another_type_is_refused_by_name(kind, text, wanted):
+    with pytest.raises(ConfigError, match=rf"some\.setting='{text}' is not {wanted}"):
         of(kind).parse(text)
 
 

@@ -47,7 +47,7 @@ def test_lists_grow_and_shrink(stored, operation, value, expected):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (("retention.ms", SET, "soon"), "is not a long"),
+        (("retention.ms", SET, "soon"), "is not a whole number of 64 bits"),
         (("retention.ms", SET, "-2"), "at least -1"),
         (("retention.ms", APPEND, "1"), "is not a list"),
         (("cleanup.policy", SUBTRACT, "delete"), "must list only"),
@@ -132,7 +132,7 @@ def test_limits_on_connections_change_and_stay_out_of_the_topics_defaults(caplog
     in_force = layers.in_force
     assert (in_force.max_connections, in_force.max_connections_per_ip) == (7, 3)
     assert (in_force.max_connection_creation_rate, in_force.port) == (2, static.port)
-    assert "max.connections='many' is not a int" in caplog.text
+    assert "max.connections='many' is not a whole number of 32 bits" in caplog.text
     caplog.clear()
     assert layers.topic_defaults == static.topic_defaults
     assert "max.connections" not in caplog.text

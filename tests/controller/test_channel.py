@@ -4,13 +4,11 @@ import asyncio
 
 import pytest
 
-from sparklog.controller import requests
 from sparklog.controller.channel import BrokerChannel
-from sparklog.controller.context import ControllerContext
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import frame_response, parse_request
-from sparklog.protocol.messages import ApiVersionsResponse, UpdateMetadataResponse, encode
+from sparklog.protocol.messages import ApiVersionsResponse, UpdateMetadataRequest, UpdateMetadataResponse, encode
 from sparklog.structs import Endpoint
 from sparklog.zk.znodes import BrokerInfo
 
@@ -82,7 +80,7 @@ def test_closing_ends_it_in_whatever_turn_of_the_loop_the_answer_comes(turns, mo
 
         monkeypatch.setattr(AsyncConnection, "open", opened)
         channel = BrokerChannel(BrokerInfo(1, endpoint), "controller")
-        message = requests.update_metadata(ControllerContext(1, 0), 1, channel.broker.epoch, [])
+        message = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=channel.broker.epoch)
         answers = [channel.send(ApiKey.UPDATE_METADATA, message) for _ in range(3)]
         async with asyncio.timeout(5):
             await peer.asked.wait()

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
 
 import pytest
 
 from sparklog.clock import SystemClock
 from sparklog.controller.runtime import Controller
-from sparklog.errors import CoordinationError
+from sparklog.errors import CoordinationError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import frame_response, parse_request
 from sparklog.protocol.messages import (
@@ -42,6 +43,10 @@ class FakeBroker:
         self.heard = []
         self.silent = set()
         """Requests to leave unanswered."""
+        self.refuses = {}
+        """What it answers about a partition, by topic and number."""
+        self.refuses_whole = {}
+        """What it answers to a kind of request."""
         self._stage = stage
 
     async def start(self):
@@ -66,13 +71,48 @@ class FakeBroker:
                 if api is not ApiKey.API_VERSIONS:
                     self.heard.append((api, decode_request(api, request.version, request.body)))
                 if api not in self.silent:
-                    message = _versions() if api is ApiKey.API_VERSIONS else ANSWERS[api]()
+                    message = _versions() if api is ApiKey.API_VERSIONS else self._answer(*self.heard[-1])
                     body = encode(message, request.version)
                     writer.writelines(frame_response(api, request.version, request.correlation_id, [body]))
         writer.close()
 
+    def _answer(self, api, request):
+        answer = ANSWERS[api]()
+        answer.error_code = self.refuses_whole.get(api, 0)
+        if answer.error_code:
+            return answer
+        if api is ApiKey.LEADER_AND_ISR:
+            kind = LeaderAndIsrResponse.LeaderAndIsrTopicError
+            answer.topics = [
+                kind(
+                    topic_id=topic.topic_id,
+                    partition_errors=[
+                        kind.LeaderAndIsrPartitionError(partition_index=number, error_code=code)
+                        for number, code in self._codes(topic)
+                    ],
+                )
+                for topic in request.topic_states
+            ]
+        elif api is ApiKey.STOP_REPLICA:
+            answer.partition_errors = [
+                StopReplicaResponse.StopReplicaPartitionError(
+                    topic_name=topic.topic_name, partition_index=number, error_code=code
+                )
+                for topic in request.topic_states
+                for number, code in self._codes(topic)
+            ]
+        return answer
+
+    def _codes(self, topic):
+        numbers = [each.partition_index for each in topic.partition_states]
+        return [(number, self.refuses.get((topic.topic_name, number), 0)) for number in numbers]
+
     def close(self):
         self._server.close()
+
+    def count(self, kind):
+        """How many requests of a kind it was sent."""
+        return sum(api is kind for api, _ in self.heard)
 
     @property
     def leads(self):
@@ -95,6 +135,28 @@ class FakeBroker:
             for each in topic.partition_states
             if each.leader == self.id
         }
+
+    @property
+    def led(self):
+        """The partitions of which it was ever told a leader."""
+        return {
+            TopicPartition(topic.topic_name, each.partition_index)
+            for api, message in self.heard
+            if api is ApiKey.UPDATE_METADATA
+            for topic in message.topic_states
+            for each in topic.partition_states
+            if each.leader >= 0
+        }
+
+    @property
+    def newness(self):
+        """What it was told of each partition's being new, one after the other."""
+        told = {}
+        for api, message in self.heard:
+            for topic in message.topic_states if api is ApiKey.LEADER_AND_ISR else ():
+                for each in topic.partition_states:
+                    told.setdefault((topic.topic_name, each.partition_index), []).append(each.is_new)
+        return told
 
     @property
     def told_to_stop(self):
@@ -205,6 +267,35 @@ def test_everyone_is_told_of_a_new_topic_and_its_leaders_to_lead(on_stage):
         assert {tp: (state.leader, state.isr) for tp, state in states.items()} == {
             tp: (leader, (leader,)) for tp, leader in expected.items()
         }
+
+    on_stage(test)
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("/brokers/topics/no name", b'{"partitions":{"0":[1]}}'),
+        ("/brokers/topics/odd", b'{"partitions":{"-1":[1]}}'),
+        ("/brokers/topics/odd", b'{"partitions":{"4294967296":[1]}}'),
+        ("/brokers/topics/odd", b'{"partitions":{"0":[[1]]}}'),
+        ("/brokers/topics/odd", b'{"partitions":{"0":[1,4294967296]}}'),
+        ("/brokers/topics/t/partitions/1/state", b"{}"),
+        ("/brokers/ids/9", b'{"host":null,"port":-1}'),
+        ("/brokers/ids/-9", b'{"host":"h","port":1}'),
+        ("/brokers/ids/nobody", b'{"host":"h","port":1}'),
+    ],
+)
+def test_what_cannot_be_told_of_holds_up_nothing_else(on_stage, path, content):
+    async def test(stage, zk):
+        one = await stage.broker(1)
+        await stage.run_zk(lambda: zk._client.create(path, content, makepath=True))
+        if "/t/" in path:
+            await stage.run_zk(lambda: zk._client.set("/brokers/topics/t", b'{"partitions":{"0":[1],"1":[1]}}'))
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("new", 1), {})
+        await until(lambda: one.leads == {TopicPartition("new", 0): 1})
+        told = [message for api, message in one.heard if api is ApiKey.UPDATE_METADATA]
+        assert {broker.id for message in told for broker in message.live_brokers} == {1}
 
     on_stage(test)
 
@@ -345,6 +436,191 @@ def test_a_controller_whose_office_was_taken_decides_nothing_more(on_stage):
     on_stage(test)
 
 
+STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+T0 = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize("topic_id", [None, UUID(int=9)])
+def test_a_partition_that_its_broker_does_not_hold_has_no_leader_until_it_does(on_stage, topic_id):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        two.refuses = {("t", 0): STORAGE}
+        await stage.controller(1)
+        made = TopicAssignment("t", {0: (2,), 1: (2,), 2: (1,)}, topic_id)
+        await stage.run_zk(zk.create_topic, made, {})
+        others = {TopicPartition("t", 1): 2, TopicPartition("t", 2): 1}
+        await until(lambda: one.leads == two.leads == {T0: -1} | others)
+        asked = two.count(ApiKey.LEADER_AND_ISR)
+        await until(lambda: two.count(ApiKey.LEADER_AND_ISR) > asked + 1)
+        assert one.led == others.keys(), "nobody was ever told of a leader that does not lead"
+        states = await stage.run_zk(zk.partition_states, [T0])
+        assert (states[T0].leader, states[T0].isr, states[T0].leader_epoch) == (-1, (2,), 1), (
+            "and asking writes nothing"
+        )
+        two.refuses.clear()
+        await until(lambda: one.leads == two.leads == {T0: 2} | others)
+        assert two.told_to_lead[("t", 0)] == 2
+
+    on_stage(test)
+
+
+def test_a_partition_stays_new_to_its_broker_until_it_holds_it(on_stage):
+    async def test(stage, zk):
+        one = await stage.broker(1)
+        one.refuses = {("t", 0): STORAGE}
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 1, 1), {})
+        await until(lambda: one.leads == {T0: -1, TopicPartition("t", 1): 1})
+        one.refuses.clear()
+        await until(lambda: one.leads[T0] == 1)
+        assert one.newness[("t", 0)][-2:] == [True, False], "it held it when it was to lead"
+        one.heard.clear()
+        await one.leave()
+        await one.register()
+        await until(lambda: len(one.newness) == 2)
+        assert not any(flag for flags in one.newness.values() for flag in flags)
+
+    on_stage(test)
+
+
+def test_clients_are_told_of_a_leader_once_it_has_answered(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        await stage.controller(1)
+        await until(lambda: two.heard)
+        two.silent.add(ApiKey.LEADER_AND_ISR)
+        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await until(lambda: ("t", 0) in two.told_to_lead)
+        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        await until(lambda: one.leads == {T0: -1, TopicPartition("u", 0): 1})
+
+    on_stage(test)
+
+
+def test_a_broker_that_comes_back_answers_anew(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        two.refuses = {("t", 0): STORAGE}
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await until(lambda: one.leads == {T0: -1})
+        await two.leave()
+        two.refuses.clear()
+        await two.register()
+        await until(lambda: one.leads == two.leads == {T0: 2})
+
+    on_stage(test)
+
+
+def test_a_failed_log_directory_takes_the_leadership_of_what_was_in_it(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 2, 2), {})
+        await until(lambda: set(one.leads.values()) == {2} and len(one.leads) == 2)
+        two.refuses = {("t", 0): STORAGE}
+        await stage.run_zk(zk.report_log_dir_failure, 2)
+        await until(lambda: one.leads == two.leads == {T0: -1, TopicPartition("t", 1): 2})
+        assert zk.log_dir_events() == {}
+
+    on_stage(test)
+
+
+@pytest.mark.parametrize("api", [ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA])
+def test_a_broker_that_refuses_a_request_whole_is_told_everything_again(on_stage, api):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        two.refuses_whole = {api: ErrorCode.STALE_CONTROLLER_EPOCH}
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 2), {})
+        await until(lambda: two.count(api) > 3)
+        two.refuses_whole.clear()
+        two.heard.clear()
+        await until(lambda: two.leads == {T0: 2} and ("t", 0) in two.told_to_lead)
+        await until(lambda: one.leads == {T0: 2})
+
+    on_stage(test)
+
+
+@pytest.mark.parametrize("api", [ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA])
+def test_what_a_broker_refused_to_hear_is_said_again_though_it_has_heard_something_else_since(on_stage, api):
+    async def test(stage, zk):
+        one = await stage.broker(1)
+        controller = await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("a", 1), {})
+        await until(lambda: ("a", 0) in one.told_to_lead and TopicPartition("a", 0) in one.leads)
+        take_due, controller._retries.take_due = controller._retries.take_due, set
+        one.refuses_whole = {api: ErrorCode.STALE_CONTROLLER_EPOCH}
+        refused = one.count(api)
+        await stage.run_zk(zk.create_topic, topic("b", 1), {})
+        await until(lambda: controller._unheard)
+        one.refuses_whole.clear()
+        await stage.run_zk(zk.create_topic, topic("c", 1), {})
+        await until(lambda: ("c", 0) in one.told_to_lead and TopicPartition("c", 0) in one.leads)
+        assert one.count(api) > refused + 1
+        one.heard.clear()
+        controller._retries.take_due = take_due
+        await until(lambda: ("b", 0) in one.told_to_lead and TopicPartition("b", 0) in one.leads)
+        await until(lambda: not controller._unheard)
+
+    on_stage(test)
+
+
+def test_a_topic_made_anew_is_not_deleted_for_one_of_its_name(on_stage):
+    async def test(stage, zk):
+        one = await stage.broker(1)
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (1,)}, UUID(int=6)), {})
+        await until(lambda: ("t", 0) in one.told_to_lead)
+        await stage.run_zk(zk.request_topic_deletion, "t", UUID(int=5))
+        while zk.topics_to_delete():
+            await asyncio.sleep(0.01)
+        assert zk.topics() == ["t"]
+        assert not one.told_to_stop
+        await stage.run_zk(zk.request_topic_deletion, "t", UUID(int=6))
+        while zk.topics():
+            await asyncio.sleep(0.01)
+
+    on_stage(test)
+
+
+def test_a_topic_is_not_forgotten_before_all_of_it_is_deleted(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 1, 2, 2), {})
+        await until(lambda: len(two.leads) == 3)
+        two.refuses = {("t", 1): STORAGE}
+        await stage.run_zk(zk.request_topic_deletion, "t")
+        await until(lambda: two.count(ApiKey.STOP_REPLICA) >= 3)
+        assert (zk.topics(), zk.topics_to_delete()) == (["t"], {"t": None})
+        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        await until(lambda: ("u", 0) in one.told_to_lead)
+        two.refuses.clear()
+        while zk.topics() != ["u"] or zk.topics_to_delete():
+            await asyncio.sleep(0.01)
+
+    on_stage(test)
+
+
+def test_a_deposed_controller_forgets_no_topic(on_stage):
+    async def test(stage, zk):
+        one = await stage.broker(1)
+        first = await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        await until(lambda: ("t", 0) in one.told_to_lead)
+        one.silent.add(ApiKey.STOP_REPLICA)
+        await stage.run_zk(zk.request_topic_deletion, "t")
+        await until(lambda: one.told_to_stop)
+        version = first.context.epoch_version
+        await stage.run_zk(zk._client.set, "/controller_epoch", b"50")
+        with pytest.raises(CoordinationError, match="another controller"):
+            await stage.run_zk(first.session.forget_topic, "t", version)
+        assert zk.topics() == ["t"]
+
+    on_stage(test)
+
+
 def test_a_topic_asked_to_go_that_never_was_is_forgotten(on_stage):
     async def test(stage, zk):
         await stage.controller(1)
@@ -377,7 +653,10 @@ class QuietZk:
         return []
 
     def topics_to_delete(self, _on_change):
-        return []
+        return {}
+
+    def log_dir_events(self, _on_change):
+        return {}
 
 
 async def quiet_controller():

@@ -53,11 +53,12 @@ class Ledger:
     def attempt_behind(self, batches: list[bytes], records: bytes) -> None:
         self._follows.add((batches[-1] if batches else b"", records))
 
-    def appended(self, records: bytes, log: Log) -> None:
+    def appended(self, records: bytes, log: Log, *, answered: bool = True) -> None:
+        """It is in the log; ``answered``: and whoever asked for it was told so."""
         self.attempt(records)
         self.batches.append(records)
         self.settle(log)
-        if self.flush_messages is not None and log.log_end_offset - self._promised >= self.flush_messages:
+        if answered and self.flush_messages is not None and log.log_end_offset - self._promised >= self.flush_messages:
             self._certain_below(log.log_end_offset)
 
     def settle(self, log: Log) -> None:

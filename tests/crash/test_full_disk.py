@@ -9,6 +9,8 @@ import pytest
 from integration import wire
 
 from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DeleteRecordsRequest
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually
@@ -16,6 +18,7 @@ from sparklog.testing.eventually import eventually
 pytestmark = pytest.mark.integration
 
 TP = TopicPartition("full", 0)
+EARLIEST = -2
 # An index entry for nearly every batch, so that an index meets the full disk too.
 CONFIGS = {"index.interval.bytes": "1", "segment.bytes": "400000"}
 
@@ -70,8 +73,11 @@ def test_a_full_disk_loses_nothing_and_ends_when_there_is_room(broker, small_dis
             assert code is ErrorCode.KAFKA_STORAGE_ERROR
         assert wire.read_all(connection, TP) == acknowledged
         assert broker.alive
+        assert [f"log directory {small_disk} has no room (" in line for line in broker.news()][:1] == [True]
+        assert "has room again" not in broker.output()
         (small_disk / "ballast").unlink()
         assert wire.produce(connection, TP, wire.batch_of(b"room at last"))[0] is ErrorCode.NONE
+        assert f"log directory {small_disk} has room again (" in broker.output()
         acknowledged.append(b"room at last")
         assert wire.read_all(connection, TP) == acknowledged
     broker.kill()
@@ -95,6 +101,27 @@ def test_a_stop_on_a_full_disk_loses_nothing(broker, small_disk):
         assert wire.read_all(connection, TP) == acknowledged
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_topic_deleted_on_a_full_disk_is_gone_for_good(broker, small_disk, restart):
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, TP.topic, configs=CONFIGS)[0] is ErrorCode.NONE
+        fill(connection, 60_000)
+        use_up(small_disk)
+        assert wire.delete_topic(connection, TP.topic) is ErrorCode.NONE
+        eventually(lambda: TP.topic not in wire.topic_names(connection))
+        eventually(lambda: not list(small_disk.glob("full-0*")))
+    (small_disk / "more").unlink()
+    if restart:
+        broker.kill()
+        broker.start()
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, TP.topic, configs=CONFIGS)[0] is ErrorCode.NONE
+        assert wire.read_all(connection, TP) == []
+        assert wire.produce(connection, TP, wire.batch_of(b"new"))[1] == 0
+        assert wire.read_all(connection, TP) == [b"new"]
+    assert not broker.has_reported_errors()
+
+
 APPEND_TO_AN_INDEX = """
 import sys
 from pathlib import Path
@@ -116,3 +143,27 @@ def test_an_index_on_a_full_disk_is_an_error_and_no_signal(small_disk):
         use_up(small_disk)
         printed, _ = child.communicate("go on\n", timeout=60)
     assert (child.returncode, printed) == (0, "No space left on device 0\n")
+
+
+def test_what_could_not_be_made_durable_is_not_said_to_be_deleted(broker, small_disk):
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    asked = topic(name=TP.topic, partitions=[topic.DeleteRecordsPartition(partition_index=0, offset=3)])
+
+    def delete(connection):
+        request = DeleteRecordsRequest(topics=[asked], timeout_ms=20_000)
+        answer = connection.request(ApiKey.DELETE_RECORDS, lambda _: request)
+        (result,) = answer.topics[0].partitions
+        return ErrorCode(result.error_code), result.low_watermark
+
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, TP.topic)[0] is ErrorCode.NONE
+        for _ in range(5):
+            assert wire.produce(connection, TP, wire.batch_of(b"value"))[0] is ErrorCode.NONE
+        use_up(small_disk)
+        assert delete(connection) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        (small_disk / "ballast").unlink()
+        assert delete(connection) == (ErrorCode.NONE, 3)
+    broker.kill()
+    broker.start()
+    with wire.connect(broker.address) as connection:
+        eventually(lambda: wire.list_offset(connection, TP, EARLIEST)[1] == 3)

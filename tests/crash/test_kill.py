@@ -27,6 +27,9 @@ class Told:
         self.may_end: int | None = None
 
     def hear(self, kind: str, numbers: list[int]) -> None:
+        if kind in "Tt":  # a batch that holds the offset goes whole: a log that ends before its start begins there
+            held = [first for first, last, _ in self.batches if last >= numbers[0]]
+            self.start = min([self.start, numbers[0], *held])
         if kind == "a":
             first, last, crc = numbers
             self.batches.append((first, last, crc))

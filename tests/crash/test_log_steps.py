@@ -10,7 +10,9 @@ from log.samples import SMALL, TP, abandon, batch_of, open_log, whole
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
+from sparklog.errors import InconsistentTopicId
 from sparklog.log.checkpoints import read_topic_id
+from sparklog.log.making import NewPartition
 from sparklog.log.manager import LogManager
 from sparklog.record.records import iter_batches
 from sparklog.structs import TopicPartition
@@ -201,6 +203,30 @@ def test_creating_a_partition(tmp_path):
             return
 
 
+def test_making_partitions_ahead_and_removing_them_again(tmp_path):
+    """Whatever is left serves the id of the topic that comes next, or is set aside for bearing another."""
+    new, identity, other = [TopicPartition("new", n) for n in range(2)], UUID(int=9), UUID(int=10)
+
+    def make_and_discard(manager):
+        manager.discard(manager.plan([NewPartition(tp, None, identity, 3) for tp in new])())
+
+    for n in range(MOST_STEPS):
+        home = tmp_path / str(n)
+        manager = opened(home)
+        crashed = crash_at(home, n, lambda manager=manager: make_and_discard(manager))
+        let_go(manager)
+        again = opened(home)
+        for tp in new:
+            if again.topic_id(tp) == identity:
+                again.set_aside(tp, "a test")
+            log = again.get_or_create(tp, None, other)
+            assert (log.log_end_offset, read_topic_id(log.directory)) == (0, other)
+        again.close()
+        if not crashed:
+            assert not list(home.glob("*-stray"))
+            return
+
+
 def test_deleting_a_partition(prepared, tmp_path):
     for n, home in copies(prepared, tmp_path):
         manager = opened(home.parent)
@@ -213,4 +239,44 @@ def test_deleting_a_partition(prepared, tmp_path):
             assert crashed
         again.close()
         if not crashed:
+            return
+
+
+@pytest.mark.parametrize("take_away", [LogManager.delete, lambda manager, tp: manager.set_aside(tp, "a test")])
+@pytest.mark.parametrize("begins_at", [0, 7])
+def test_a_topic_that_is_made_again_has_nothing_of_the_one_before(prepared, tmp_path, take_away, begins_at):
+    old, new = UUID(int=1), UUID(int=2)
+    for n, home in copies(prepared, tmp_path):
+        manager = opened(home.parent)
+        manager.get_or_create(TP, None, old)
+        if begins_at:
+            manager.advance_start(TP, begins_at)
+            manager.checkpoint()
+        acknowledged = []
+
+        def make_again(manager=manager, acknowledged=acknowledged):
+            take_away(manager, TP)
+            log = manager.get_or_create(TP, None, new)
+            for number in range(3):
+                log.append_as_leader(batch_of(3000 + number), 0)
+                acknowledged.append(number)
+
+        crashed = crash_at(home.parent, n, make_again)
+        let_go(manager)
+        again = opened(home.parent)
+        if again.topic_id(TP) == old:  # as it was, in every byte that was served
+            assert (crashed, acknowledged) == (True, [])
+            served = [bytes(batch.buffer) for batch in iter_batches(whole(again.logs[TP]))]
+            assert served == prepared[1]
+            assert again.logs[TP].log_start_offset == begins_at
+            with pytest.raises(InconsistentTopicId):
+                again.get_or_create(TP, None, new)
+            take_away(again, TP)
+        log = again.get_or_create(TP, None, new)
+        assert log.log_start_offset == 0
+        assert len(acknowledged) <= log.log_end_offset <= len(acknowledged) + 1
+        assert all(batch.max_timestamp >= 3000 for batch in iter_batches(whole(log)))
+        again.close()
+        if not crashed:
+            assert acknowledged == [0, 1, 2]
             return

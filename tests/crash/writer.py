@@ -75,6 +75,7 @@ class Writer:
         offset = self._chance.randint(log.log_start_offset, log.log_end_offset)
         say("R", tp, offset)
         self._manager.advance_start(tp, offset)
+        self._manager.checkpoint()
         say("r", tp, offset)
 
     def _checkpoint(self, tp: TopicPartition, log: Log) -> None:

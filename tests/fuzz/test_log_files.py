@@ -94,13 +94,17 @@ def spoil(home, names, chance):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tries", [20, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_spoiled_companion_of_the_log(good, tmp_path, kind, clean, tries):
-    """After a crash all of the log is there whatever its companions hold, for they are made again."""
+    """After a crash all of the log is there whatever its companions hold, for they are made again.
+
+    But for the topic's id: a log that does not say whose it is is not opened.
+    """
     chance, whole = random.Random(f"{kind}{clean}"), originals(good)
     for number in range(tries):
         home = shutil.copytree(good, tmp_path / str(number))
         spoil(home, sorted(path.name for path in home.iterdir() if path.name.endswith(kind)), chance)
         found = use(home, clean=clean)
-        assert clean or found == whole
+        unnamed = kind == "partition.metadata" and found is None
+        assert clean or unnamed or found == whole
         shutil.rmtree(home)
 
 

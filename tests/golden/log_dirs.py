@@ -103,11 +103,14 @@ def read_committed(log):
 
 
 def without_times(entries):
-    """What a snapshot says of each producer, but for when it was heard of: there we differ from Kafka on purpose."""
+    """What Kafka's reader takes from a snapshot of each producer, but for when it was heard of.
+
+    In both we differ from Kafka on purpose: its snapshot has but the last batch, and that batch's own time.
+    """
     return {
         id_: (
             entry.epoch,
-            [(each.first_sequence, each.last_sequence, each.first_offset, each.last_offset) for each in entry.batches],
+            [batch[:4] for batch in list(entry.batches)[-1:]],
             entry.coordinator_epoch,
             entry.transaction_first_offset,
         )

@@ -62,6 +62,7 @@ def test_the_checkpoint_is_read_and_written_as_kafka_has_it(partition):
     cache.truncate_from_end(last[1])
     assert (partition.path / LEADER_EPOCHS).read_bytes() != kafkas
     cache.assign(*last)
+    cache.write()
     assert (partition.path / LEADER_EPOCHS).read_bytes() == kafkas
 
 

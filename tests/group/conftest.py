@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 from group.scene import Scene
 
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.record.batch import RecordBatch
 from sparklog.testing.clock import ManualClock
 
 
@@ -34,6 +35,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.logs: dict[int, list[bytes]] = {each: [] for each in range(self.partition_count)}
+        self.next_offsets = dict.fromkeys(self.logs, 0)
         self.led = set(range(self.partition_count))
         self.error: ErrorCode | None = None
         self.gate: Callable[[], asyncio.Future[None]] | None = None
@@ -44,14 +46,21 @@ class MemoryStore:
     def append(self, partition: int, batch: bytes) -> Coroutine[Any, Any, None]:
         if self.error is not None:
             raise ApiError(self.error)
-        self.logs[partition].append(batch)
+        self.put(partition, batch)
         return self._replicated(self.gate() if self.gate else None)
+
+    def put(self, partition: int, batch: bytes) -> None:
+        """At the end of the log."""
+        placed = RecordBatch(bytearray(batch))
+        placed.assign(self.next_offsets[partition], 0)
+        self.next_offsets[partition] = placed.next_offset
+        self.logs[partition].append(bytes(placed.buffer))
 
     async def _replicated(self, gate: asyncio.Future[None] | None) -> None:
         if gate is not None:
             await gate
 
-    def read(self, partition: int) -> Iterator[memoryview]:
+    async def read(self, partition: int) -> AsyncIterator[memoryview]:
         for batch in self.logs[partition]:
             yield memoryview(batch)
 

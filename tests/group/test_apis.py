@@ -28,6 +28,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode
 from sparklog.group.runtime import GroupCoordinator
+from sparklog.net.turns import Turns
 from sparklog.protocol import messages
 from sparklog.protocol.messages import (
     DeleteGroupsRequest,
@@ -42,6 +43,8 @@ from sparklog.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from sparklog.structs import TopicPartition
+from sparklog.testing.steps import finish
 
 HANDLERS = [
     delete_groups,
@@ -68,9 +71,14 @@ class Client:
         config = BrokerConfig(group_initial_rebalance_delay_ms=0)
         topic = SimpleNamespace(partitions={0: None, 1: None})
         self.broker: Any = SimpleNamespace(
+            turns=Turns(loop),
             clock=clock,
             groups=GroupCoordinator(config, store, clock, loop, self.topics, lambda: str(next(ids))),
-            metadata=SimpleNamespace(topic={"t": topic}.get, has_been_told=True),
+            metadata=SimpleNamespace(
+                topic={"t": topic}.get,
+                knows={TopicPartition("t", 0), TopicPartition("t", 1)}.__contains__,
+                has_been_told=True,
+            ),
             find_coordinator=self.find_coordinator,
         )
 
@@ -87,6 +95,7 @@ class Client:
         body = memoryview(messages.encode(message, version))
         decoded = messages.decode_request(module.API, version, body)
         answer = module.handle(self.broker, ApiRequest(module.API, version, "app", "10.0.0.1", decoded))
+        answer = finish(answer) if inspect.isgenerator(answer) else answer
         if inspect.isawaitable(answer):
             answer = await answer
         return messages.decode_response(module.API, version, memoryview(messages.encode(answer, version)))

@@ -7,14 +7,22 @@ import pytest
 from sparklog.group.loading import GroupLoader
 from sparklog.group.offsets import build_batch, group_record, offset_record
 from sparklog.group.state import CommittedOffset, Group, GroupState, Member, Protocol
+from sparklog.record import _impl
+from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
 from sparklog.structs import TopicPartition
 
+pytestmark = pytest.mark.usefixtures("codec")
 NOW_MS = 1_700_000_000_000
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
+
+
+@pytest.fixture(params=["python", "native"])
+def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_impl, "codec", _impl.load(request.param))
 
 
 def commit(offset: int, group_id: str = "g", tp: TopicPartition = TP) -> tuple[bytes, bytes | None]:
@@ -43,10 +51,23 @@ def marker(producer_id: int, kind: ControlType) -> bytes:
 
 
 def load(*batches: bytes) -> dict[str, Group]:
-    loader = GroupLoader()
+    """The batches stand in the log one after another; two that have the offset 0 do not."""
+    loader = GroupLoader("__consumer_offsets-3")
+    for each in in_order(*batches):
+        loader.add(each)
+    for _ in loader.parse():
+        pass
+    return loader.groups
+
+
+def in_order(*batches: bytes) -> list[memoryview]:
+    placed, next_offset = [], 0
     for each in batches:
-        loader.add(memoryview(each))
-    return loader.finish()
+        found = RecordBatch(bytearray(each))
+        found.assign(next_offset, 0)
+        next_offset = found.next_offset
+        placed.append(found.buffer)
+    return placed
 
 
 def offsets(groups: dict[str, Group], group_id: str = "g") -> dict[TopicPartition, int]:
@@ -111,4 +132,35 @@ def test_a_record_that_cannot_be_read_costs_only_itself(caplog: pytest.LogCaptur
         )
     assert offsets(groups) == {TP: 1}
     assert [*groups] == ["g"]
-    assert len(caplog.records) == 3
+    assert len(caplog.records) == 4
+    for offset in (0, 1, 2, 4):
+        assert f"__consumer_offsets-3: what lies at offset {offset} cannot be read" in caplog.text
+
+
+def test_a_batch_that_cannot_be_read_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """A record claims more bytes than there are; a batch is in no codec that it claims; a marker decides nothing."""
+    damaged = bytearray(batch(commit(2), commit(2, tp=OTHER)))
+    damaged[61] = 0x7E
+    claims_gzip = bytearray(batch(commit(3)))
+    claims_gzip[22] |= 1
+    strange = bytearray(marker(7, ControlType.COMMIT))
+    strange[strange.index(b"\x00\x00\x00\x01", 61) + 3] = 9
+    with caplog.at_level(logging.ERROR):
+        groups = load(
+            batch(commit(1)),
+            bytes(damaged),
+            in_transaction(7, commit(8)),
+            bytes(strange),
+            bytes(claims_gzip),
+            batch(commit(5, "other")),
+        )
+    assert offsets(groups) == {TP: 1}
+    assert offsets(groups, "other") == {TP: 5}
+    assert [each.args[1] for each in caplog.records if isinstance(each.args, tuple)] == [1, 4, 5]
+
+
+def test_records_of_unknown_kinds_are_counted_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        groups = load(batch((b"\x00\x0bshare", b"?"), (b"\x00\x0bshare too", b"?"), commit(1)))
+    assert offsets(groups) == {TP: 1}
+    assert "2 records of an unknown kind (11)" in caplog.text

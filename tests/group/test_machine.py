@@ -28,9 +28,15 @@ class Play:
         self.now_ms = 1_000_000
         self.answers: dict[int, Any] = {}
         self.stores: list[Store] = []
+        self.wake_ms: int | None = None
         self._waiters = itertools.count(1)
 
     def take(self, outcome: Outcome) -> None:
+        """Whoever calls ``expire`` no later than each outcome asked for misses no deadline."""
+        asked = [each for each in (self.wake_ms, outcome.wake_ms) if each is not None]
+        self.wake_ms = min(asked, default=None)
+        due_ms = self.group.next_deadline_ms()
+        assert due_ms is None or (self.wake_ms is not None and self.wake_ms <= due_ms), "nobody will be woken in time"
         for waiter, answer in outcome.answers:
             assert waiter not in self.answers, "answered twice"
             self.answers[waiter] = answer
@@ -82,10 +88,10 @@ class Play:
         return answer.members
 
     def pass_ms(self, duration_ms: int) -> None:
-        """Let time pass, expiring at each deadline on the way, as the runtime does."""
+        """Let time pass, expiring whenever an outcome asked for it, as the runtime does."""
         end_ms = self.now_ms + duration_ms
-        while (deadline_ms := self.group.next_deadline_ms()) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
+        while self.wake_ms is not None and self.wake_ms <= end_ms:
+            self.now_ms, self.wake_ms = max(self.now_ms, self.wake_ms), None
             self.take(self.machine.expire(self.group, self.now_ms))
         self.now_ms = end_ms
 
@@ -179,7 +185,9 @@ def test_an_id_that_nobody_comes_back_for_is_forgotten() -> None:
     play = Play()
     play.join(needs_member_id=True)
     waiter = play.join()
-    play.pass_ms(SESSION_MS)
+    play.pass_ms(SESSION_MS - 1)
+    assert play.group.pending, "it may come back yet"
+    play.pass_ms(1)
     assert not play.group.pending
     assert play.answers[waiter].generation == 1
     assert play.answers[play.join("c-1")].error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -199,6 +207,8 @@ def test_a_rebalance_waits_for_pending_members_until_they_leave() -> None:
     ("fields", "error"),
     [
         ({"session_timeout_ms": 5_999}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": 6_000, "needs_member_id": True}, ErrorCode.MEMBER_ID_REQUIRED),
+        ({"session_timeout_ms": 1_800_000, "needs_member_id": True}, ErrorCode.MEMBER_ID_REQUIRED),
         ({"session_timeout_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT),
         ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": (Protocol("other", b""),)}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
@@ -310,7 +320,7 @@ def test_a_join_that_is_retried_takes_the_place_of_the_first() -> None:
     leader, follower = play.stable()
     first = play.join(leader)
     second = play.join(leader)
-    assert play.answers[first].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert play.answers[first] == JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, leader)
     play.join(follower)
     assert play.answers[second].generation == 2
 
@@ -455,7 +465,7 @@ def test_a_static_member_replaced_while_it_waits_is_fenced() -> None:
     play = Play()
     first = play.join(instance_id="i")
     second = play.join(instance_id="i")
-    assert play.answers[first].error is ErrorCode.FENCED_INSTANCE_ID
+    assert play.answers[first] == JoinAnswer(ErrorCode.FENCED_INSTANCE_ID, "i-1")
     play.pass_ms(0)
     syncing = play.sync(play.answers[second].member_id, instance_id="i")
     third = play.join(instance_id="i")
@@ -647,7 +657,7 @@ def test_whoever_waits_when_the_group_moves_away_is_sent_after_it() -> None:
     play = Play()
     joining = play.join()
     play.take(play.machine.unload(play.group))
-    assert play.answers[joining].error is ErrorCode.NOT_COORDINATOR
+    assert play.answers[joining] == JoinAnswer(ErrorCode.NOT_COORDINATOR, "c-1")
     assert play.group.state is GroupState.DEAD
     assert play.answers[play.join()].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert play.heartbeat("c-1") is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -678,3 +688,50 @@ def test_a_loaded_group_gives_its_members_a_session() -> None:
     assert outcome.wake_ms == play.now_ms + SESSION_MS
     play.pass_ms(SESSION_MS - 1)
     assert len(play.group.members) == 2
+
+
+def test_a_member_rejoins_with_new_timeouts_and_protocols() -> None:
+    play = Play()
+    (leader,) = play.stable(1)
+    both = (Protocol("sticky", b"new"), Protocol("range", b"topics"))
+    waiter = play.join(leader, session_timeout_ms=2 * SESSION_MS, protocols=both)
+    assert (play.answers[waiter].generation, play.answers[waiter].protocol) == (2, "sticky")
+    assert [each.metadata for each in play.answers[waiter].members] == [b"new"]
+    play.pass_ms(2 * SESSION_MS - 1)
+    assert [*play.group.members] == [leader]
+    play.pass_ms(1)
+    assert play.group.state is GroupState.EMPTY
+
+
+@pytest.mark.parametrize("instance_id", [None, "i"])
+def test_a_member_that_returns_with_a_shorter_session_is_given_up_by_that(instance_id: str | None) -> None:
+    play = Play()
+    waiter = play.join(instance_id=instance_id, session_timeout_ms=1_800_000)
+    play.pass_ms(0)
+    member_id = play.answers[waiter].member_id
+    play.sync(member_id, instance_id=instance_id)
+    play.store_done()
+    play.pass_ms(2 * REBALANCE_MS)
+    returned = play.join("" if instance_id else member_id, instance_id=instance_id)
+    if instance_id:
+        play.store_done()
+    assert play.answers[returned].error is ErrorCode.NONE
+    play.pass_ms(SESSION_MS - 1)
+    assert len(play.group.members) == 1
+    play.pass_ms(1)
+    assert play.group.state is GroupState.EMPTY
+
+
+def test_every_request_that_is_answered_at_once_keeps_the_session_alive() -> None:
+    play = Play()
+    leader, follower = play.stable()
+    for _ in range(3):
+        play.pass_ms(SESSION_MS - 1)
+        play.heartbeat(leader)
+        assert play.answers[play.join(follower)].error is ErrorCode.NONE
+        play.pass_ms(SESSION_MS - 1)
+        play.heartbeat(leader)
+        assert play.answers[play.sync(follower)].error is ErrorCode.NONE
+    assert [*play.group.members] == [leader, follower]
+    play.pass_ms(SESSION_MS)
+    assert play.group.state is GroupState.EMPTY

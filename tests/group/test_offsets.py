@@ -20,6 +20,7 @@ from sparklog.group.offsets import (
     read_offset,
 )
 from sparklog.group.state import CommittedOffset, Group, GroupState, Member, Protocol
+from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 
@@ -107,6 +108,29 @@ def test_a_group_is_read_as_the_last_generation_left_it() -> None:
     assert first == Member("m1", "i", "c", "/h", 10_000, 60_000, (Protocol("range", b"sub"),), b"as")
     assert second.instance_id is None
     assert group.supports("consumer", (Protocol("range", b""),))
+
+
+@pytest.mark.parametrize("leader", ["m1", "m2"])
+def test_the_leader_is_whom_the_record_names(leader: str) -> None:
+    group = a_group()
+    group.leader = leader
+    assert read_group("g1", group_record(group, {})[1]).leader == leader
+
+
+def test_a_group_of_no_protocol_is_read_as_it_was_written() -> None:
+    group = Group("g1", generation=1, state_timestamp_ms=NOW_MS)
+    found = read_group("g1", group_record(group, {})[1])
+    assert (found.protocol_type, found.protocol, found.state) == (None, None, GroupState.EMPTY)
+
+
+def test_a_member_without_an_assignment_has_an_empty_one() -> None:
+    found = read_group("g1", group_record(a_group(), {"m2": b"as"})[1])
+    assert [each.assignment for each in found.members.values()] == [b"", b"as"]
+
+
+def test_a_transactions_offsets_bear_its_producer() -> None:
+    (batch,) = iter_batches(build_batch([(OFFSET_KEY, OFFSET_VALUE_V3)], NOW_MS, ProducerIdAndEpoch(7, 3)))
+    assert (batch.producer_id, batch.producer_epoch, batch.is_transactional) == (7, 3, True)
 
 
 GROUP_HEAD = "0008 636f6e73756d6572 00000009 0005 72616e6765 0002 6d31"

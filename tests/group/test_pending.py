@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from group.scene import GROUP, HOME, OTHER, TP, Play, Scene
 
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.offsets import OffsetKey
 from sparklog.group.pending import PendingOffsets, PlacedOffset
 from sparklog.group.requests import NO_GENERATION, CommitRequest, MemberIdentity, TransactionalCommit
 from sparklog.group.state import CommittedOffset, GroupState
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
+from sparklog.testing.steps import finish
 
 ANONYMOUS = MemberIdentity("", None, NO_GENERATION)
 PRODUCER = ProducerIdAndEpoch(7, 0)
@@ -52,12 +53,23 @@ def test_what_could_not_be_written_is_dropped_unless_it_was_replaced() -> None:
     assert pending.add(7, "g", OFFSETS) == [TP, OTHER]
     assert pending.add(7, "g", newer) == []
     assert pending.drop(7, "g", OFFSETS) == [OTHER]
+    assert pending.drop(8, "g", OFFSETS) == [], "its transaction has ended"
     assert pending.end(7, commit=True) == {"g": newer}
+
+
+def test_what_is_forgotten_comes_out_of_every_transaction_that_has_it() -> None:
+    pending = loaded()
+    pending.add(7, "g", OFFSETS)
+    pending.add(8, "g", {OTHER: PlacedOffset(2, CommittedOffset(9, 0, "", 1))})
+    assert pending.forget(OffsetKey("g", TP)) == [TP]
+    assert pending.forget(OffsetKey("g", OTHER)) == [OTHER, OTHER]
+    assert pending.all_keys() == []
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_end_during_the_load_is_not_lost(commit: bool) -> None:
     pending = PendingOffsets()
+    assert pending.of_producer(7) == []
     assert pending.end(7, commit=commit) == {}
     found = {7: {OffsetKey("g", TP): OFFSETS[TP]}, 8: {OffsetKey("g", OTHER): OFFSETS[OTHER]}}
     assert pending.loaded(found) == ([{"g": {TP: OFFSETS[TP]}}] if commit else [{}])
@@ -65,7 +77,12 @@ def test_an_end_during_the_load_is_not_lost(commit: bool) -> None:
 
 
 async def commit(
-    scene: Scene, offset: int, identity: MemberIdentity = ANONYMOUS, code: ErrorCode = ErrorCode.NONE, text: str = "md"
+    scene: Scene,
+    offset: int,
+    identity: MemberIdentity = ANONYMOUS,
+    code: ErrorCode = ErrorCode.NONE,
+    text: str = "md",
+    producer: ProducerIdAndEpoch = PRODUCER,
 ) -> ErrorCode:
     asked = []
 
@@ -74,16 +91,34 @@ async def commit(
         return code
 
     offsets = {TP: CommittedOffset(offset, 3, text, scene.clock.now_ms())}
-    request = TransactionalCommit(PRODUCER, CommitRequest(identity, offsets), may_begin)
+    request = TransactionalCommit(producer, CommitRequest(identity, offsets), may_begin)
     answer = (await scene.groups.commit_in_transaction(GROUP, request))[TP]
     assert asked in ([HOME], [])
     return answer
 
 
-async def end(scene: Scene, *, commits: bool) -> None:
+async def end(scene: Scene, *, commits: bool, producer: ProducerIdAndEpoch = PRODUCER) -> None:
     kind = ControlType.COMMIT if commits else ControlType.ABORT
-    await scene.store.append(HOME, build_marker(EndTransactionMarker(kind, 0), PRODUCER, 1))
-    scene.groups.end_transaction(HOME, PRODUCER.producer_id, commits)
+    await scene.store.append(HOME, build_marker(EndTransactionMarker(kind, 0), producer, 1))
+    scene.groups.end_transaction(HOME, producer.producer_id, commits)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_offset_in_two_transactions_is_unstable_until_both_have_ended(play: Play, restart: bool) -> None:
+    other = ProducerIdAndEpoch(PRODUCER.producer_id + 1, 0)
+
+    async def body(scene: Scene) -> None:
+        await commit(scene, 5)
+        await commit(scene, 6, producer=other)
+        if restart:
+            scene = await scene.restarted()
+        await end(scene, commits=True)
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == {TP}
+        await end(scene, commits=False, producer=other)
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
+        assert scene.offset() == 5
+
+    play(body)
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -133,10 +168,10 @@ def test_an_offset_does_not_expire_while_a_transaction_may_change_it(play: Play)
         await commit(scene, 5)
         for coordinator in (scene, await scene.restarted()):
             await asyncio.sleep(61)
-            coordinator.groups.expire_offsets()
+            finish(coordinator.groups.expire_offsets())
             assert coordinator.offset() == 1
         await end(scene, commits=False)
-        scene.groups.expire_offsets()
+        finish(scene.groups.expire_offsets())
         assert scene.offset() is None
 
     play(body, offsets_retention_minutes=1)
@@ -218,6 +253,18 @@ def test_the_later_record_wins_whenever_its_transaction_commits(play: Play, rest
     play(body)
 
 
+def test_a_commit_after_a_restart_is_later_than_those_of_a_transaction_before(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await commit(scene, 5)
+        await commit(scene, 6)
+        scene = await scene.restarted()
+        assert await scene.commit(7) is ErrorCode.NONE
+        await end(scene, commits=True)
+        assert (scene.offset(), (await scene.restarted()).offset()) == (7, 7)
+
+    play(body)
+
+
 def test_a_commit_whose_replication_lasts_past_the_end_of_a_transaction_is_the_later_one_still(play: Play) -> None:
     async def body(scene: Scene) -> None:
         await commit(scene, 5)
@@ -257,6 +304,23 @@ def test_what_the_log_refuses_is_not_pending(play: Play) -> None:
     play(body)
 
 
+def test_what_is_not_replicated_is_pending_no_more(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        gate = scene.loop.create_future()
+        scene.store.gate = lambda: gate
+        committing = asyncio.ensure_future(commit(scene, 5))
+        await asyncio.sleep(0.1)
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == {TP}
+        gate.set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS))
+        assert await committing is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
+        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        scene.groups.end_transaction(HOME, PRODUCER.producer_id, True)
+        assert scene.offset() is None
+
+    play(body)
+
+
 def test_only_members_of_this_generation_commit_as_members(play: Play) -> None:
     async def body(scene: Scene) -> None:
         joined = await scene.join()
@@ -266,6 +330,8 @@ def test_only_members_of_this_generation_commit_as_members(play: Play) -> None:
         assert await commit(scene, 1, member._replace(generation=9)) is ErrorCode.ILLEGAL_GENERATION
         assert await commit(scene, 1, member._replace(member_id="x")) is ErrorCode.UNKNOWN_MEMBER_ID
         assert await commit(scene, 1) is ErrorCode.NONE, "older clients do not say who they are"
+        for who in (("x", None, -1), ("", "i", -1), ("", None, 0)):
+            assert await commit(scene, 1, MemberIdentity(*who)) is ErrorCode.UNKNOWN_MEMBER_ID, "but these do"
         assert await commit(scene, 1, text="x" * 11) is ErrorCode.OFFSET_METADATA_TOO_LARGE
 
     play(body)
@@ -291,5 +357,19 @@ def test_leadership_that_moves_during_a_commit(play: Play) -> None:
         assert scene.groups.unstable_offsets(GROUP, [TP]) == {TP}, "it was in the log, and is found there"
         await end(scene, commits=True)
         assert scene.offset() == 1
+
+    play(body)
+
+
+def test_a_load_needs_no_count_of_partitions(play: Play) -> None:
+    """A broker may be told that it leads before it is told of the topic, and plans with another count until then."""
+
+    async def body(scene: Scene) -> None:
+        assert await commit(scene, 5) is ErrorCode.NONE
+        count, scene.store.partition_count = scene.store.partition_count, 97
+        scene = await scene.restarted()
+        scene.store.partition_count = count
+        scene.groups.end_transaction(HOME, PRODUCER.producer_id, commit=True)
+        assert scene.offset() == 5
 
     play(body)

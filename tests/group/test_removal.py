@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparklog.errors import ErrorCode
+from sparklog.group.consumer.group import ConsumerGroup
+from sparklog.group.consumer.member import ConsumerMember
 from sparklog.group.removal import delete_error, expired_offsets, offset_deletion
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState
 from sparklog.structs import TopicPartition
@@ -50,6 +52,14 @@ def test_an_offset_expires_when_nobody_has_used_it_for_long(
         else:
             assert tp not in expired_offsets(group, end_ms - 1, RETENTION_MS)
             assert tp in expired_offsets(group, end_ms, RETENTION_MS)
+
+
+def test_which_offsets_of_a_consumer_group_may_be_deleted() -> None:
+    consumer = ConsumerGroup("g")
+    consumer.put(ConsumerMember("m", topics=frozenset({"read"})))
+    expected = {READ: SUBSCRIBED, UNREAD: NONE}
+    assert offset_deletion(a_group(GroupState.EMPTY), [READ, UNREAD], consumer) == (NONE, expected)
+    assert expired_offsets(a_group(GroupState.EMPTY), 11_000, RETENTION_MS, consumer) == [UNREAD]
 
 
 def test_topics_that_cannot_be_told_are_not_taken_to_be_unread() -> None:

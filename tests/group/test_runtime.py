@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -137,6 +137,7 @@ def test_metadata_that_is_too_long_costs_only_its_own_offset(play: Play) -> None
 def test_who_may_not_commit(play: Play) -> None:
     async def body(scene: Scene) -> None:
         assert await scene.commit(1, MemberIdentity("m", None, 3)) is ErrorCode.ILLEGAL_GENERATION
+        assert await scene.commit(1, MemberIdentity("m", None, 0)) is ErrorCode.ILLEGAL_GENERATION
         await one_member(scene)
         assert await scene.commit(1) is ErrorCode.UNKNOWN_MEMBER_ID
         assert scene.offset() is None
@@ -181,9 +182,9 @@ def test_a_load_is_given_up_when_leadership_goes_again(play: Play) -> None:
 
 def test_a_load_that_fails_can_be_tried_again(play: Play) -> None:
     async def body(scene: Scene) -> None:
-        def broken(partition: int) -> Iterator[memoryview]:
+        async def broken(partition: int) -> AsyncIterator[memoryview]:
             raise LogError("disk")
-            yield
+            yield memoryview(b"")
 
         read, scene.store.read = scene.store.read, broken  # type: ignore[method-assign]
         with pytest.raises(LogError):
@@ -203,7 +204,9 @@ def test_whoever_waits_when_leadership_goes_is_sent_away(play: Play) -> None:
         scene.store.led.discard(HOME)
         scene.groups.unload(HOME)
         assert (await joining).error is ErrorCode.NOT_COORDINATOR
-        assert (await scene.join()).error is ErrorCode.NOT_COORDINATOR
+        assert await scene.join("c-1") == JoinAnswer(ErrorCode.NOT_COORDINATOR, "c-1")
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.NOT_COORDINATOR
+        assert scene.groups.describe_consumer_group(GROUP) == (ErrorCode.NOT_COORDINATOR, None)
         assert await scene.commit(1) is ErrorCode.NOT_COORDINATOR
         assert scene.groups.describe_group(GROUP) == (ErrorCode.NOT_COORDINATOR, None)
         answer = await scene.groups.leave(GROUP, [ANONYMOUS])
@@ -278,6 +281,7 @@ def test_groups_that_came_to_nothing_are_forgotten(play: Play) -> None:
     async def body(scene: Scene) -> None:
         assert (await scene.join("stranger")).error is ErrorCode.UNKNOWN_MEMBER_ID
         assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.GROUP_ID_NOT_FOUND
         pending = await scene.join(needs_member_id=True)
         assert pending.error is ErrorCode.MEMBER_ID_REQUIRED
         assert [each.group_id for each in scene.groups.list_groups()[1]] == [GROUP]
@@ -336,6 +340,18 @@ def test_offsets_may_be_kept_under_the_empty_id(play: Play) -> None:
         request = CommitRequest(ANONYMOUS, {TP: CommittedOffset(1, -1, "", 0)})
         assert await scene.groups.commit_offsets("", request) == {TP: ErrorCode.NONE}
         assert scene.groups.fetch_offsets("", [TP])[1][TP] == CommittedOffset(1, -1, "", 0)
+        gate = scene.loop.create_future()
+        scene.store.gate = lambda: gate
+        committing = asyncio.ensure_future(scene.groups.commit_offsets("", request))
+        await asyncio.sleep(0.1)
+        assert scene.groups.unstable_offsets("", [TP]) == {TP}
+        scene.store.gate = None
+        gate.set_result(None)
+        await committing
+        error, group = scene.groups.describe_group("")
+        assert (error, group and group.state) == (ErrorCode.NONE, GroupState.EMPTY)
+        assert await scene.groups.delete_group("") is ErrorCode.NONE
+        assert scene.groups.fetch_offsets("", [TP])[1][TP] is None
 
     play(body)
 
@@ -358,3 +374,67 @@ def test_a_broker_that_allows_smaller_groups_makes_them_smaller(play: Play) -> N
         await again.groups.close()
 
     play(body)
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "later"])
+def test_whoever_waits_is_answered_whatever_the_log_does(play: Play, at_once: bool) -> None:
+    async def body(scene: Scene) -> None:
+        async def fail() -> None:
+            raise OSError("odd")
+
+        def broken(partition: int, batch: bytes) -> Any:
+            if at_once:
+                raise OSError("odd")
+            return fail()
+
+        answer = await scene.join()
+        scene.store.append = broken  # type: ignore[method-assign]
+        assert (await scene.sync(answer, c_1=b"all")).error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await scene.commit(1, MemberIdentity(answer.member_id, None, 1)) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+    play(body)
+
+
+def test_a_static_member_whose_id_is_new_is_no_stranger_to_the_next_coordinator(play: Play) -> None:
+    """It got the id in a rebalance, and its broker died before the rebalance was over."""
+
+    async def body(scene: Scene) -> None:
+        alone = await scene.join(instance_id="i")
+        await scene.sync(alone, "i", **{alone.member_id: b"all"})
+        another = asyncio.ensure_future(scene.join(instance_id="j"))
+        await asyncio.sleep(0)
+        returned = await scene.join(instance_id="i")
+        await another
+        assert (returned.error, returned.generation) == (ErrorCode.NONE, alone.generation + 1)
+        assert returned.member_id != alone.member_id
+        scene = await scene.restarted()
+        mine = MemberIdentity(returned.member_id, "i", returned.generation)
+        assert scene.groups.heartbeat(GROUP, mine) is ErrorCode.ILLEGAL_GENERATION
+        zombie = MemberIdentity(alone.member_id, "i", alone.generation)
+        assert scene.groups.heartbeat(GROUP, zombie) is ErrorCode.FENCED_INSTANCE_ID
+        again = asyncio.ensure_future(scene.join(returned.member_id, instance_id="i"))
+        await asyncio.sleep(0)
+        await scene.join((await another).member_id, instance_id="j")
+        assert (await again).error is ErrorCode.NONE
+
+    play(body)
+
+
+def test_metadata_that_no_record_can_hold_is_refused_whatever_the_limit(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        for text, error in [("é" * 16_384, ErrorCode.OFFSET_METADATA_TOO_LARGE), ("é" * 16_383, ErrorCode.NONE)]:
+            request = CommitRequest(ANONYMOUS, {TP: CommittedOffset(1, -1, text, 0)})
+            assert await scene.groups.commit_offsets(GROUP, request) == {TP: error}
+
+    play(body, offset_metadata_max_bytes=100_000)
+
+
+def test_whoever_waits_when_the_broker_stops_is_sent_away(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        joining = asyncio.ensure_future(scene.join())
+        await asyncio.sleep(1)
+        await scene.groups.close()
+        assert joining.done() or await asyncio.wait_for(joining, 1)
+        assert joining.result().error is ErrorCode.NOT_COORDINATOR
+
+    play(body, delay_ms=3000)

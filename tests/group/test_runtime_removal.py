@@ -14,6 +14,7 @@ from sparklog.group.requests import CommitRequest, MemberIdentity
 from sparklog.group.state import CommittedOffset, GroupState, Protocol
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
+from sparklog.testing.steps import counted, finish
 
 TO_T = (Protocol("range", bytes.fromhex("0000 00000001 0001 74 ffffffff")),)
 TO_NOTHING = (Protocol("range", bytes.fromhex("0000 00000000 ffffffff")),)
@@ -202,16 +203,16 @@ def test_an_empty_groups_offsets_expire_a_while_after_the_last_member_left(play:
         for _ in range(10):
             await asyncio.sleep(9)
             assert scene.groups.heartbeat(GROUP, member) is ErrorCode.NONE
-        scene.groups.expire_offsets()
+        finish(scene.groups.expire_offsets())
         assert scene.offset() == 3, "whoever is there keeps it"
         await scene.groups.leave(GROUP, [member])
         await asyncio.sleep(RETENTION_S - 1)
-        scene.groups.expire_offsets()
+        finish(scene.groups.expire_offsets())
         again = await scene.restarted()
-        again.groups.expire_offsets()
+        finish(again.groups.expire_offsets())
         assert (scene.offset(), again.offset()) == (3, 3)
         await asyncio.sleep(1)
-        scene.groups.expire_offsets()
+        finish(scene.groups.expire_offsets())
         await asyncio.sleep(0)
         assert tombstones(scene) == [offset_key(GROUP, TP), group_key(GROUP)]
         assert await is_forgotten(scene)
@@ -225,7 +226,7 @@ def test_a_stable_groups_offsets_of_topics_that_it_no_longer_reads_expire(play: 
         await scene.sync(reader, c_1=b"all")
         await scene.commit(1, MemberIdentity(reader.member_id, None, 1))
         await asyncio.sleep(RETENTION_S)
-        scene.groups.expire_offsets()
+        finish(scene.groups.expire_offsets())
         await asyncio.sleep(0)
         assert (scene.offset(), scene.state) == (None, GroupState.STABLE)
 
@@ -237,7 +238,7 @@ def test_a_member_about_to_come_keeps_an_empty_group(play: Play) -> None:
         await left_group(scene)
         await asyncio.sleep(RETENTION_S)
         pending = await scene.join(needs_member_id=True)
-        scene.groups.expire_offsets()
+        finish(scene.groups.expire_offsets())
         assert scene.state is GroupState.EMPTY
         assert (await scene.join(pending.member_id)).generation == 3
 
@@ -268,3 +269,19 @@ def test_a_commit_that_fails_leaves_no_group_behind(play: Play) -> None:
         assert scene.groups.list_groups() == (ErrorCode.NONE, [])
 
     play(body)
+
+
+def test_the_offsets_of_several_groups_expire_at_once(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        others = [each for each in (f"g{number}" for number in range(200)) if scene.groups.partition_for(each) == HOME]
+        request = CommitRequest(ANONYMOUS, {TP: CommittedOffset(1, -1, "", scene.clock.now_ms())})
+        for each in others:
+            assert await scene.groups.commit_offsets(each, request) == {TP: ErrorCode.NONE}
+        await asyncio.sleep(RETENTION_S)
+        steps, _ = counted(scene.groups.expire_offsets())
+        assert 1 <= steps < len(others), "of some groups a step"
+        await asyncio.sleep(0.1)
+        assert tombstones(scene) == [offset_key(each, TP) for each in others]
+        assert await is_forgotten(scene)
+
+    play(body, offsets_retention_minutes=1)

@@ -19,6 +19,7 @@ from sparklog.protocol.messages import (
 )
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.eventually import eventually
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import encode_partition_state, partition_state_path
 
@@ -45,28 +46,23 @@ def grow(connection, topic, count, assignments=None, validate_only=False, versio
     return ErrorCode(result.error_code), result.error_message or ""
 
 
-def partitions_of(connection, topic):
-    (described,) = wire.metadata(connection, topic).topics
-    return {each.partition_index: each.leader_id for each in described.partitions}
-
-
 @pytest.mark.parametrize("version", range(4))
 def test_partitions_are_added_and_serve_at_once(connection, make_topic, version):
     topic = make_topic()
     assert wire.produce(connection, TopicPartition(topic, 0), wire.batch_of(b"old"))[0] is ErrorCode.NONE
     assert grow(connection, topic, 3, version=version) == (ErrorCode.NONE, "")
-    assert partitions_of(connection, topic) == {0: 0, 1: 0, 2: 0}
+    assert wire.leaders(connection, topic) == {0: 0, 1: 0, 2: 0}
     assert wire.produce(connection, TopicPartition(topic, 2), wire.batch_of(b"new"))[0] is ErrorCode.NONE
     assert wire.read_all(connection, TopicPartition(topic, 0)) == [b"old"]
     assert grow(connection, topic, 4, [[0]], version=version) == (ErrorCode.NONE, "")
-    assert len(partitions_of(connection, topic)) == 4
+    assert len(wire.leaders(connection, topic)) == 4
 
 
 def test_added_partitions_are_only_validated(connection, make_topic):
     topic = make_topic()
     assert grow(connection, topic, 2, validate_only=True) == (ErrorCode.NONE, "")
     assert grow(connection, topic, 1, validate_only=True)[0] is ErrorCode.INVALID_PARTITIONS
-    assert len(partitions_of(connection, topic)) == 1
+    assert len(wire.leaders(connection, topic)) == 1
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,7 @@ def test_added_partitions_are_only_validated(connection, make_topic):
 def test_partitions_that_cannot_be_added(connection, make_topic, count, assignments, code):
     topic = make_topic(partitions=2)
     assert grow(connection, topic, count, assignments)[0] is code
-    assert len(partitions_of(connection, topic)) == 2
+    assert len(wire.leaders(connection, topic)) == 2
 
 
 def test_topics_that_cannot_grow(connection):
@@ -100,7 +96,7 @@ def test_a_topic_has_its_added_partitions_and_its_id_after_a_restart(alone):
         assert grow(connection, "t", 5)[0] is ErrorCode.NONE
     alone.restart()
     with wire.connect(alone.address) as connection:
-        assert partitions_of(connection, "t") == dict.fromkeys(range(5), 0)
+        eventually(lambda: wire.leaders(connection, "t") == dict.fromkeys(range(5), 0), 20)
         assert wire.metadata(connection, "t").topics[0].topic_id == before
 
 

@@ -1,5 +1,7 @@
 """Answers to odd requests, each as Kafka 3.9.1 gives it; found by ``tests/differential``, which asks both."""
 
+from uuid import uuid4
+
 import pytest
 from integration import wire
 
@@ -18,6 +20,7 @@ from sparklog.protocol.messages import (
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.compression import CompressionType
 from sparklog.structs import TopicPartition
+from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
 _ListTopic = ListOffsetsRequest.ListOffsetsTopic
@@ -122,6 +125,28 @@ def test_a_topic_is_not_deleted_by_name_and_id(connection, tp):
     assert deleted(name=tp.topic, topic_id=topic_id) == ErrorCode.INVALID_REQUEST
     assert tp.topic in wire.topic_names(connection)
     assert deleted(name=tp.topic, topic_id=ZERO_UUID) == ErrorCode.NONE
+
+
+def test_to_be_deleted_by_id_a_topic_is_named_by_its_own(connection, tp):
+    topic_id = wire.metadata(connection, tp.topic).topics[0].topic_id
+
+    def deleted(topic_id):
+        asked = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)
+        request = DeleteTopicsRequest(topics=[asked], timeout_ms=20_000)
+        return wire.ask(connection, ApiKey.DELETE_TOPICS, 6, request).responses[0].error_code
+
+    assert deleted(uuid4()) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert tp.topic in wire.topic_names(connection)
+    assert deleted(topic_id) == ErrorCode.NONE
+    assert tp.topic not in wire.topic_names(connection)
+
+
+def test_a_topic_that_nobody_waits_for_is_made_and_answered_as_one_that_is_not_ready(connection, tp):
+    name = f"{tp.topic}-soon"
+    code, _ = wire.create_topic(connection, name, timeout_ms=0)
+    assert code is ErrorCode.REQUEST_TIMED_OUT
+    eventually(lambda: set(wire.leaders(connection, name).values()) not in ({-1}, set()))
+    assert wire.delete_topic(connection, name) is ErrorCode.NONE
 
 
 def test_to_name_no_settings_is_to_name_all(connection, tp):

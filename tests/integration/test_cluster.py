@@ -63,14 +63,15 @@ def controller_of(trio):
 
 
 def make_topic(trio, name, partitions=6):
-    """Made by the controller, known to every live broker."""
+    """Made by the controller; every live broker knows who leads each partition."""
     with wire.connect(trio.broker(controller_of(trio)).address) as connection:
         assert wire.create_topic(connection, name, partitions) == (ErrorCode.NONE, "")
     for broker in trio.brokers:
         if broker.alive:
             eventually(
-                lambda: len(describe(broker, name).leaders) == partitions,  # noqa: B023
-                what=f"{broker.name} knows the topic",
+                lambda: sum(leader >= 0 for leader in describe(broker, name).leaders.values()) == partitions,  # noqa: B023
+                NOTICED_S,
+                f"{broker.name} knows the topic's leaders",
             )
 
 

@@ -4,16 +4,20 @@ import fcntl
 import os
 import struct
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from integration import wire
 
-from sparklog.errors import ConnectionFailed, ErrorCode
+from sparklog.cli.main import cli
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually, wait_for_death
+from sparklog.zk.client import ZkClient
 
 pytestmark = pytest.mark.integration
 
@@ -129,7 +133,19 @@ def contents(broker):
         return {tp: wire.read_all(connection, tp) for tp in PARTITIONS}
 
 
-def test_a_failed_disk_takes_its_partitions_and_no_others(broker, disks, connection):
+@pytest.fixture
+def zk(chroot):
+    """A session that looks on."""
+    client = ZkClient(chroot, session_timeout=10.0, on_session=lambda _: None)
+    yield client
+    client.close()
+
+
+def leaders(zk, partitions):
+    return {state.leader for state in zk.partition_states(partitions).values()}
+
+
+def test_a_failed_disk_takes_its_partitions_and_no_others(broker, disks, connection, zk):
     acknowledged = make_topic(connection)
     failing, healthy = disks
     lost, served = partitions_on(failing.path / "logs"), partitions_on(healthy.path / "logs")
@@ -147,6 +163,8 @@ def test_a_failed_disk_takes_its_partitions_and_no_others(broker, disks, connect
     said = [line for line in broker.output().splitlines() if "out of service" in line]
     assert len(said) == 1
     assert f"log directory {failing.path / 'logs'} is out of service until the broker is started again" in said[0]
+    eventually(lambda: leaders(zk, lost) == {-1}, what="the controller hears of it")
+    assert leaders(zk, served) == {0}
     assert wire.create_topic(connection, "made-later", 3)[0] is ErrorCode.NONE
     assert len(list((healthy.path / "logs").glob("made-later-*"))) == 3
     broker.stop()
@@ -248,3 +266,16 @@ def test_a_broker_with_no_directory_at_the_start_says_what_is_wrong_with_each(fi
     (line,) = (line for line in broker.output().splitlines() if line.startswith("sparklog: "))
     assert "no log directory can be used" in line
     assert all(f"{home}: File exists" in line for home in homes)
+
+
+def test_a_topic_that_finds_no_room_is_told_of_with_the_broker_and_the_disk(broker, disks):
+    for disk in disks:
+        with open(disk.path / "filler", "wb", buffering=0) as filler, suppress(OSError):
+            while filler.write(bytes(1 << 16)):
+                pass
+    result = CliRunner().invoke(cli, ["topic", "create", TOPIC, "-p", "4", "-b", str(broker.address)])
+    assert isinstance(result.exception, ApiError)
+    assert result.exception.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "broker 0 cannot hold all of it (KAFKA_STORAGE_ERROR: a log directory of it is full" in str(result.exception)
+    for disk in disks:
+        assert f"broker 0: {disk.path / 'logs'}: " in result.output

@@ -6,6 +6,7 @@ from integration import wire
 from integration.raw_producer import RawProducer
 from integration.test_transactions import consumer_of, producer_of, read, settled, state_of, write
 
+from sparklog.client import Producer as OwnProducer
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ApiVersionsRequest
@@ -49,6 +50,21 @@ def test_transactions_one_after_another(bootstrap, make_topic, topic):
     (found,) = consumer.committed([ConfluentPartition(topic, 0)], 30)
     consumer.close()
     assert found.offset == 12
+
+
+def test_a_transaction_given_up_while_the_markers_of_the_last_are_written_fences_nobody(bootstrap, make_topic, topic):
+    make_topic(partitions=2)
+    with OwnProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        for number in range(20):
+            producer.begin_transaction()
+            producer.send(topic, b"%d" % number, partition=number % 2).result()
+            producer.commit_transaction()
+            producer.begin_transaction()
+            producer.send(topic, b"given up", partition=0)
+            producer.abort_transaction()
+    settled(bootstrap, topic)
+    assert read(bootstrap, topic) == [b"%d" % number for number in range(0, 20, 2)]
 
 
 def test_what_comes_after_the_end_is_refused(bootstrap, make_topic, topic):

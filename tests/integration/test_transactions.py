@@ -3,6 +3,7 @@
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from integration import wire
+from integration.raw_producer import RawProducer
 from kafka import KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.structs import OffsetAndMetadata
@@ -228,6 +229,24 @@ def test_a_transaction_goes_on_after_a_restart(broker, stop):
     producer.commit_transaction(30)
     settled(broker.address, "worker")
     assert read(broker.address, "t") == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_partition_that_a_topic_made_again_has_no_more_holds_up_no_transaction(broker, version):
+    gone = Tp("t", 3)
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, "t", 4)[0] is ErrorCode.NONE
+    producer = RawProducer(broker.address, "worker", version)
+    assert producer.init() is ErrorCode.NONE
+    if version == 1:
+        assert producer.add(gone) is ErrorCode.NONE
+    assert producer.write(gone, b"of the topic before") is ErrorCode.NONE
+    with wire.connect(broker.address) as connection:
+        assert wire.delete_topic(connection, "t") is ErrorCode.NONE
+        assert wire.create_topic(connection, "t", 1)[0] is ErrorCode.NONE
+    assert producer.end(commit=True) is ErrorCode.NONE
+    settled(broker.address, "worker")
+    assert producer.init() is ErrorCode.NONE
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(broker):

@@ -60,6 +60,7 @@ def create_topic(
     partitions: int = 1,
     configs: Mapping[str, str] | None = None,
     replication_factor: int = 1,
+    timeout_ms: int = 20_000,
 ) -> tuple[ErrorCode, str]:
     """What CreateTopics answers: the code and its message."""
     topic = CreateTopicsRequest.CreatableTopic
@@ -72,7 +73,7 @@ def create_topic(
         configs=settings,
     )
     answer = connection.request(
-        ApiKey.CREATE_TOPICS, lambda _: CreateTopicsRequest(topics=[asked], timeout_ms=20_000, validate_only=False)
+        ApiKey.CREATE_TOPICS, lambda _: CreateTopicsRequest(topics=[asked], timeout_ms=timeout_ms, validate_only=False)
     )
     (result,) = answer.topics
     return ErrorCode(result.error_code), result.error_message or ""
@@ -102,6 +103,12 @@ def topic_names(connection: BlockingConnection) -> set[str]:
         ApiKey.METADATA, lambda _: MetadataRequest(topics=None, allow_auto_topic_creation=False)
     )
     return {each.name for each in answer.topics}
+
+
+def leaders(connection: BlockingConnection, topic: str) -> dict[int, int]:
+    """The leader of each partition of the topic as this broker tells it: -1 while there is none, empty if unknown."""
+    (described,) = metadata(connection, topic).topics
+    return {each.partition_index: each.leader_id for each in described.partitions}
 
 
 def produce(

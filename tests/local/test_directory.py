@@ -1,5 +1,6 @@
 """A cluster's directory."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -32,6 +33,15 @@ def test_where_no_cluster_can_be_kept_it_is_said_what_to_do(tmp_path, place):
     directory = ClusterDirectory(root)
     with pytest.raises(ConfigError, match=rf"no cluster can be kept in {root}: .*; choose a directory \(--data\)"):
         directory.lock()
+
+
+def test_a_full_disk_is_called_one(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(ConfigError, match=f"the disk is full: .* are free in {tmp_path}; free some space there"):
+        ClusterDirectory(tmp_path).remember_ports({"zookeeper": 2181})
 
 
 def test_ports_are_remembered(tmp_path):

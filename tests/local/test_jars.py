@@ -1,12 +1,15 @@
 """The cache of JAR sets. Resolving itself is Ivy's; a fake one stands in."""
 
+import sys
 import threading
+import zipfile
 
 import pytest
 
 from sparklog.errors import ConfigError
 from sparklog.local import jars
 from sparklog.local.jars import JarSet
+from sparklog.testing.programs import run_program
 
 WANTED = JarSet("things", ("org.example:thing:1.0",), pinned=("org.example:part:0.9",), left_out=("junk",))
 
@@ -88,6 +91,20 @@ def test_a_pyspark_jar_is_found_by_its_module():
     assert jars.pyspark_jar("zookeeper-jute").name.startswith("zookeeper-jute-3.")
     with pytest.raises(ConfigError, match="no nonsuch JAR"):
         jars.pyspark_jar("nonsuch")
+
+
+def test_the_jars_are_sparks_where_pyspark_is_an_archive(tmp_path, monkeypatch):
+    """As under spark-submit."""
+    archive = tmp_path / "python" / "lib" / "pyspark.zip"
+    archive.parent.mkdir(parents=True)
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("pyspark/__init__.py", "")
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "ivy-2.5.3.jar").touch()
+    code = "from sparklog.local.jars import pyspark_jar; print(pyspark_jar('ivy'))"
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    ran = run_program([sys.executable, "-c", code], tmp_path, timeout=60, paths=[str(archive)])
+    assert ran.stdout.strip() == str(tmp_path / "jars" / "ivy-2.5.3.jar")
 
 
 def test_an_unknown_set_names_the_known():

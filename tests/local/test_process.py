@@ -90,3 +90,13 @@ def test_it_dies_with_its_parent(tmp_path):
         pid = int(parent.stdout.readline())
         parent.kill()
         wait_for_death(pid)
+
+
+def test_a_death_for_want_of_room_names_the_directory(tmp_path):
+    child = ChildProcess("a child", tmp_path / "logs" / "child.log", data_dir=tmp_path / "data")
+    child.spawn([*PYTHON, "print('java.io.IOException: No space left on device'); raise SystemExit(10)"])
+    with pytest.raises(ConnectionFailed) as caught:
+        child.wait_until(lambda: False, 20)
+    told = str(caught.value)
+    assert told.startswith("a child exited with status 10 (the disk is full: ")
+    assert f"are free in {tmp_path / 'data'}; free some space there) before it was ready" in told

@@ -16,6 +16,11 @@ class FakeService:
         self.ready = True
         self.pid = 1
         self.refusals = 0
+        self.said = []
+
+    def news(self):
+        said, self.said = self.said, []
+        return said
 
     def spawn(self):
         if self.refusals:
@@ -99,3 +104,10 @@ def test_a_refused_start_is_tried_again(watch):
     watch.die_and_measure()
     assert watch.pids == [2]
     assert sum("could not be started: port 9092 is in use" in event for event in watch.events) == 2
+
+
+def test_what_a_service_has_to_say_is_passed_on_once(watch):
+    watch.service.said = ["a disk is full"]
+    watch.supervisor.look()
+    watch.supervisor.look()
+    assert watch.events == ["broker 1: a disk is full"]

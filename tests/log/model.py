@@ -57,7 +57,7 @@ class Model:
     high_watermark: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
     restarted_at: int = 0
-    """Of a producer's batches before this, only the last need be remembered."""
+    """Of a producer's batches before this that are in no segment any more, only the last need be remembered."""
     forgotten: dict[int, int] = field(default_factory=dict)
     """Producer id → the offset before which nothing is known of it."""
     blurred: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -165,9 +165,10 @@ class Model:
         return epoch, batches
 
     def remembered(self, producer):
-        """The batches that it may send again: the last five, or the last alone of what a restart left."""
+        """The batches that it may send again: the last five; of those no longer in a segment a restart may leave but
+        the last."""
         batches = self.of_producer(producer)[1][-5:]
-        return [each for each in batches if each.first >= self.restarted_at or each is batches[-1]]
+        return [each for each in batches if each.kept or each.first >= self.restarted_at or each is batches[-1]]
 
     # Losing the beginning or the end
 

@@ -6,6 +6,7 @@ import os
 import struct
 import threading
 import zlib
+from collections import Counter
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
+from sparklog.testing.steps import finish
 from sparklog.zk.znodes import PartitionState
 
 ME = 1
@@ -286,14 +288,14 @@ def while_checkpointing(broker):
 
 def while_applying_retention(broker):
     broker.clock.advance(10)
-    broker.replicas.apply_retention()
+    finish(broker.replicas.apply_retention())
 
 
 def while_removing_old_segments(broker):
     broker.clock.advance(10)
-    broker.replicas.apply_retention()
+    finish(broker.replicas.apply_retention())
     broker.clock.advance(10)
-    broker.replicas.apply_retention()
+    finish(broker.replicas.apply_retention())
 
 
 def while_removing_a_partition(broker):
@@ -302,7 +304,8 @@ def while_removing_a_partition(broker):
 
 
 def while_changing_leaders(broker):
-    assert lead(broker, OURS, epoch=7) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert lead(broker, OURS, epoch=7) is ErrorCode.NONE
+    broker.later.run()
 
 
 FAILURES = {
@@ -385,7 +388,9 @@ def test_a_failed_fsync_is_never_tried_again(broker, homes, error):
             log.flush()
         assert not isinstance(first.value, DiskFull), "what was written may be lost, whatever room there will be"
         log.config = parse(TopicConfig, SMALL | {"flush.messages": "1"})
-        for again in (log.flush, log.close, lambda: log.append_as_leader(batch_of(), 0)):
+        log.append_as_leader(batch_of(), 0)
+        assert log.awaits_flush
+        for again in (log.flush, log.close):
             with pytest.raises(LogDirFailed, match="cannot flush"):
                 again()
         broker.later.run()
@@ -419,22 +424,24 @@ def test_a_flush_that_comes_after_the_end_of_the_log_is_no_failure(broker, monke
     [(while_appending, ["pwrite"]), (while_checkpointing, ["open"]), (while_applying_retention, ["open"])],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_a_full_disk_stays_in_service(broker, work, steps, error):
+def test_a_full_disk_stays_in_service_and_is_told_of(broker, caplog, work, steps, error):
     home = home_of(broker, OURS)
     with FaultyFiles(home, fail_at=0, lasting=True, error=error, steps=steps) as files:
         work(broker)
         assert files.count
+    assert [f"log directory {home} has no room" in line for line in caplog.messages] == [True]
     assert (broker.failures, broker.logs.unusable) == ([], {})
     assert append_everywhere(broker) == set(PARTITIONS)
 
 
 @pytest.mark.parametrize("step", range(6))
-def test_a_partition_for_which_there_was_no_room_can_be_made_when_there_is(broker, homes, step):
+def test_a_partition_for_which_there_was_no_room_can_be_made_when_there_is(broker, homes, caplog, step):
     for home in homes[1:]:
         broker.logs.fail(home, "test")
     with FaultyFiles(homes[0], fail_at=step, error=errno.ENOSPC):
         first = lead(broker, NEW)
     assert first is ErrorCode.KAFKA_STORAGE_ERROR
+    assert f"log directory {homes[0]} has no room" in caplog.text
     assert lead(broker, NEW) is ErrorCode.NONE
     assert append(broker, NEW).first_offset == 0
     assert broker.failures == []
@@ -511,3 +518,40 @@ def test_the_mark_of_a_clean_stop_is_left_only_where_all_logs_were_closed(broker
     broker = start()
     scanned = {tp for tp, log in broker.logs.logs.items() if log.scanned_bytes}
     assert scanned == {tp for tp in PARTITIONS if home_of(broker, tp) == home}
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EROFS])
+def test_a_disk_that_takes_no_new_directory_is_out_of_service(broker, homes, error):
+    held = Counter(log.directory.parent for log in broker.logs.logs.values())
+    home = min(homes, key=lambda each: held[each])
+    there = {tp for tp in PARTITIONS if home_of(broker, tp) == home}
+    with FaultyFiles(home, fail_at=0, lasting=True, error=error, steps=["mkdir"]):
+        assert lead(broker, NEW) is ErrorCode.KAFKA_STORAGE_ERROR
+        settle(broker)
+        assert_out_of_service(broker, home, there)
+        assert {path for path, _ in broker.failures} == {home}
+
+
+def test_a_full_disk_that_takes_no_new_directory_stays_in_service(broker, homes):
+    held = Counter(log.directory.parent for log in broker.logs.logs.values())
+    home = min(homes, key=lambda each: held[each])
+    with FaultyFiles(home, fail_at=0, error=errno.ENOSPC, steps=["mkdir"]):
+        assert lead(broker, NEW) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.failures == []
+    assert lead(broker, NEW) is ErrorCode.NONE
+
+
+def test_what_is_left_of_a_deleted_partition_and_stays_keeps_nothing_from_service(broker, start, homes, caplog):
+    home = homes[0]
+    leftover = home / f"gone-0.{'0' * 32}-delete"
+    leftover.mkdir()
+    (leftover / "00000000000000000000.log").touch()
+    crash(broker)
+    with FaultyFiles(home, fail_at=0, lasting=True, steps=["unlink", "rmdir"]):
+        again = start()
+    assert set(again.logs.logs) == set(PARTITIONS)
+    assert again.failures == []
+    assert [record.levelname for record in caplog.records if str(leftover) in record.getMessage()] == ["WARNING"]
+    crash(again)
+    start()
+    assert not leftover.exists()

@@ -1,12 +1,16 @@
 """What flush.messages and flush.ms promise, told by the fsyncs that happen."""
 
+import errno
 import os
 
 import pytest
-from log.samples import SMALL, batch_of, open_log
+from log.samples import SMALL, abandon, batch_of, open_log, transactional
 
 from sparklog.errors import DiskFull, LogDirFailed
+from sparklog.log.leader_epochs import read_epochs
+from sparklog.log.origin import AppendOrigin
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.files import FaultyFiles
 
 
 @pytest.fixture
@@ -34,10 +38,23 @@ def logs_synced(names):
     return [name for name in names if name.endswith(".log")]
 
 
-def test_flush_messages_1_syncs_before_each_append_returns(home, synced):
+def append(log, batch):
+    """As whoever answers for it: the batch counts when the flush that it awaits has returned."""
+    log.append_as_leader(batch, 0)
+    if log.awaits_flush:
+        log.flush()
+    assert not log.awaits_flush
+
+
+def test_flush_messages_1_wants_each_append_flushed(home, synced):
     log = open_log(home, {"flush.messages": "1"})
     for number in range(1, 4):
+        before = list(logs_synced(synced))
         log.append_as_leader(batch_of(), 0)
+        assert log.awaits_flush
+        assert logs_synced(synced) == before, "an append waits for no disk"
+        log.flush()
+        assert not log.awaits_flush
         assert len(logs_synced(synced)) == number
         assert log.recovery_point == log.log_end_offset == number
 
@@ -46,7 +63,7 @@ def test_flush_messages_counts_records(home, synced):
     log = open_log(home, {"flush.messages": "5"})
     points = []
     for _ in range(5):
-        log.append_as_leader(batch_of(1, 2), 0)
+        append(log, batch_of(1, 2))
         points.append(log.recovery_point)
     assert points == [0, 0, 6, 6, 6]
     assert len(logs_synced(synced)) == 1
@@ -90,17 +107,86 @@ def test_a_new_segments_name_is_synced_with_its_first_flush(home, synced):
     assert "t-0/" not in synced
 
 
+def test_a_clean_stop_has_its_snapshot_of_producers_on_the_disk(home, synced):
+    log = open_log(home)
+    log.append_as_leader(transactional(1, 0, 3), 0, AppendOrigin.COORDINATOR)
+    synced.clear()
+    log.close()
+    assert any(name.startswith("00000000000000000003.snapshot") for name in synced)
+
+
 def test_the_indexes_of_a_segment_are_on_the_disk_before_it_counts_as_flushed(home, synced):
     waiting = []
     log = open_log(home, SMALL)
     log._submit = waiting.append
     log.append_as_leader(batch_of(size=100), 0)
+    waiting.clear()  # its epoch
     log.flush()  # so that a roll finds nothing to flush in the .log
     synced.clear()
     log.roll()
     assert {"00000000000000000000.index", "00000000000000000000.timeindex"} <= set(synced)
     assert log.recovery_point == 1
     assert len(waiting) == 1
+
+
+def test_what_is_cut_off_awaits_no_flush(home):
+    log = open_log(home, {"flush.messages": "1"})
+    for _ in range(3):
+        append(log, batch_of())
+    log.append_as_leader(batch_of(), 0)
+    log.truncate_to(3)
+    assert not log.awaits_flush
+    log.append_as_leader(batch_of(), 0)
+    log.restart_at(9)
+    assert not log.awaits_flush
+
+
+def test_a_new_epoch_waits_for_no_disk_and_is_there_before_its_batches_count_as_flushed(home, synced):
+    waiting = []
+    log = open_log(home)
+    log._submit = waiting.append
+    for epoch in (4, 7):
+        log.begin_epoch(epoch)
+        log.append_as_leader(batch_of(), epoch)
+    assert synced == []
+    log.flush()
+    assert synced[0].startswith("leader-epoch"), "before the batches"
+    assert logs_synced(synced) == synced[-1:]
+    assert log.recovery_point == 2
+    written = read_epochs(home / "leader-epoch-checkpoint")
+    assert written == [(4, 0), (7, 1)]
+    synced.clear()
+    for work in waiting:
+        work()
+    assert synced == [], "there is nothing left to write"
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_epochs_that_a_crash_kept_from_the_checkpoint_are_taken_from_the_batches(home, flushed):
+    log = open_log(home)
+    append(log, batch_of())
+    if flushed:
+        log.flush()
+    log._submit = lambda work: None
+    for epoch in (4, 7):
+        log.begin_epoch(epoch)
+        for _ in range(2):
+            log.append_as_leader(batch_of(), epoch)
+    abandon(log)
+    again = open_log(home, recovery_point=log.recovery_point, clean=False)
+    assert again.epochs.entries == ((0, 0), (4, 1), (7, 3))
+    assert read_epochs(home / "leader-epoch-checkpoint") == [(0, 0), (4, 1), (7, 3)]
+
+
+def test_an_epoch_that_cannot_be_written_keeps_the_recovery_point_where_it_is(home):
+    log = open_log(home)
+    log._submit = lambda work: None
+    append(log, batch_of())
+    with FaultyFiles(home, fail_at=0, error=errno.ENOSPC, lasting=True), pytest.raises(DiskFull, match="leader epochs"):
+        log.flush()
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 1
 
 
 def test_a_flush_that_a_truncation_overtook_promises_nothing(home, monkeypatch):
@@ -134,3 +220,23 @@ def test_a_full_disk_is_not_a_failed_one(home, monkeypatch, number, kind):
         log.append_as_leader(batch_of(), 0)
     assert type(caught.value) is kind
     assert log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("change", [lambda log: log.roll(), lambda log: log.truncate_to(1)], ids=["roll", "truncation"])
+def test_what_a_sync_failed_to_write_never_counts_as_flushed(home, change):
+    """A disk that finds itself full at a sync loses what was written before, and says so once."""
+    log = open_log(home)
+    for _ in range(2):
+        log.append_as_leader(batch_of(), 0)
+    log.flush()
+    with (
+        FaultyFiles(home, fail_at=0, error=errno.ENOSPC, steps=("fdatasync",)),
+        pytest.raises(LogDirFailed, match="cannot flush") as caught,
+    ):
+        change(log)
+    assert not isinstance(caught.value, DiskFull)
+    flushed = log.recovery_point
+    log.append_as_leader(batch_of(), 0)
+    with pytest.raises(LogDirFailed, match="cannot flush"):
+        log.flush()
+    assert log.recovery_point == flushed

@@ -8,6 +8,7 @@ from log.samples import SMALL, batch_of, open_log, whole, write_cleaned
 from sparklog.errors import ApiError, CorruptRecord, SegmentsLeased
 from sparklog.log.extents import ExtentReader
 from sparklog.log.lease import Lease
+from sparklog.record.batch import patch_header
 from sparklog.record.records import iter_batches
 from sparklog.testing.clock import ManualClock
 
@@ -67,6 +68,19 @@ def test_no_more_files_than_asked_for_and_how_far_they_reach(log):
     assert extents.end_offset == second
     assert offsets_in(extents)[-1][1] == second - 1
     assert log.extents(0, log.log_end_offset, 0) == ([], 0)
+
+
+def test_a_range_that_ends_in_the_hole_of_a_compacted_log_ends_before_the_batch_behind_it(tmp_path):
+    log = open_log(tmp_path / "t-1")
+    for offset in (0, 10, 20):
+        batch = bytearray(batch_of(1000, 1001))
+        patch_header(batch, 0, offset, 1)
+        log.append_as_follower(memoryview(batch))
+    for end in (2, 5, 10):
+        assert offsets_in(log.extents(0, end)) == [(0, 1)]
+    assert offsets_in(log.extents(0, 11)) == [(0, 1), (10, 11)]
+    assert offsets_in(log.extents(5, 15)) == [(10, 11)]
+    assert log.extents(2, 10).files == []
 
 
 def test_batches_larger_than_the_buffer_are_read(log):

@@ -1,9 +1,25 @@
-"""Names of files, and of what is none."""
+"""Names of files and of what is none, how a file is replaced, and what is said of a disk that refuses."""
+
+import errno
+import os
+import re
 
 import pytest
 
-from sparklog.errors import LogError
-from sparklog.log.files import base_offset_of, is_topic_name, parse_partition_dir, segment_path
+from sparklog.errors import ApiError, DiskFull, ErrorCode, LogDirFailed, LogError
+from sparklog.log.files import (
+    base_offset_of,
+    check_partition,
+    check_topic_name,
+    disk_refused,
+    is_topic_name,
+    parse_partition_dir,
+    path_aside,
+    segment_path,
+    segment_paths,
+    sync_descriptor,
+    write_atomically,
+)
 from sparklog.structs import TopicPartition
 
 
@@ -45,3 +61,115 @@ def test_topic_names():
         assert is_topic_name(name), name
     for name in ("", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\0", "a\n", "١"):
         assert not is_topic_name(name), name
+
+
+def test_a_topic_that_can_be_none_is_told_what_it_may_be():
+    with pytest.raises(ApiError) as caught:
+        check_topic_name("a/b")
+    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert str(caught.value).endswith(
+        "'a/b' cannot be a topic's name: 1 to 249 ASCII letters, digits, '.', '_' or '-', not '.' or '..'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tp", "is_possible"),
+    [
+        (TopicPartition("t", 0), True),
+        (TopicPartition("t", 2**31 - 1), True),
+        (TopicPartition("x" * 249, 99_999), True),
+        (TopicPartition("x" * 249, 100_000), False),
+        (TopicPartition("t", -1), False),
+        (TopicPartition("t", 2**31), False),
+    ],
+)
+def test_a_partition_that_can_be_none_is_told_what_it_may_be(tp, is_possible):
+    if is_possible:
+        check_partition(tp)
+        return
+    with pytest.raises(ApiError) as caught:
+        check_partition(tp)
+    assert caught.value.code is ErrorCode.INVALID_PARTITIONS
+    assert str(caught.value).endswith(
+        f"{tp.partition} cannot be a partition's number: 0 to 2147483647, and with the topic's name no longer than 255"
+        " characters"
+    )
+
+
+@pytest.mark.parametrize("topic", ["t", "x" * 249])
+def test_a_directory_is_put_aside_under_a_name_that_nobody_has_had(tmp_path, topic):
+    tp = TopicPartition(topic, 7)
+    names = {path_aside(tmp_path / str(tp), tp, "-delete").name for _ in range(3)}
+    assert len(names) == 3
+    for name in names:
+        assert re.fullmatch(r"[tx]+-7\.[0-9a-f]{32}-delete", name)
+        assert len(name) == min(len(topic) + 42, 255)
+
+
+def test_the_files_of_a_segment_are_those_that_are_there(tmp_path):
+    for name in ("00000000000000000007.timeindex", "00000000000000000007.log", "00000000000000000008.index"):
+        (tmp_path / name).touch()
+        (tmp_path / f"{name}.swap").touch()
+    assert [path.name for path in segment_paths(tmp_path, 7)] == [
+        "00000000000000000007.log",
+        "00000000000000000007.timeindex",
+    ]
+    assert [path.name for path in segment_paths(tmp_path, 8, ".swap")] == ["00000000000000000008.index.swap"]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "more"),
+    [
+        (errno.EIO, LogDirFailed, ""),
+        (errno.ENOSPC, DiskFull, ""),
+        (errno.EDQUOT, DiskFull, ""),
+        (errno.ENFILE, DiskFull, ""),
+        (errno.EMFILE, DiskFull, "; raise the limit of the process (ulimit -n)"),
+    ],
+)
+def test_what_the_disk_refused_is_said_with_the_file_and_a_way_out(number, kind, more):
+    text = os.strerror(number)
+    for error, where in ((OSError(number, text), ""), (OSError(number, text, "/data/x.log"), " (/data/x.log)")):
+        refused = disk_refused("cannot roll t-0", error)
+        assert (type(refused), refused.errno, str(refused)) == (kind, number, f"cannot roll t-0: {text}{where}{more}")
+
+
+def test_an_error_without_a_number_is_said_too():
+    refused = disk_refused("cannot roll t-0", OSError("odd"))
+    assert (type(refused), refused.errno, str(refused)) == (LogDirFailed, None, "cannot roll t-0: odd")
+
+
+def test_a_descriptor_that_its_owner_has_closed_needs_no_sync(tmp_path):
+    fd = os.open(tmp_path / "x", os.O_RDWR | os.O_CREAT)
+    sync_descriptor(fd)
+    os.close(fd)
+    for closed in (fd, -1):
+        sync_descriptor(closed)
+    read, write = os.pipe()
+    with pytest.raises(OSError, match="Invalid argument"):
+        sync_descriptor(write)
+    os.close(read)
+    os.close(write)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, durable):
+    path = tmp_path / "x"
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    write_atomically(path, b"old", durable=durable)
+    if durable:
+        temporary, directory = synced
+        assert (os.path.dirname(temporary), directory) == (str(tmp_path), str(tmp_path))
+        assert re.fullmatch(r"x\.\d+\.tmp", os.path.basename(temporary))
+    else:
+        assert synced == []
+
+    def refuse(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="Input/output"):
+        write_atomically(path, b"new", durable=durable)
+    assert os.listdir(tmp_path) == ["x"]
+    assert path.read_bytes() == b"old"

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log.samples import abandon, batch_of, open_log, read_bytes, whole
 
-from sparklog.errors import LogError
+from sparklog.errors import DiskFull, LogError
+from sparklog.log.cut import name_some
 from sparklog.log.files import segment_path
 from sparklog.record.records import iter_batches
 
 SETTINGS = {"segment.bytes": "2000", "index.interval.bytes": "200", "segment.index.bytes": "4000"}
+LARGE = {"max.message.bytes": str(4 << 20)}
 COUNT = 30
 
 
@@ -136,6 +138,87 @@ def test_what_stands_behind_a_corrupt_block_is_kept_and_said(home, caplog):
     assert kept == {f"{first.name}.{size}.corrupt": rest} | {
         f"{path.name}.corrupt": before[path.name] for path in later
     }
+    gone, end = sum(map(len, kept.values())), 2 * len(batches)
+    (said,) = (line for line in caplog.messages if "the start cut" in line)
+    assert said.startswith(f"{home}: the start cut the log at offset 2: offsets 2 to {end - 1} ")
+    assert f" (up to {end - 2} records, {gone} bytes) " in said
+    assert name_some(sorted(kept)) in said
+
+
+def test_what_ends_before_its_start_begins_anew_there(home, caplog):
+    """The start was checkpointed, and a crash lost what had been written up to it."""
+    fill(home)
+    log = reopen(home, log_start_offset=2 * COUNT + 5)
+    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (2 * COUNT + 5, 2 * COUNT + 5, 1)
+    assert f"{home} ends at offset {2 * COUNT}, before its start; it begins anew at {2 * COUNT + 5}" in caplog.text
+    assert {path.stem for path in home.iterdir() if path.suffix in (".log", ".index", ".snapshot")} == {
+        f"{2 * COUNT + 5:020d}"
+    }
+    assert log.producer_count == 0
+    assert log.append_as_leader(batch_of(1), 3).first_offset == 2 * COUNT + 5
+    log.close()
+    assert reopen(home, log_start_offset=2 * COUNT + 5).log_end_offset == 2 * COUNT + 6
+
+
+def test_a_log_that_ends_at_its_start_stays(home):
+    fill(home)
+    log = reopen(home, log_start_offset=2 * COUNT)
+    assert (log.log_start_offset, log.log_end_offset) == (2 * COUNT, 2 * COUNT)
+    assert log.segment_count > 2
+
+
+def test_an_empty_segment_that_the_one_before_it_reaches_beyond_goes(home, caplog):
+    """A roll that the disk refused left it, and appending went on in the old one."""
+    batches = fill(home)
+    path = segment_path(home, 2 * COUNT - 1, ".log")
+    path.touch()
+    path.with_suffix(".index").touch()
+    log = reopen(home)
+    assert f"{path} is removed: it is empty, and {log_files(home)[-1].name} reaches beyond it" in caplog.text
+    assert not list(home.glob(f"{path.stem}*"))
+    assert_holds(log, batches)
+
+
+def test_a_batch_larger_than_a_block_of_the_scan_is_recovered(home):
+    log = open_log(home, LARGE)
+    log.append_as_leader(batch_of(1000, size=3 << 20), 1)
+    log.append_as_leader(batch_of(1001), 1)
+    expected = whole(log)
+    abandon(log)
+    again = open_log(home, LARGE, clean=False)
+    assert (whole(again), again.log_end_offset) == (expected, 2)
+
+
+def test_a_large_batch_that_is_torn_is_cut_off(home):
+    log = open_log(home, LARGE)
+    log.append_as_leader(batch_of(1000), 1)
+    expected = whole(log)
+    log.append_as_leader(batch_of(1001, size=3 << 20), 1)
+    abandon(log)
+    (path,) = log_files(home)
+    os.truncate(path, path.stat().st_size - 1)
+    again = open_log(home, LARGE, clean=False)
+    assert (whole(again), again.log_end_offset) == (expected, 1)
+
+
+def test_what_stands_behind_damage_and_cannot_be_kept_is_not_cut_off(home):
+    batches = fill(home)
+    first = log_files(home)[0]
+    overwrite(first, len(batches[0]), b"\xff" * 61)
+    before = first.read_bytes()
+    kept = home / f"{first.name}.{len(batches[0])}.corrupt"
+    kept.symlink_to("/dev/full")
+    with pytest.raises(DiskFull, match=f"{first} is damaged, and the {len(before) - len(batches[0])} bytes behind"):
+        reopen(home)
+    assert first.read_bytes() == before
+    assert not kept.is_symlink()
+    assert reopen(home).log_end_offset == 2
+
+
+def test_of_many_files_the_first_are_named():
+    assert name_some(["a"]) == "a"
+    assert name_some(["a", "b", "c"]) == "a, b, c"
+    assert name_some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
 
 def test_a_torn_tail_is_said_to_be_one_and_not_kept(home, caplog):
@@ -144,6 +227,7 @@ def test_a_torn_tail_is_said_to_be_one_and_not_kept(home, caplog):
         file.write(b"\0" * 100)
     reopen(home).close()
     assert "torn tail: 100 bytes behind offset" in caplog.text
+    assert ": 100 bytes that are no whole batch are gone" in caplog.messages[-1]
     assert not list(home.glob("*.corrupt"))
 
 
@@ -152,7 +236,7 @@ def test_what_lies_below_the_recovery_point_is_not_read_again(home):
     overwrite(log_files(home)[0], 90, b"?")  # a record, so only its CRC tells
     log = reopen(home, recovery_point=2 * COUNT)
     assert log.log_end_offset == 2 * COUNT
-    assert len(whole(log)) == sum(map(len, batches))
+    assert log.size == sum(map(len, batches))
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -219,6 +303,21 @@ def test_a_file_named_by_no_offset_is_refused_by_name(home):
     (home / "backup.log").touch()
     with pytest.raises(LogError, match=r"backup\.log is not named by an offset"):
         reopen(home)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("content", [b"garbage", b"0\n1\n", None])
+def test_epochs_that_cannot_be_read_are_found_again_in_the_batches(home, caplog, clean, content):
+    log = open_log(home, SETTINGS)
+    for epoch in (3, 3, 5):
+        log.append_as_leader(batch_of(1, 2), epoch)
+    known = log.epochs.entries
+    log.close()
+    path = home / "leader-epoch-checkpoint"
+    path.unlink() if content is None else path.write_bytes(content)
+    assert reopen(home, clean=clean).epochs.entries == known == ((3, 0), (5, 4))
+    said = [line for line in caplog.messages if line.endswith("; the epochs are taken from the batches instead")]
+    assert [str(path) in line for line in said] == ([] if content is None else [True])
 
 
 def test_epochs_beyond_the_end_are_forgotten(home):

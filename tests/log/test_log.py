@@ -2,13 +2,19 @@
 
 import errno
 import os
+import re
 import shutil
+import uuid
 
 import crc32c
 import pytest
-from log.samples import SMALL, abandon, batch_of, open_log, read_bytes, whole
+from log.samples import SMALL, TP, abandon, batch_of, on_the_source, open_log, read_bytes, whole
 
-from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError
+from sparklog.log.log import Log
+from sparklog.log.time_index import TimeIndex
 from sparklog.record.batch import RecordBatch
 from sparklog.record.compression import CompressionType
 from sparklog.record.records import iter_batches, iter_records
@@ -160,13 +166,22 @@ def test_a_segment_with_more_index_entries_than_are_allowed_now_is_recovered(hom
         assert RecordBatch(read).base_offset == offset
 
 
+def test_the_latest_time_finds_its_slot_in_an_index_that_a_recovery_has_filled(home):
+    generous = {"index.interval.bytes": "0", "segment.index.bytes": "10000"}
+    abandon(filled(home, 20, generous))
+    open_log(home, generous | {"segment.index.bytes": "36"}, clean=False).close()
+    index = TimeIndex(home / f"{0:020d}.timeindex", 0, 36, writable=False)
+    assert (index.entries, index.last) == (3, (1019, 19))
+
+
 def test_offsets_further_apart_than_an_index_can_say_roll_a_segment(home):
     log = open_log(home)
-    wide = batch_of(1000, codec=CompressionType.ZSTD)
-    wide[23:27], wide[57:61] = (2**31 - 2).to_bytes(4, "big"), (2**31 - 1).to_bytes(4, "big")
+    wide = batch_of(1000)
+    wide[23:27] = (2**31 - 2).to_bytes(4, "big")  # as compaction leaves it
     sealed = _sealed(wide)
-    for _ in range(3):
-        log.append_as_leader(memoryview(bytearray(sealed)), 0)
+    for number in range(3):
+        placed = (number * (2**31 - 1)).to_bytes(8, "big") + sealed[8:]
+        log.append_as_follower(memoryview(bytearray(placed)))
     assert [segment.base_offset for segment in log._segments] == [0, 2**31 - 1, 2 * (2**31 - 1)]
 
 
@@ -208,6 +223,15 @@ def test_reading_all_gives_whole_batches_in_blocks(home):
         assert sum(batch.size_in_bytes for batch in iter_batches(block, partial_tail=False)) == len(block)
     offsets = [batch.base_offset for block in blocks for batch in iter_batches(block)]
     assert offsets == list(range(30))
+
+
+@pytest.mark.parametrize("block", [12, 61, 200])
+def test_reading_all_takes_a_batch_that_is_larger_than_a_block_whole(home, block):
+    log = open_log(home)
+    for size in (10, 400, 10):
+        log.append_as_leader(batch_of(1, size=size), 0)
+    assert b"".join(map(bytes, log.read_all(block))) == whole(log)
+    assert [batch.base_offset for view in log.read_all(block) for batch in iter_batches(view)] == [0, 1, 2]
 
 
 def test_the_end_of_an_epoch_is_known(log):
@@ -258,3 +282,207 @@ def test_a_disk_that_has_no_room_for_an_index_entry_leaves_the_log_as_it_was(hom
     log.close()
     again = open_log(home, settings)
     assert [batch.base_offset for batch in iter_batches(whole(again))] == list(range(6))
+
+
+@pytest.mark.parametrize(("at", "what"), [(70, "a record"), (16, "a magic"), (8, "a length")])
+def test_reading_all_leaves_out_what_is_damaged_and_says_where(home, caplog, at, what):
+    log = filled(home)
+    path = sorted(home.glob("*.log"))[0]
+    batches = [*iter_batches(path.read_bytes())]
+    data = bytearray(path.read_bytes())
+    data[batches[0].size_in_bytes + at] ^= 0x7F
+    path.write_bytes(data)
+    offsets = [batch.base_offset for block in log.read_all(500) for batch in iter_batches(block, partial_tail=False)]
+    assert offsets == [0, *range(2, 30)], what
+    assert "where offset 1 is due, are damaged and left out" in caplog.text
+    assert str(path) in caplog.text
+
+
+def test_reading_all_ends_before_a_torn_tail(home, caplog):
+    log = filled(home)
+    path = sorted(home.glob("*.log"))[-1]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    offsets = [batch.base_offset for block in log.read_all(500) for batch in iter_batches(block, partial_tail=False)]
+    assert offsets == [*range(29)]
+    assert "where offset 29 is due" in caplog.text
+
+
+def test_the_batches_tell_which_epoch_began_where(home):
+    log = open_log(home, {"segment.bytes": "200"})
+    for epoch in (1, 1, 3, 3, 5):
+        log.append_as_leader(batch_of(1000, 1001), epoch)
+    assert log.segment_count > 1
+    found = {start: list(log._segments.epochs_from(start)) for start in (0, 1, 2, 4, 7, 9)}
+    assert found == {
+        0: [(1, 0), (3, 4), (5, 8)],
+        1: [(1, 1), (3, 4), (5, 8)],
+        2: [(1, 2), (3, 4), (5, 8)],
+        4: [(3, 4), (5, 8)],
+        7: [(3, 7), (5, 8)],
+        9: [(5, 9)],
+    }
+
+
+def _refuse(*_, **__):
+    raise OSError(errno.EIO, "Input/output error")
+
+
+REFUSALS = {
+    "open": ("sparklog.log.log.LogLoader.load", lambda log: open_log(log.directory), "cannot open {home}"),
+    "topic id": (
+        "sparklog.log.log.write_topic_id",
+        lambda log: log.assign_topic_id(uuid.uuid4()),
+        "cannot record the topic id in {home}",
+    ),
+    "append": (
+        "sparklog.log.segment.LogSegment.append",
+        lambda log: log.append_as_leader(batch_of(), 0),
+        "cannot append to {home}",
+    ),
+    "roll": ("sparklog.log.segment.LogSegment.seal", lambda log: log.roll(), "cannot roll {home}"),
+    "retention": (
+        "sparklog.log.segment.LogSegment.rename_deleted",
+        lambda log: log.delete_old_segments(30),
+        "cannot delete segments of {home}",
+    ),
+    "truncation": (
+        "sparklog.log.segment.LogSegment.truncate_to",
+        lambda log: log.truncate_to(2),
+        "cannot truncate {home}",
+    ),
+    "restart": (
+        "sparklog.log.leader_epochs.LeaderEpochCache.clear",
+        lambda log: log.restart_at(50),
+        "cannot restart {home} at offset 50",
+    ),
+    "flush": ("sparklog.log.segment.LogSegment.flush", lambda log: log.flush(), "cannot flush {home}"),
+    "close": (
+        "sparklog.log.producer_state.ProducerStateManager.take_snapshot",
+        lambda log: log.close(),
+        "cannot close {home}",
+    ),
+}
+
+
+@on_the_source
+@pytest.mark.parametrize("what", REFUSALS)
+def test_what_the_disk_refused_is_said(home, monkeypatch, what):
+    refusing, act, said = REFUSALS[what]
+    log = filled(home, 30, {"segment.bytes": "1000", "retention.bytes": "1000"})
+    with monkeypatch.context() as patch:
+        patch.setattr(refusing, _refuse)
+        text = f"^{said.format(home=re.escape(str(home)))}: Input/output error"
+        with pytest.raises(LogDirFailed, match=text) as refused:
+            act(log)
+    assert refused.value.errno == (None if what == "flush" else errno.EIO)
+
+
+@on_the_source
+def test_a_roll_that_the_disk_refuses_leaves_the_old_segment_to_append_to(home, monkeypatch):
+    log = filled(home, 3)
+    files = sorted(os.listdir(home))
+    with monkeypatch.context() as patch:
+        patch.setattr("sparklog.log.segment.LogSegment.seal", _refuse)
+        with pytest.raises(LogDirFailed):
+            log.roll()
+    assert [name for name in sorted(os.listdir(home)) if not name.endswith(".snapshot")] == files
+    assert log.append_as_leader(batch_of(), 0).first_offset == 3
+    log.roll()
+    assert [segment.base_offset for segment in log._segments] == [0, 4]
+
+
+def test_an_empty_segment_is_not_rolled(home):
+    log = open_log(home)
+    log.roll()
+    assert log.segment_count == 1
+    log.append_as_leader(batch_of(), 0)
+    log.roll()
+    log.roll()
+    assert [segment.base_offset for segment in log._segments] == [0, 1]
+
+
+def test_settings_take_effect_with_the_next_append(home):
+    log = filled(home, 3, {"segment.bytes": "100000"})
+    log.roll()
+    log.append_as_leader(batch_of(), 0)
+    log.config = parse(TopicConfig, {"segment.bytes": "100"})
+    assert all(segment.config is log.config for segment in log._segments)
+    log.append_as_leader(batch_of(), 0)
+    assert log.segment_count == 3
+
+
+def test_a_flush_is_due_when_something_has_waited_for_so_long(home):
+    clock = ManualClock()
+    log = open_log(home, {"flush.ms": "1000"}, clock=clock)
+    begun = clock.now_ms()
+    assert not log.flush_is_due(begun + 5000)
+    log.append_as_leader(batch_of(), 0)
+    clock.advance(0.5)
+    log.append_as_leader(batch_of(), 0)
+    assert not log.flush_is_due(begun + 999)
+    assert log.flush_is_due(begun + 1000)
+    log.flush()
+    assert not log.flush_is_due(begun + 5000)
+
+
+def test_a_recovery_point_beyond_the_end_of_what_a_crash_left_is_not_believed(home):
+    filled(home, 3).close()
+    assert open_log(home, clean=False, recovery_point=9).recovery_point == 3
+    assert open_log(home, clean=False, recovery_point=2).recovery_point == 2
+    assert open_log(home, clean=True, recovery_point=0).recovery_point == 3
+
+
+def test_what_cannot_be_replaced_is_said(home):
+    log = filled(home, 30, {"segment.bytes": "400"})
+    first, second, *_, active = (segment.base_offset for segment in log._segments)
+    for new, old in (([0], [active]), ([0], [7777]), ([first], []), ([first], [second])):
+        with pytest.raises(LogError, match=re.escape(f"cannot replace segments {old} of t-0 by {new}")):
+            log.replace_segments(new, old)
+
+
+def test_a_truncation_at_or_beyond_the_end_changes_nothing(home):
+    log = filled(home, 3)
+    log.flush()
+    for offset in (3, 4):
+        log.truncate_to(offset)
+        assert (log.log_end_offset, log.recovery_point) == (3, 3)
+
+
+def test_a_truncated_log_counts_as_flushed_no_further(home):
+    log = filled(home, 5)
+    log.flush()
+    log.truncate_to(3)
+    assert (log.log_end_offset, log.recovery_point) == (3, 3)
+
+
+def test_a_start_is_never_beyond_the_end_nor_goes_back(home):
+    log = filled(home, 5)
+    log.advance_start(3)
+    log.advance_start(2)
+    assert log.log_start_offset == 3
+    log.advance_start(9)
+    assert log.log_start_offset == 5
+
+
+def test_the_jitter_of_a_new_segment_is_drawn_below_its_bound_and_its_age(home):
+    asked = []
+
+    def draw(below):
+        asked.append(below)
+        return below - 1
+
+    settings = parse(TopicConfig, {"segment.jitter.ms": "50", "segment.ms": "1000"})
+    home.mkdir()
+    log = Log(home, TP, settings, ManualClock(), lambda work: work(), draw=draw)
+    log.append_as_leader(batch_of(), 0)
+    log.roll()
+    log.append_as_leader(batch_of(), 0)
+    log.config = parse(TopicConfig, {"segment.jitter.ms": "5000", "segment.ms": "1000"})
+    log.roll()
+    log.append_as_leader(batch_of(), 0)
+    log.config = parse(TopicConfig, {"segment.ms": "1000"})
+    log.roll()
+    assert asked == [50, 1000]
+    assert [segment.jitter_ms for segment in log._segments] == [0, 49, 999, 0]

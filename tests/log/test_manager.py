@@ -1,19 +1,35 @@
 """The log directories of a broker: owned, locked, opened, closed."""
 
+import errno
+import logging
+import os
+import threading
 from concurrent.futures import Executor, Future
 from uuid import UUID
 
 import pytest
-from log.samples import abandon, batch_of, read_bytes, whole
+from log.samples import abandon, batch_of, marker_of, read_bytes, transactional, whole
 
+from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ConfigError, LogDirFailed
+from sparklog.errors import ApiError, ConfigError, DiskFull, ErrorCode, InconsistentTopicId, LogDirFailed, LogError
+from sparklog.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets, read_topic_id
+from sparklog.log.files import parse_partition_dir
+from sparklog.log.log import Log
+from sparklog.log.making import NewPartition
 from sparklog.log.manager import LogManager
+from sparklog.log.origin import AppendOrigin
+from sparklog.record.batch import RecordBatch
+from sparklog.record.control import ControlType
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.files import FaultyFiles
+from sparklog.testing.steps import finish
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t-x", 11)
-ID = UUID(int=77)
+ID, OTHER_ID = UUID(int=77), UUID(int=78)
+NEED_ROOM = ("open", "write", "pwrite", "ftruncate", "truncate", "mkdir", "fdatasync", "msync")
+WAIT_S = 30
 
 
 class Later(Executor):
@@ -62,6 +78,15 @@ def filled(later, home):
     return manager
 
 
+def test_a_log_knows_its_partition_when_it_is_made_and_when_it_is_found_again(later, tmp_path):
+    manager = filled(later, tmp_path)
+    assert {tp: log.tp for tp, log in manager.logs.items()} == {ONE: ONE, TWO: TWO}
+    manager.close()
+    manager = opened(later, tmp_path)
+    assert {tp: log.tp for tp, log in manager.logs.items()} == {ONE: ONE, TWO: TWO}
+    manager.close()
+
+
 def test_a_clean_stop_is_marked_and_the_mark_is_gone_before_the_next_append(later, tmp_path):
     manager = filled(later, tmp_path)
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
@@ -72,6 +97,22 @@ def test_a_clean_stop_is_marked_and_the_mark_is_gone_before_the_next_append(late
     assert {tp: log.log_end_offset for tp, log in manager.logs.items()} == {ONE: 6, TWO: 6}
     assert [log.topic_id for log in manager.logs.values()] == [ID, ID]
     manager.close()
+
+
+@pytest.mark.parametrize(("expiration_ms", "count"), [(1000, 0), (10_000, 1)])
+def test_logs_that_are_found_forget_silent_producers_as_they_are_told_to(later, tmp_path, expiration_ms, count):
+    manager = opened(later, tmp_path)
+    log = manager.get_or_create(ONE, None, ID)
+    log.append_as_leader(transactional(1, 0), 0, AppendOrigin.COORDINATOR)
+    log.append_as_leader(marker_of(1, ControlType.COMMIT), 0, AppendOrigin.COORDINATOR)
+    manager.close()
+    again = opened(later, tmp_path, load=False)
+    again.remember_producers(expiration_ms)
+    again.load({})
+    again._clock.advance(5)
+    finish(again.expire_producers())
+    assert again.logs[ONE].producer_count == count
+    again.close()
 
 
 def test_a_crash_is_not_taken_for_a_clean_stop(later, tmp_path):
@@ -97,6 +138,83 @@ def test_recovery_points_are_written_of_what_is_on_disk(later, tmp_path):
     later.run()
     manager.checkpoint()
     assert "t 0 6" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    manager.close()
+
+
+def recovery_point_of(home, tp):
+    return read_offsets(home / RECOVERY_POINTS)[tp]
+
+
+@pytest.mark.parametrize(("offset", "end"), [(5, 4), (4, 4), (1, 0), (3, 2)])
+def test_a_truncation_lowers_the_recovery_point_on_the_disk_to_the_end_that_it_leaves(later, tmp_path, offset, end):
+    manager = filled(later, tmp_path)  # in batches of two
+    manager.logs[ONE].flush()
+    manager.checkpoint()
+    manager.truncate_to(ONE, offset)
+    assert (manager.logs[ONE].log_end_offset, recovery_point_of(tmp_path, ONE)) == (end, end)
+    manager.close()
+
+
+def test_a_truncation_to_before_the_start_lowers_the_start_on_the_disk(later, tmp_path):
+    manager = filled(later, tmp_path)  # in batches of two
+    manager.advance_start(ONE, 5)
+    manager.checkpoint()
+    manager.truncate_to(ONE, 5)
+    log = manager.logs[ONE]
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4)
+    log.append_as_leader(batch_of(1, 2), 0)
+    log.flush()
+    abandon(log)  # as a killed process leaves it
+    manager._dirs[0].close()
+    again = opened(later, tmp_path)
+    assert (again.logs[ONE].log_start_offset, again.logs[ONE].log_end_offset) == (4, 6)
+    again.close()
+
+
+def test_a_truncation_in_a_hole_of_a_compacted_log_lowers_the_recovery_point_to_before_it(later, tmp_path):
+    manager = opened(later, tmp_path)
+    log = manager.get_or_create(ONE, None, ID)
+    for first in (0, 10):
+        batch = batch_of(1, 2)
+        RecordBatch(batch).assign(first, 0)
+        log.append_as_follower(batch)
+    log.flush()
+    manager.checkpoint()
+    manager.truncate_to(ONE, 10)
+    assert log.log_end_offset == recovery_point_of(tmp_path, ONE) == 2
+    manager.close()
+
+
+def damaged_below_its_recovery_point(later, home):
+    """A log of 2 to 6, all of it flushed, whose last batch went bad."""
+    manager = filled(later, home)
+    manager.advance_start(ONE, 2)
+    for log in manager.logs.values():
+        log.flush()
+    manager.checkpoint()
+    crash(manager)
+    (path,) = (home / "t-0").glob("*.log")
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+
+
+def test_a_start_that_cuts_a_log_lowers_its_recovery_point_on_the_disk(later, tmp_path):
+    damaged_below_its_recovery_point(later, tmp_path)
+    assert recovery_point_of(tmp_path, ONE) == 6
+    manager = opened(later, tmp_path)
+    assert manager.logs[ONE].log_end_offset == recovery_point_of(tmp_path, ONE) == 4
+    manager.close()
+
+
+def test_a_log_whose_recovery_point_a_full_disk_cannot_lower_is_not_served(later, tmp_path):
+    damaged_below_its_recovery_point(later, tmp_path)
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
+        manager = opened(later, tmp_path)
+    assert set(manager.unusable) == {ONE}
+    assert set(manager.logs) == {TWO}
+    manager.checkpoint()
+    crash(manager)
+    manager = opened(later, tmp_path)
+    assert (manager.logs[ONE].log_start_offset, manager.logs[ONE].log_end_offset) == (2, 4)
     manager.close()
 
 
@@ -143,6 +261,7 @@ def test_a_directory_whose_start_failed_is_left_as_it_was(later, tmp_path):
     for _ in range(3):
         log.append_as_leader(batch_of(), 0)
     manager.advance_start(ONE, 2)
+    manager.checkpoint()
     abandoned = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     manager._dirs[0].close()
     refused = LogManager([tmp_path], TopicConfig(), ManualClock(), later)
@@ -190,6 +309,219 @@ def test_a_deletion_that_was_not_finished_is_finished_at_the_next_start(later, t
     manager.close()
 
 
+def test_deleting_needs_no_room_and_flushes_nothing(later, tmp_path):
+    manager = filled(later, tmp_path)
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=NEED_ROOM) as files:
+        manager.delete(ONE)
+        manager.set_aside(TWO, "a test")
+        assert files.count == 0
+    assert (manager.logs, manager.unusable) == ({}, {})
+    assert sorted(path.name.rpartition("-")[2] for path in tmp_path.iterdir() if path.is_dir()) == ["delete", "stray"]
+    later.run()
+    assert not list(tmp_path.glob("*-delete"))
+    manager.close()
+
+
+def test_deleting_is_one_rename_and_one_sync(later, tmp_path):
+    manager = filled(later, tmp_path)
+    with FaultyFiles(tmp_path) as files:
+        manager.delete(ONE)
+        assert files.count == 2
+    manager.close()
+
+
+@pytest.mark.parametrize("take_away", [LogManager.delete, lambda manager, tp: manager.set_aside(tp, "a test")])
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_partition_that_could_not_be_taken_away_is_not_served_and_can_be_later(later, tmp_path, take_away, step):
+    manager = filled(later, tmp_path)
+    log = manager.logs[ONE]
+    manager.advance_start(ONE, 4)
+    with (
+        FaultyFiles(tmp_path, fail_at=step, error=errno.ENOSPC),
+        pytest.raises(DiskFull, match="No space left"),
+    ):
+        take_away(manager, ONE)
+    with pytest.raises(LogError, match="could not be taken away"):
+        manager.get_or_create(ONE, None, ID)
+    with pytest.raises(LogError, match="closed"):
+        log.append_as_leader(batch_of(), 0)
+    manager.checkpoint()
+    assert read_offsets(tmp_path / LOG_START_OFFSETS) == {ONE: 4}, "or a start would serve what was deleted"
+    assert list(read_offsets(tmp_path / RECOVERY_POINTS)) == [TWO]
+    take_away(manager, ONE)
+    assert ONE not in manager.unusable
+    assert manager.get_or_create(ONE, None, OTHER_ID).log_end_offset == 0
+    assert read_offsets(tmp_path / LOG_START_OFFSETS) == {}
+    manager.close()
+
+
+def test_a_partition_that_cannot_be_used_can_be_deleted(later, tmp_path):
+    filled(later, tmp_path).close()
+    (tmp_path / "t-0" / "partition.metadata").write_bytes(b"\xff garbage")
+    manager = opened(later, tmp_path)
+    assert list(manager.unusable) == [ONE]
+    assert manager.topic_id(ONE) is None
+    manager.delete(ONE)
+    assert not (tmp_path / "t-0").exists()
+    assert manager.get_or_create(ONE, None, OTHER_ID).log_end_offset == 0
+    manager.close()
+
+
+def test_a_partition_whose_directory_a_person_has_removed_can_be_deleted(later, tmp_path):
+    manager = filled(later, tmp_path / "logs")
+    (tmp_path / "logs" / "t-0").rename(tmp_path / "elsewhere")
+    manager.delete(ONE)
+    later.run()
+    assert (manager.unusable, manager.has_directory) == ({}, True)
+    manager.close()
+
+
+@pytest.mark.parametrize(("length", "number"), [(220, 0), (249, 99_999)])
+def test_a_topic_with_a_long_name_can_be_deleted(later, tmp_path, length, number):
+    long = TopicPartition("x" * length, number)
+    manager = opened(later, tmp_path)
+    manager.get_or_create(long, None, ID)
+    manager.delete(long)
+    assert not (tmp_path / str(long)).exists()
+    later.run()
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+    manager.close()
+
+
+def test_what_belongs_to_another_topic_of_that_name_is_never_served(later, tmp_path, caplog):
+    filled(later, tmp_path).close()
+    manager = opened(later, tmp_path)
+    before = whole(manager.logs[ONE])
+    for _ in range(2):
+        with pytest.raises(InconsistentTopicId, match=f"t-0 belongs to topic id {ID}, not to {OTHER_ID}"):
+            manager.get_or_create(ONE, None, OTHER_ID)
+    assert read_topic_id(tmp_path / "t-0") == manager.topic_id(ONE) == ID
+    manager.set_aside(ONE, "it is another's")
+    log = manager.get_or_create(ONE, None, OTHER_ID)
+    assert (log.log_end_offset, read_topic_id(tmp_path / "t-0")) == (0, OTHER_ID)
+    (stray,) = tmp_path.glob("t-0.*-stray")
+    assert f"{tmp_path / 't-0'} is set aside as {stray.name}: it is another's" in caplog.text
+    assert b"".join(path.read_bytes() for path in sorted(stray.glob("*.log"))) == before
+    manager.close()
+    opened(later, tmp_path).close()
+    assert stray.exists()
+    assert f"{stray} was set aside" in caplog.text
+
+
+@pytest.mark.parametrize("dirs", [["a"], ["a", "b"]])
+def test_a_checkpoint_that_was_queued_says_nothing_of_a_log_that_was_deleted(later, tmp_path, dirs):
+    manager = opened(later, *(tmp_path / name for name in dirs))
+    log = manager.get_or_create(ONE, None, ID)
+    for _ in range(40):
+        log.append_as_leader(batch_of(), 0)
+    log.flush()
+    manager.advance_start(ONE, 40)
+    manager.checkpoint_later()
+    manager.delete(ONE)
+    log = manager.get_or_create(ONE, None, OTHER_ID)
+    for _ in range(5):
+        log.append_as_leader(batch_of(), 0)
+    expected = whole(log)
+    later.run()
+    for name in dirs:
+        assert read_offsets(tmp_path / name / LOG_START_OFFSETS) == {}
+        assert 40 not in read_offsets(tmp_path / name / RECOVERY_POINTS).values()
+    crash(manager)
+    manager = opened(later, *(tmp_path / name for name in dirs))
+    log = manager.logs[ONE]
+    assert (log.log_start_offset, log.log_end_offset, whole(log)) == (0, 5, expected)
+    manager.close()
+
+
+def test_a_checkpoint_under_way_while_its_topic_is_made_again_is_overwritten(later, tmp_path, monkeypatch):
+    manager = opened(later, tmp_path)
+    log = manager.get_or_create(ONE, None, ID)
+    for _ in range(40):
+        log.append_as_leader(batch_of(), 0)
+    manager.advance_start(ONE, 40)
+    replace, under_way, go_on = os.replace, threading.Event(), threading.Event()
+
+    def pause(source, target):
+        if str(target).endswith(RECOVERY_POINTS) and not under_way.is_set():
+            under_way.set()
+            assert go_on.wait(WAIT_S)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", pause)
+    writer = threading.Thread(target=manager.checkpoint)
+    writer.start()
+    assert under_way.wait(WAIT_S)
+    manager.delete(ONE)
+    maker = threading.Thread(target=manager.get_or_create, args=(ONE, None, OTHER_ID))
+    maker.start()
+    go_on.set()
+    for thread in (writer, maker):
+        thread.join(WAIT_S)
+    assert read_offsets(tmp_path / LOG_START_OFFSETS) == {}
+    assert manager.logs[ONE].log_start_offset == 0
+    manager.close()
+
+
+def test_two_who_write_the_checkpoints_write_one_after_the_other(later, tmp_path, monkeypatch):
+    manager = filled(later, tmp_path)
+    replace, writing, most = os.replace, [], []
+
+    def watch(source, target):
+        writing.append(target)
+        most.append(len(writing))
+        replace(source, target)
+        writing.remove(target)
+
+    monkeypatch.setattr(os, "replace", watch)
+    failures = []
+    manager.on_failure = lambda *failure: failures.append(failure)
+    background = threading.Thread(target=lambda: [manager.checkpoint() for _ in range(50)])
+    background.start()
+    for _ in range(50):
+        manager._checkpoint_dir_of(manager.logs[ONE])
+    background.join(WAIT_S)
+    assert (set(most), failures) == ({1}, [])
+    manager.close()
+
+
+def test_what_a_crash_left_unfinished_is_removed_at_the_start(later, tmp_path):
+    filled(later, tmp_path).close()
+    left = [tmp_path / "recovery-point-offset-checkpoint.tmp", tmp_path / "t-0" / "leader-epoch-checkpoint.7.tmp"]
+    for path in left:
+        path.write_bytes(b"half")
+    opened(later, tmp_path).close()
+    assert [path.exists() for path in left] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("tp", "code"),
+    [
+        (TopicPartition("../outside", 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicPartition("/tmp/absolute", 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicPartition("two words", 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicPartition("", 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicPartition("..", 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicPartition("x" * 250, 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicPartition("t", -1), ErrorCode.INVALID_PARTITIONS),
+        (TopicPartition("x" * 249, 100_000), ErrorCode.INVALID_PARTITIONS),
+        (TopicPartition("t", 2**31), ErrorCode.INVALID_PARTITIONS),
+    ],
+)
+def test_no_file_is_made_for_what_can_be_no_partition(later, tmp_path, tp, code):
+    manager = opened(later, tmp_path / "a" / "logs")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ApiError) as caught:
+        manager.get_or_create(tp, None, ID)
+    assert caught.value.code is code
+    assert sorted(tmp_path.rglob("*")) == before
+    manager.close()
+
+
+@pytest.mark.parametrize("name", ["t-01", "t-2147483648", "t-\u0661", "t-", "-0", "t-1" + "0" * 5000])
+def test_a_directory_that_is_named_almost_like_a_partitions_is_none(name):
+    assert parse_partition_dir(name) is None
+
+
 def test_partitions_are_spread_over_the_directories(later, tmp_path):
     manager = opened(later, tmp_path / "a", tmp_path / "b")
     for number in range(4):
@@ -199,6 +531,189 @@ def test_partitions_are_spread_over_the_directories(later, tmp_path):
     manager.close()
     manager = opened(later, tmp_path / "b", tmp_path / "a")
     assert sorted(log.log_end_offset for log in manager.logs.values()) == [1] * 4
+    manager.close()
+
+
+def test_what_was_made_in_a_directory_that_failed_meanwhile_is_not_served(later, tmp_path):
+    manager = opened(later, tmp_path / "a", tmp_path / "b")
+    made = manager.plan([NewPartition(ONE, None, ID)])()
+    home = made[ONE].path.parent
+    manager.fail(home, "it has burnt")
+    with pytest.raises(LogError, match=f"its log directory {home} failed: it has burnt"):
+        manager.get_or_create(ONE, None, ID, made=made[ONE])
+    assert set(manager.unusable) == {ONE}
+    manager.close()
+
+
+def test_what_the_disk_refuses_takes_its_directory_out_of_service_if_nobody_else_sees_to_it(later, tmp_path):
+    manager = opened(later, tmp_path / "a", tmp_path / "b")
+    log = manager.get_or_create(ONE, None, ID)
+    manager.report(LogDirFailed("it has burnt"), log.directory)
+    assert ONE not in manager.logs
+    assert {use.path: use.failure for use in manager.usage()} == {
+        path: "it has burnt" if path == log.directory.parent else None for path in (tmp_path / "a", tmp_path / "b")
+    }
+    manager.close()
+
+
+def rolled(later, home, **settings):
+    """A manager whose partition has three segments, of which retention wants the last alone."""
+    manager = opened(later, home)
+    log = manager.get_or_create(ONE, parse(TopicConfig, {"retention.bytes": "0", **settings}), ID)
+    for _ in range(3):
+        log.append_as_leader(batch_of(1, 2), 0)
+        log.roll()
+    return manager
+
+
+def test_deleted_segments_stay_on_the_disk_for_their_delay(later, tmp_path):
+    manager = rolled(later, tmp_path, **{"file.delete.delay.ms": "1000"})
+    manager.delete_old_segments(ONE, 6)
+    assert manager.logs[ONE].log_start_offset == 6
+    doomed = set((tmp_path / "t-0").glob("*.deleted"))
+    assert {path.name for path in doomed} >= {f"{offset:020d}.log.deleted" for offset in (0, 2, 4)}
+    manager._clock.advance(0.999)
+    list(manager.unlink_due())
+    assert set((tmp_path / "t-0").glob("*.deleted")) == doomed
+    min(doomed).unlink()  # somebody was faster
+    manager._clock.advance(0.001)
+    list(manager.unlink_due())
+    assert not list((tmp_path / "t-0").glob("*.deleted"))
+    manager.close()
+
+
+def test_a_file_that_cannot_be_removed_is_the_failure_of_its_directory(later, tmp_path):
+    manager = rolled(later, tmp_path, **{"file.delete.delay.ms": "0"})
+    failures = []
+    manager.on_failure = lambda path, reason: failures.append((path, reason))
+    manager.delete_old_segments(ONE, 2)
+    (doomed,) = (tmp_path / "t-0").glob("*.log.deleted")
+    doomed.unlink()
+    doomed.mkdir()
+    list(manager.unlink_due())
+    ((path, reason),) = failures
+    assert path == tmp_path
+    assert reason.startswith(f"cannot remove {doomed}: ")
+    list(manager.unlink_due())
+    assert len(failures) == 1, "it is not tried again"
+    manager.close()
+
+
+def test_what_has_waited_for_its_time_is_flushed_in_the_background(later, tmp_path):
+    manager = opened(later, tmp_path)
+    soon, late = (
+        manager.get_or_create(tp, parse(TopicConfig, {"flush.ms": ms}), ID) for tp, ms in ((ONE, "100"), (TWO, "900"))
+    )
+    for log in (soon, late):
+        log.append_as_leader(batch_of(1), 0)
+    manager._clock.advance(0.1)
+    manager.flush_due()
+    assert (soon.recovery_point, late.recovery_point) == (0, 0)
+    later.run()
+    assert (soon.recovery_point, late.recovery_point) == (1, 0)
+    manager.close()
+
+
+def test_how_long_producers_are_remembered_holds_for_all_logs_and_those_to_come(later, tmp_path):
+    manager = opened(later, tmp_path)
+    manager.get_or_create(ONE, None, ID)
+    manager.remember_producers(1000)
+    manager.get_or_create(TWO, None, ID)
+    for log in manager.logs.values():
+        log.append_as_leader(transactional(7, 0), 0, AppendOrigin.COORDINATOR)
+        log.append_as_leader(marker_of(7, ControlType.COMMIT), 0, AppendOrigin.COORDINATOR)
+    manager._clock.advance(0.999)
+    list(manager.expire_producers())
+    assert [log.producer_count for log in manager.logs.values()] == [1, 1]
+    manager._clock.advance(0.001)
+    list(manager.expire_producers())
+    assert [log.producer_count for log in manager.logs.values()] == [0, 0]
+    manager.close()
+
+
+def test_what_was_opened_is_said_with_what_it_cost(later, tmp_path, caplog):
+    manager = filled(later, tmp_path)
+    size = sum(log.size for log in manager.logs.values())
+    crash(manager)
+    with open(tmp_path / "t-0" / f"{0:020d}.log", "ab") as file:
+        file.write(b"\0" * 7)
+    (tmp_path / "gone-0").mkdir()
+    (tmp_path / "gone-0" / "partition.metadata").write_text("garbage")
+    with caplog.at_level(logging.INFO):
+        opened(later, tmp_path).close()
+    (said,) = (line for line in caplog.messages if line.startswith("opened "))
+    assert said == f"opened 2 logs in 0.0 s; {size // 1_000_000} MB scanned, 7 bytes dropped, 1 logs unusable"
+
+
+def test_checkpoints_are_written_in_the_background_as_they_stand_then(later, tmp_path):
+    manager = filled(later, tmp_path)
+    manager.checkpoint_later()
+    manager.logs[ONE].flush()
+    later.run()
+    assert read_offsets(tmp_path / RECOVERY_POINTS) == {ONE: 6, TWO: 0}
+    ((path, write),) = manager.checkpoints()
+    assert path == tmp_path / RECOVERY_POINTS
+    manager.logs[TWO].flush()
+    write()
+    assert read_offsets(path) == {ONE: 6, TWO: 6}
+    manager.close()
+
+
+def test_what_fails_in_the_background_is_told_and_harms_no_directory(later, tmp_path, caplog, monkeypatch):
+    manager = filled(later, tmp_path)
+
+    def fails(_):
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(Log, "flush", fails)
+    monkeypatch.setattr(Log, "flush_is_due", lambda *_: True)
+    manager.flush_due()
+    later.run()
+    assert "a disk operation failed" in caplog.text
+    assert "a mistake of ours" in caplog.text
+    assert manager.has_directory
+    monkeypatch.undo()
+    manager.close()
+
+
+def test_a_truncation_is_in_the_checkpoint_before_anything_is_cut(later, tmp_path, monkeypatch):
+    manager = filled(later, tmp_path)
+    log = manager.logs[ONE]
+    log.flush()
+    manager.checkpoint()
+    seen, cut = [], Log.truncate_to
+
+    def noted(self, offset):
+        seen.append((offset, read_offsets(tmp_path / RECOVERY_POINTS)[ONE]))
+        cut(self, offset)
+
+    monkeypatch.setattr(Log, "truncate_to", noted)
+    for offset in (6, 4, 4):
+        manager.truncate_to(ONE, offset)
+    assert seen == [(6, 6), (4, 4), (4, 4)]
+    assert (log.log_end_offset, log.recovery_point) == (4, 4)
+    manager.close()
+
+
+def test_a_start_beyond_the_end_is_refused_and_changes_nothing(later, tmp_path):
+    manager = filled(later, tmp_path)
+    with pytest.raises(LogError, match="t-0 ends at 6; it cannot begin at 7"):
+        manager.advance_start(ONE, 7)
+    assert manager.logs[ONE].log_start_offset == 0
+    manager.advance_start(ONE, 6)
+    assert manager.logs[ONE].log_start_offset == 6
+    manager.close()
+
+
+def test_the_topic_of_a_partition_is_known_also_of_one_that_cannot_be_used(later, tmp_path):
+    filled(later, tmp_path).close()
+    (tmp_path / "t-0" / f"{0:020d}.index").unlink()
+    (tmp_path / "t-0" / f"{0:020d}.index").mkdir()
+    manager = opened(later, tmp_path)
+    assert set(manager.unusable) == {ONE}
+    assert [manager.topic_id(tp) for tp in (ONE, TWO, TopicPartition("t", 1))] == [ID, ID, None]
+    (tmp_path / "t-0" / "partition.metadata").write_text("garbage")
+    assert manager.topic_id(ONE) is None
     manager.close()
 
 
@@ -234,4 +749,30 @@ def test_the_use_of_each_directory_is_told_also_of_one_that_failed(later, tmp_pa
     good.rename(tmp_path / "gone")
     assert "No such file" in manager.usage()[0].failure
     (tmp_path / "gone").rename(good)
+    manager.close()
+
+
+def test_what_is_made_ahead_and_not_wanted_leaves_nothing_and_takes_nothing_that_was_there(later, tmp_path):
+    manager = opened(later, tmp_path)
+    (tmp_path / "t-0").mkdir()  # what an attempt left for which there was no room
+    made = manager.plan([NewPartition(tp, None, ID, 3) for tp in (ONE, TWO)])()
+    assert {tp: (each.is_fresh, each.error) for tp, each in made.items()} == {ONE: (False, None), TWO: (True, None)}
+    assert manager.logs == {}
+    manager.discard(made)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["t-0"]
+    assert manager.get_or_create(TWO, None, OTHER_ID).topic_id == OTHER_ID
+    manager.close()
+
+
+def test_partitions_made_together_go_where_the_fewest_are(later, tmp_path):
+    manager = opened(later, tmp_path / "a", tmp_path / "b")
+    manager.get_or_create(ONE, None, ID)
+    partitions = [TopicPartition("new", number) for number in range(5)]
+    made = manager.plan([NewPartition(tp, None, ID) for tp in (ONE, *partitions)])()
+    assert list(made) != []
+    assert ONE not in made
+    for tp in partitions:
+        manager.get_or_create(tp, None, ID, made=made[tp])
+    held = [sum(log.directory.parent == tmp_path / name for log in manager.logs.values()) for name in "ab"]
+    assert held == [3, 3]
     manager.close()

@@ -97,6 +97,8 @@ class LogMachine(RuleBasedStateMachine):
         batch, data = made
         sent = list(iter_records(RecordBatch(bytes(data))))
         appended = self.log.append_as_leader(memoryview(data), batch.epoch, origin)
+        if self.log.awaits_flush:
+            self.log.flush()
         assert (appended.first_offset, appended.last_offset) == (batch.first, batch.last)
         if self.settings["message.timestamp.type"] == "LogAppendTime":
             batch.times = [self.clock.now_ms()] * len(batch.times)
@@ -243,7 +245,7 @@ class LogMachine(RuleBasedStateMachine):
     def new_leader(self, by, is_leader):
         self.leader_epoch += by
         if is_leader:
-            self.log.epochs.assign(self.leader_epoch, self.model.end)
+            self.log.begin_epoch(self.leader_epoch)
             self.model.assign_epoch(self.leader_epoch, self.model.end)
 
     @rule(data=st.data())

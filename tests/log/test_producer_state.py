@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log.samples import marker_of, transactional
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
-from sparklog.log.producer_snapshot import read_snapshot
+from sparklog.log.origin import AppendOrigin
+from sparklog.log.producer_snapshot import (
+    BatchMetadata,
+    ProducerEntry,
+    encode_snapshot,
+    read_entries,
+    read_snapshot,
+)
 from sparklog.log.producer_state import EXPIRATION_MS, ProducerStateManager
-from sparklog.record.batch import RecordBatch, patch_header
+from sparklog.record.batch import RecordBatch, patch_header, patch_producer
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.control import ControlType
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
@@ -86,15 +96,91 @@ def test_sequences_wrap(log: Log) -> None:
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "killed"])
 def test_producers_are_known_again_after_a_restart(tmp_path: Path, clean: bool) -> None:
     log = open_log(tmp_path / "t-0")
-    first = log.append_as_leader(batch(sequence=0), 0)
-    last = log.append_as_leader(batch(sequence=2), 0)
+    answers = [log.append_as_leader(batch(sequence=number * 2), 0) for number in range(6)]
+    for _ in range(2):
+        if clean:
+            log.close()
+        log = open_log(tmp_path / "t-0", clean=clean)
+        assert [log.append_as_leader(batch(sequence=number * 2), 0) for number in range(1, 6)] == answers[1:]
+        assert refusal(log, batch(sequence=0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert refusal(log, batch(sequence=14)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.log_end_offset == 12
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "killed"])
+def test_what_was_deleted_with_its_segments_is_known_after_a_restart(tmp_path: Path, clean: bool) -> None:
+    log = open_log(tmp_path / "t-0")
+    answers = [log.append_as_leader(batch(sequence=number * 2), 0) for number in range(4)]
+    log.roll()
+    log.advance_start(8)
+    assert log.delete_old_segments(8)
+    answers.append(log.append_as_leader(batch(sequence=8), 0))
     if clean:
         log.close()
     log = open_log(tmp_path / "t-0", clean=clean)
-    assert log.append_as_leader(batch(sequence=2), 0) == last
-    assert refusal(log, batch(sequence=6)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    if not clean:
-        assert log.append_as_leader(batch(sequence=0), 0) == first
+    assert [log.append_as_leader(batch(sequence=number * 2), 0) for number in range(5)] == answers
+    assert refusal(log, batch(sequence=12)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "killed"])
+def test_what_was_deleted_by_request_is_known_after_a_restart(tmp_path: Path, clean: bool) -> None:
+    log = open_log(tmp_path / "t-0")
+    answers = [log.append_as_leader(batch(sequence=number * 2), 0) for number in range(5)]
+    log.advance_start(9)
+    if clean:
+        log.close()
+        for path in (tmp_path / "t-0").glob("*.snapshot"):
+            path.unlink()
+    known = Knowledge(clean=clean, log_start_offset=9)
+    log = Log(tmp_path / "t-0", TP, TopicConfig(), ManualClock(), lambda work: work(), known)
+    assert log.log_start_offset == 9
+    assert [log.append_as_leader(batch(sequence=number * 2), 0) for number in range(5)] == answers
+
+
+def test_a_truncation_leaves_the_five_before_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", config=TopicConfig(segment_bytes=200))
+    answers = [log.append_as_leader(batch(sequence=number * 2), 0) for number in range(9)]
+    assert log.segment_count > 2
+    log.truncate_to(14)
+    assert [log.append_as_leader(batch(sequence=number * 2), 0) for number in range(2, 7)] == answers[2:7]
+    assert refusal(log, batch(sequence=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_open_transaction_is_in_the_last_entry_alone(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path)
+    builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    builder.append(1, None, b"v")
+    for number in range(3):
+        data = memoryview(bytearray(builder.build()))
+        patch_producer(data, 0, 7, 0, number)
+        patch_header(data, 0, number, 0)
+        producers.update(RecordBatch(data), 1000)
+    producers.take_snapshot(1000, durable=False)
+    (path,) = tmp_path.glob("*.snapshot")
+    assert [(each.last_sequence, each.transaction_first_offset) for each in read_entries(path)] == [
+        (0, -1),
+        (1, -1),
+        (2, 0),
+    ]
+    (restored,) = read_snapshot(path).values()
+    assert restored.transaction_first_offset == 0
+    assert [each.last_sequence for each in restored.batches] == [0, 1, 2]
+
+
+def test_a_later_epoch_stands_alone(tmp_path: Path) -> None:
+    older = ProducerEntry(7, 3, deque([BatchMetadata(0, 1, 0, 1, 5), BatchMetadata(2, 3, 2, 3, 5)]), 5)
+    newer = ProducerEntry(7, 4, deque([BatchMetadata(0, 0, 4, 4, 6)]), 6)
+    path = tmp_path / f"{5:020d}.snapshot"
+    path.write_bytes(encode_snapshot([older, newer]))
+    (found,) = read_snapshot(path).values()
+    assert (found.epoch, list(found.batches)) == (4, list(newer.batches))
+
+
+def test_an_earlier_entry_is_never_younger_than_the_last(tmp_path: Path) -> None:
+    entry = ProducerEntry(7, 0, deque([BatchMetadata(0, 1, 0, 1, 10**15), BatchMetadata(2, 3, 2, 3, 5)]), 1000)
+    path = tmp_path / f"{4:020d}.snapshot"
+    path.write_bytes(encode_snapshot([entry]))
+    assert [each.last_timestamp for each in read_entries(path)] == [1000, 1000]
 
 
 def test_a_corrupt_snapshot_is_replaced_by_a_replay(tmp_path: Path) -> None:
@@ -123,6 +209,195 @@ def test_an_idle_producer_is_forgotten_at_the_next_snapshot(tmp_path: Path) -> N
     producers.update(RecordBatch(batch()), 1000)
     producers.take_snapshot(1000 + EXPIRATION_MS, durable=True)
     assert len(producers) == 0
+
+
+def placed(data: memoryview, offset: int) -> RecordBatch:
+    """The batch as the log holds it."""
+    patch_header(data, 0, offset, 0)
+    return RecordBatch(data)
+
+
+def names(directory: Path) -> list[int]:
+    """The offsets of the snapshots that are there."""
+    return sorted(int(path.stem) for path in directory.glob("*.snapshot"))
+
+
+def test_a_silent_producer_is_remembered_up_to_its_time(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path, expiration_ms=100)
+    producers.update(placed(batch(7), 0), 1000)
+    producers.update(placed(batch(8), 2), 1050)
+    producers.expire(1099)
+    assert [entry.producer_id for entry in producers.entries] == [7, 8]
+    producers.expire(1100)
+    assert [entry.producer_id for entry in producers.entries] == [8]
+    assert ProducerStateManager(tmp_path).expiration_ms == 86_400_000
+
+
+def test_a_batch_without_a_producer_moves_the_end_alone(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path)
+    data = placed(batch(-1, -1, -1), 4)
+    assert producers.check(data) is None
+    assert producers.update(data, 1000) is None
+    assert (len(producers), producers.end_offset) == (0, 6)
+
+
+def test_what_is_remembered_of_a_batch_is_where_it_lies_and_when_it_came(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path)
+    producers.update(placed(batch(7, 2, 5, records=3, timestamp=900), 4), 1000)
+    (entry,) = producers.entries
+    assert list(entry.batches) == [BatchMetadata(5, 7, 4, 6, 900)]
+    assert (entry.epoch, entry.last_timestamp, entry.last_sequence) == (2, 1000, 7)
+    assert producers.check(placed(batch(7, 2, 5, records=3), 9)) == BatchMetadata(5, 7, 4, 6, 900)
+    assert producers.check(placed(batch(7, 2, 8), 9)) is None
+    with pytest.raises(ApiError) as caught:  # not the same records
+        producers.check(placed(batch(7, 2, 5, records=2), 9))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_what_a_leader_has_taken_a_follower_takes(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path)
+    producers.update(placed(batch(7, 0, 0), 0), 1000)
+    for sequence in (0, 2, 9):
+        assert producers.check(placed(batch(7, 0, sequence), 2), AppendOrigin.REPLICATION) is None
+
+
+def test_a_snapshot_is_written_once_for_an_end(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path)
+    producers.take_snapshot(1000, durable=False)
+    assert names(tmp_path) == []
+    producers.update(placed(batch(7), 0), 1000)
+    producers.take_snapshot(1000, durable=False)
+    assert names(tmp_path) == [2]
+    (tmp_path / f"{2:020d}.snapshot").unlink()
+    producers.take_snapshot(1000, durable=False)
+    assert names(tmp_path) == []
+    producers.update(placed(batch(7, 0, 2, records=1), 2), 1000)
+    producers.take_snapshot(1000, durable=True)
+    assert names(tmp_path) == [3]
+
+
+def with_snapshots(directory: Path, *offsets: int) -> ProducerStateManager:
+    """A producer id a snapshot: each knows as many producers as there are before its offset."""
+    producers = ProducerStateManager(directory)
+    for number, offset in enumerate(offsets):
+        producers.update(placed(batch(number, records=1), offset - 1), 1000)
+        producers.take_snapshot(1000, durable=False)
+    assert names(directory) == list(offsets)
+    return producers
+
+
+@pytest.mark.parametrize(
+    ("first", "up_to", "end", "known"),
+    [(0, 9, 9, 3), (0, 8, 5, 2), (5, 8, 5, 2), (6, 8, 6, 0), (2, 2, 2, 1), (0, 1, 0, 0), (9, 9, 9, 3), (10, 20, 10, 0)],
+)
+def test_the_newest_snapshot_of_a_range_is_taken(tmp_path: Path, first: int, up_to: int, end: int, known: int) -> None:
+    with_snapshots(tmp_path, 2, 5, 9)
+    producers = ProducerStateManager(tmp_path)
+    producers.load(first, up_to)
+    assert (producers.end_offset, len(producers)) == (end, known)
+    producers.take_snapshot(1000, durable=False)  # it is there
+    assert names(tmp_path) == [2, 5, 9]
+
+
+def test_a_damaged_snapshot_goes_and_the_one_before_it_is_taken(tmp_path: Path) -> None:
+    with_snapshots(tmp_path, 2, 5)
+    (tmp_path / f"{5:020d}.snapshot").write_bytes(b"damaged")
+    producers = ProducerStateManager(tmp_path)
+    producers.load(0, 9)
+    assert (producers.end_offset, len(producers), names(tmp_path)) == (2, 1, [2])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "left"),
+    [({"beyond": 5}, [2, 5]), ({"beyond": 4}, [2]), ({"before": 5}, [5, 9]), ({"before": 6}, [9]), ({}, [2, 5, 9])],
+)
+def test_snapshots_that_the_log_does_not_reach_or_hold_go(
+    tmp_path: Path, bounds: dict[str, int], left: list[int]
+) -> None:
+    with_snapshots(tmp_path, 2, 5, 9).discard_snapshots(**bounds)
+    assert names(tmp_path) == left
+
+
+def test_a_snapshot_is_written_again_where_one_was_discarded(tmp_path: Path) -> None:
+    producers = with_snapshots(tmp_path, 2, 5, 9)
+    producers.discard_snapshots(beyond=5)
+    producers.take_snapshot(1000, durable=False)
+    assert names(tmp_path) == [2, 5, 9]
+
+
+@pytest.mark.parametrize(
+    ("bases", "left"),
+    [([0, 5], [5, 9]), ([0, 2, 5], [2, 5, 9]), ([0], [9]), ([0, 9], [9]), ([0, 10], []), ([], [9])],
+)
+def test_a_snapshot_a_segment_is_kept_and_the_newest_beyond_them(
+    tmp_path: Path, bases: list[int], left: list[int]
+) -> None:
+    with_snapshots(tmp_path, 2, 5, 9).discard_stray(bases)
+    assert names(tmp_path) == left
+
+
+def test_a_log_that_begins_anew_knows_no_producer(tmp_path: Path) -> None:
+    producers = with_snapshots(tmp_path, 2, 5)
+    producers.restart_at(3)
+    assert (len(producers), producers.end_offset, names(tmp_path)) == (0, 3, [])
+    producers.update(placed(batch(7), 3), 1000)
+    producers.take_snapshot(1000, durable=False)
+    assert names(tmp_path) == [5]
+
+
+def test_a_log_that_begins_anew_keeps_no_snapshot_however_early(tmp_path: Path) -> None:
+    with_snapshots(tmp_path, 1, 2).restart_at(7)
+    assert names(tmp_path) == []
+
+
+def test_where_a_transaction_began_comes_back_with_its_snapshot(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path)
+    producers.update(placed(transactional(1, 0), 0), 1000)
+    producers.update(placed(transactional(2, 0), 1), 1000)
+    producers.update(placed(marker_of(1, ControlType.COMMIT, coordinator_epoch=3), 2), 1000)
+    assert (producers.first_unstable_offset, producers.last_marker(1), producers.coordinator_epoch(1)) == (0, 2, 3)
+    producers.take_snapshot(1000, durable=False)
+    again = ProducerStateManager(tmp_path)
+    again.load(0, 3)
+    assert (again.first_unstable_offset, again.coordinator_epoch(1), again.last_marker(1)) == (1, 3, -1)
+    assert again.has_open_transaction(2, 0)
+    assert not any(again.has_open_transaction(*each) for each in ((2, 1), (1, 0), (3, 0)))
+    assert (again.coordinator_epoch(3), again.last_marker(3)) == (-1, -1)
+    again.disbelieve_coordinator(1)
+    again.disbelieve_coordinator(3)
+    assert again.coordinator_epoch(1) == -1
+    aborted = again.update(placed(marker_of(2, ControlType.ABORT), 3), 1000)
+    assert aborted == (2, 1, 3, 4)
+    assert again.first_unstable_offset == 1
+    again.on_high_watermark(3)
+    assert again.first_unstable_offset == 1
+    again.on_high_watermark(4)
+    assert again.first_unstable_offset is None
+
+
+def test_a_marker_without_a_transaction_ends_none(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path)
+    assert producers.update(placed(marker_of(1, ControlType.ABORT, epoch=2, coordinator_epoch=5), 0), 1000) is None
+    assert (producers.first_unstable_offset, producers.last_marker(1), producers.coordinator_epoch(1)) == (None, 0, 5)
+    for coordinator_epoch in (5, 6):
+        marker = placed(marker_of(1, ControlType.ABORT, epoch=2, coordinator_epoch=coordinator_epoch), 1)
+        assert producers.check(marker) is None
+    with pytest.raises(ApiError) as caught:
+        producers.check(placed(marker_of(1, ControlType.ABORT, epoch=2, coordinator_epoch=4), 1))
+    assert caught.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert producers.check(placed(transactional(1, 0, epoch=3), 1)) is None
+    assert producers.check(placed(transactional(1, 0, epoch=2), 1)) is None  # the first of its epoch
+
+
+def test_of_what_was_refused_the_first_of_the_newest_epoch_is_waited_for(tmp_path: Path) -> None:
+    producers = ProducerStateManager(tmp_path)
+    for epoch, sequence in ((1, 4), (1, 6), (0, 2), (1, 5)):
+        producers.refused(placed(batch(7, epoch, sequence), 0), 1000)
+    with pytest.raises(ApiError) as caught:
+        producers.check(placed(batch(7, 1, 5), 0))
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producers.check(placed(batch(7, 1, 4), 0)) is None
+    assert producers.check(placed(batch(8, 1, 5), 0)) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 30_000), st.integers(0, 2**31 - 1)), max_size=20))

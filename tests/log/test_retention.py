@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, DiskFull, ErrorCode
 from sparklog.log.log import Log
 from sparklog.log.manager import LogManager
-from sparklog.log.retention import SegmentView, by_age, by_bytes, by_log_start, deletable
+from sparklog.log.retention import SegmentView, by_age, by_bytes, by_log_start, deletable, policies_of
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.files import FaultyFiles
+from sparklog.testing.steps import counted, finish
 
+NEED_ROOM = ("open", "write", "pwrite", "ftruncate", "truncate", "mkdir", "fdatasync", "msync")
 TP = TopicPartition("t", 0)
 
 
@@ -37,6 +42,32 @@ def test_size_never_leaves_less_than_the_limit(limit: int, gone: int) -> None:
 
 def test_a_segment_goes_when_the_log_starts_behind_it() -> None:
     assert [by_log_start(offset)(views((1, 0), (1, 0)), 0) for offset in (0, 9, 10, 19, 20)] == [0, 0, 1, 1, 2]
+
+
+def test_age_is_over_only_beyond_the_limit() -> None:
+    assert [by_age(500)(views((1, 500), (1, 500)), now) for now in (1000, 1001)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "gone"),
+    [
+        ({"retention_ms": -1, "retention_bytes": -1}, 1),
+        ({"retention_ms": 0, "retention_bytes": -1}, 3),
+        ({"retention_ms": -1, "retention_bytes": 0}, 3),
+        ({"retention_ms": -1, "retention_bytes": 10}, 2),
+        ({"retention_ms": 0, "retention_bytes": 0, "cleanup_policy": ("compact",)}, 1),
+        ({"retention_ms": 0, "retention_bytes": -1, "cleanup_policy": ("compact", "delete")}, 3),
+    ],
+)
+def test_what_a_topics_settings_give_up(settings: dict[str, object], gone: int) -> None:
+    policies = policies_of(TopicConfig(**settings), 10)  # type: ignore[arg-type]
+    assert deletable(views((10, 0), (10, 0), (10, 0)), policies, 30, 1000) == gone
+
+
+@pytest.mark.parametrize(("high_watermark", "gone"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)])
+def test_what_some_policy_gives_up_goes_up_to_the_high_watermark(high_watermark: int, gone: int) -> None:
+    segments = views((10, 0), (10, 0), (10, 0))
+    assert deletable(segments, [by_log_start(10), by_bytes(0), by_age(10_000)], high_watermark, 1000) == gone
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1000)), max_size=8), st.integers(0, 80))
@@ -69,6 +100,54 @@ class _Inline:
         work(*args)  # type: ignore[operator]
 
 
+def test_retention_makes_room_on_a_full_disk(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, retention_ms=1000)
+    for epoch in range(10):
+        rig.log.epochs.assign(epoch, rig.log.log_end_offset)
+        fill(rig.log, rig.clock, 1)
+    rig.clock.advance(2)
+    before = rig.log.segment_count
+    assert before > 2
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=NEED_ROOM) as files:
+        rig.manager.delete_old_segments(TP, rig.log.log_end_offset)
+        assert files.count > 0
+        assert rig.log.segment_count == 1
+        assert rig.log.log_start_offset == rig.log._segments.first.base_offset
+        assert rig.log.epochs.entries[0].start_offset == rig.log.log_start_offset
+        with pytest.raises(DiskFull):  # the last one can go only when another is begun
+            rig.manager.delete_old_segments(TP, rig.log.log_end_offset)
+        rig.clock.advance(60)
+        finish(rig.manager.unlink_due())
+    assert not list(tmp_path.rglob("*.deleted"))
+    end = rig.log.log_end_offset
+    rig.manager.close()
+    again = Rig(tmp_path)
+    assert (again.log.log_end_offset, again.log.log_start_offset) == (end, rig.log.log_start_offset)
+
+
+def test_many_segments_go_some_at_a_time_and_their_files_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparklog.log.log._DELETED_AT_ONCE", 2)
+    rig = Rig(tmp_path, retention_ms=1000)
+    fill(rig.log, rig.clock, 10)
+    rig.clock.advance(2)
+    fill(rig.log, rig.clock, 1)
+    left = [rig.log.segment_count]
+    while rig.manager.delete_old_segments(TP, rig.log.log_end_offset):
+        left.append(rig.log.segment_count)
+    assert len(left) > 3
+    assert all(before - after <= 2 for before, after in pairwise(left))
+    files = len(list(tmp_path.rglob("*.deleted")))
+    rig.clock.advance(61)
+    begun = rig.manager.unlink_due()
+    next(begun)
+    begun.close()  # as when the broker stops: what is left is not forgotten
+    assert len(list(tmp_path.rglob("*.deleted"))) == files - 1
+    assert counted(rig.manager.unlink_due())[0] == files - 1
+    assert not list(tmp_path.rglob("*.deleted"))
+
+
 def test_old_segments_go_and_their_files_follow_after_the_delay(tmp_path: Path) -> None:
     rig = Rig(tmp_path, retention_ms=1000)
     fill(rig.log, rig.clock, 10)
@@ -80,10 +159,10 @@ def test_old_segments_go_and_their_files_follow_after_the_delay(tmp_path: Path) 
         rig.log.read(0, 100, rig.log.end, min_one_batch=True)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert list((tmp_path / "t-0").glob("*.deleted"))
-    rig.manager.unlink_due()
+    finish(rig.manager.unlink_due())
     assert list((tmp_path / "t-0").glob("*.deleted")), "the delay has not passed"
     rig.clock.advance(61)
-    rig.manager.unlink_due()
+    finish(rig.manager.unlink_due())
     assert not list((tmp_path / "t-0").glob("*.deleted"))
 
 
@@ -105,7 +184,7 @@ def test_a_slice_taken_before_is_still_readable(tmp_path: Path) -> None:
     before = held.file.read(held.position, held.size)  # type: ignore[attr-defined]
     rig.manager.delete_old_segments(TP, rig.log.log_end_offset)
     rig.clock.advance(61)
-    rig.manager.unlink_due()
+    finish(rig.manager.unlink_due())
     assert held.file.read(held.position, held.size) == before  # type: ignore[attr-defined]
 
 

@@ -11,6 +11,7 @@ from sparklog.log.extents import ExtentReader
 from sparklog.log.loader import Knowledge
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.stopped import StoppedPartition, stopped_partitions
+from sparklog.record.batch import patch_header
 from sparklog.record.control import ControlType
 from sparklog.structs import TopicPartition
 
@@ -178,6 +179,29 @@ def test_bytes_that_cannot_be_read_are_said(log, home):
         _ = StoppedPartition(home, CLEAN).end_offset
 
 
+def test_a_file_that_cannot_be_opened_is_named(log, home):
+    path = home / f"{log.log_end_offset + 1:020}.log"
+    path.symlink_to(home / "nowhere")
+    with pytest.raises(LogError, match=f"cannot read {path}: No such file"):
+        _ = StoppedPartition(home, CLEAN).end_offset
+
+
+def test_a_range_that_ends_in_the_hole_of_a_compacted_log_ends_before_the_batch_behind_it(home):
+    log = open_log(home)
+    batches = []
+    for offset in (0, 10, 20):
+        batches.append(bytearray(batch_of(1000, 1001)))
+        patch_header(batches[-1], 0, offset, 1)
+        log.append_as_follower(memoryview(batches[-1]))
+    log.close()
+    partition = StoppedPartition(home, CLEAN)
+    for end in (2, 5, 10):
+        assert bytes_of(partition, 0, end) == batches[0]
+    assert bytes_of(partition, 0, 11) == batches[0] + batches[1]
+    assert bytes_of(partition, 5, 15) == batches[1]
+    assert partition.pieces(2, 10) == []
+
+
 def test_a_log_directory_and_its_checkpoints(log, tmp_path):
     log.close()
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
@@ -186,6 +210,8 @@ def test_a_log_directory_and_its_checkpoints(log, tmp_path):
     found = stopped_partitions(tmp_path)
     assert list(found) == [TopicPartition("t", 0)]
     assert found[TopicPartition("t", 0)].start_offset == 4
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n0\n")
+    assert stopped_partitions(tmp_path)[TopicPartition("t", 0)].start_offset == 0
     (tmp_path / "log-start-offset-checkpoint").write_text("?")
     with pytest.raises(CorruptRecord, match="log-start-offset-checkpoint"):
         stopped_partitions(tmp_path)

@@ -3,11 +3,12 @@
 import pytest
 from log.samples import SMALL, batch_of, marker_of, open_log, read_bytes, transactional, whole, write_cleaned
 
-from sparklog.errors import CorruptRecord, LogError
+from sparklog.errors import CorruptRecord, LogDirFailed, LogError
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.swap import finish_interrupted
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches
+from sparklog.testing.files import FaultyFiles
 
 COMPACTED = SMALL | {"cleanup.policy": "compact"}  # so that holes between segments are no damage
 
@@ -86,6 +87,16 @@ def test_what_cannot_be_replaced_is_refused_and_nothing_changes(log, home, case)
     with pytest.raises(LogError, match="cannot replace"):
         log.replace_segments(new, old)
     assert (batches_of(log), sorted(home.iterdir())) == (before, files)
+    log.close()
+
+
+def test_a_swap_that_the_disk_refuses_is_said_with_the_directory(log, home):
+    first, second, *_ = bases(log)
+    write_cleaned(home, first, every_other(log, first, second), log.config)
+    before = batches_of(log)
+    with FaultyFiles(home, fail_at=0, steps=("rename",)), pytest.raises(LogDirFailed, match=f"cannot swap .* {home}"):
+        log.replace_segments([first], [first])
+    assert batches_of(log) == before
     log.close()
 
 

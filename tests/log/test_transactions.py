@@ -1,13 +1,17 @@
 """Transactions as a partition sees them: what is stable, what was aborted, and that no restart forgets either."""
 
+import os
+import struct
+
 import pytest
-from log.samples import abandon, marker_of, open_log, transactional
+from log.samples import abandon, marker_of, open_log, read_bytes, transactional
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogDirFailed, LogError
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.transaction_index import AbortedTransaction, TransactionIndex, read_aborted
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ControlType
+from sparklog.record.records import iter_batches
 from sparklog.testing.clock import ManualClock
 
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
@@ -40,6 +44,18 @@ def interleaved(log):
 
 
 ABORTED = [AbortedTransaction(1, 0, 3, 2), AbortedTransaction(1, 4, 7, 5)]
+
+
+@pytest.mark.parametrize("start", range(8))
+def test_a_piece_comes_with_all_aborted_transactions_that_it_has_records_of(home, start):
+    log = open_log(home, {"index.interval.bytes": "0"})
+    interleaved(log)
+    log.on_high_watermark(8)
+    for max_bytes in range(1, 800, 50):
+        piece = log.read(start, max_bytes, log.end, min_one_batch=True)
+        end = max(batch.last_offset for batch in iter_batches(read_bytes(piece))) + 1
+        expected = [each for each in ABORTED if each.first_offset < end and each.last_offset >= start]
+        assert [each for each in log.aborted_in(piece, start, 8) if each.first_offset < end] == expected
 
 
 def test_the_first_open_transaction_is_the_first_unstable_offset(log):
@@ -232,6 +248,68 @@ def test_an_index_of_garbage_is_refused_by_name(tmp_path, content):
         read_aborted(tmp_path / "x.txnindex")
 
 
+_GOOD = AbortedTransaction(1, 0, 9, 10)
+
+
+@pytest.mark.parametrize(
+    ("entries", "complaint"),
+    [
+        ([_GOOD, AbortedTransaction(2, 3, 9, 10)], "entry 1 is .*, version 0"),
+        ([AbortedTransaction(1, -1, 9, 10)], "entry 0 is .*, version 0"),
+        ([AbortedTransaction(1, 10, 9, 10)], "entry 0 is .*, version 0"),
+    ],
+)
+def test_the_entry_that_cannot_be_is_named(tmp_path, entries, complaint):
+    path = tmp_path / "x.txnindex"
+    path.write_bytes(b"".join(struct.pack(">hqqqq", 0, *entry) for entry in entries))
+    with pytest.raises(CorruptRecord, match=rf"x\.txnindex: {complaint}"):
+        TransactionIndex(path, 0).entries()
+
+
+def test_a_transaction_of_one_offset_at_the_start_of_all_is_one(tmp_path):
+    path = tmp_path / "x.txnindex"
+    path.write_bytes(struct.pack(">hqqqq", 0, 1, 0, 0, 1))
+    assert read_aborted(path) == [AbortedTransaction(1, 0, 0, 1)]
+
+
+def test_half_an_entry_is_refused_by_whoever_looks(tmp_path):
+    path = tmp_path / "x.txnindex"
+    path.write_bytes(struct.pack(">hqqqq", 0, *_GOOD) + b"\0")
+    index = TransactionIndex(path, 0)
+    for look in (index.entries, lambda: index.overlapping(0, 5), lambda: index.append(_GOOD)):
+        with pytest.raises(CorruptRecord, match=r"x\.txnindex ends in the middle of an entry"):
+            look()
+
+
+def test_entries_that_fall_between_two_reads_are_refused(tmp_path):
+    """Each read holds together; what lies between two of them is looked at too."""
+    path = tmp_path / "x.txnindex"
+    rising = [AbortedTransaction(1, 0, 100 + number, 1) for number in range(64)]
+    path.write_bytes(
+        b"".join(struct.pack(">hqqqq", 0, *entry) for entry in [*rising, AbortedTransaction(1, 0, 163, 1)])
+    )
+    with pytest.raises(CorruptRecord, match="marker 163 after 163"):
+        TransactionIndex(path, 0).overlapping(0, 1000)
+
+
+def test_a_cut_index_takes_more_and_one_that_was_reset_begins_anew(tmp_path):
+    index = TransactionIndex(tmp_path / "x.txnindex", 0)
+    for marker in (5, 9):
+        index.append(AbortedTransaction(1, 0, marker, 1))
+    index.truncate_to(10)
+    assert [entry.last_offset for entry in index.entries()] == [5, 9]
+    index.truncate_to(9)
+    assert [entry.last_offset for entry in index.entries()] == [5]
+    index.append(AbortedTransaction(1, 0, 6, 1))
+    assert [entry.last_offset for entry in read_aborted(index.path)] == [5, 6]
+    index.reset()
+    assert (index.entries(), index.path.stat().st_size) == ([], 0)
+    index.append(_GOOD)
+    index.flush()
+    index.close()
+    assert (TransactionIndex(tmp_path / "x.txnindex", 0).entries(), index.entries()) == ([_GOOD], [])
+
+
 def begun(log, records, verification=None):
     return log.append_as_leader(records, 0, verification=verification).first_offset
 
@@ -343,3 +421,32 @@ def test_a_transaction_needs_a_producer_id(log):
     with pytest.raises(ApiError, match="without a producer id") as refused:
         begun(log, memoryview(bytearray(builder.build())), Coordinator())
     assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_an_aborted_transaction_is_found_without_reading_all_of_them(tmp_path, monkeypatch):
+    index = TransactionIndex(tmp_path / "0.txnindex", 0)
+    for number in range(10_000):
+        index.append(AbortedTransaction(number, 10 * number, 10 * number + 5, 10 * number + 5))
+    read, pread = [], os.pread
+
+    def counted(fd, size, position):
+        read.append(size)
+        return pread(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", counted)
+    for start in (0, 4_321, 50_000, 99_990):
+        read.clear()
+        found, is_all = index.overlapping(start, start + 20)
+        assert [each.producer_id for each in found] == [
+            number for number in range(10_000) if 10 * number + 5 >= start and 10 * number < start + 20
+        ]
+        assert is_all == (start + 20 <= 99_995)
+        assert sum(read) < 5_000, "of 340 000 bytes"
+    assert index.overlapping(0, 5) == ([AbortedTransaction(0, 0, 5, 5)], True)
+    assert index.overlapping(0, 6)[1], "the second says so"
+    assert index.overlapping(99_996, 200_000) == ([], False)
+    index.truncate_to(50_000)
+    assert index.overlapping(49_990, 200_000)[0] == [AbortedTransaction(4999, 49_990, 49_995, 49_995)]
+    os.ftruncate(index._fd, 34 * 100)
+    with pytest.raises(CorruptRecord, match=r"0\.txnindex ends before its entry \d+$"):
+        index.overlapping(49_990, 200_000)

@@ -8,9 +8,10 @@ from log.samples import batch_of
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, ErrorCode, RecordsRefused
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError, RecordsRefused
 from sparklog.log.origin import AppendOrigin
-from sparklog.log.validator import validate_appended
+from sparklog.log.validator import LONG, as_topic_compresses, batches_of_leader, is_short, prepare, validate_appended
+from sparklog.record.batch import RecordBatch, patch_header
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
@@ -48,7 +49,7 @@ REFUSED = {
     "length huge": (patched(8, b"\x7f\xff\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
     "wrong CRC": (patched(17, b"\0\0\0\0", seal=False), ErrorCode.CORRUPT_MESSAGE),
     "flipped record": (patched(70, b"\xff", seal=False), ErrorCode.CORRUPT_MESSAGE),
-    "unknown codec": (patched(22, b"\x07"), ErrorCode.CORRUPT_MESSAGE),
+    "unknown codec": (patched(22, b"\x07"), ErrorCode.INVALID_RECORD),
     "more records than fit": (patched(57, b"\0\0\x01\0", patched(23, b"\0\0\0\xff")), ErrorCode.INVALID_RECORD),
     "count of another delta": (patched(57, b"\x7f\xff\xff\xff"), ErrorCode.INVALID_RECORD),
     "negative count": (patched(57, b"\xff\xff\xff\xff"), ErrorCode.INVALID_RECORD),
@@ -70,6 +71,114 @@ def test_refused(name):
         check(records, parse(TopicConfig, {"max.message.bytes": "1000"}))
     assert caught.value.code is code
     assert str(caught.value)
+
+
+HEAD = "malformed batch header: "
+COMPLAINTS = {
+    "format 1": "message format 1 is not accepted; only record batches (format 2) are",
+    "no records": HEAD + "0 records but a last offset delta of 1",
+    "delta of another count": HEAD + "2 records but a last offset delta of 5",
+    "unknown codec": HEAD + "the unknown compression code 7",
+    "unknown attribute": HEAD + "unknown attributes 0x100",
+    "an offset": HEAD + "base offset 1, where a batch that is to be given offsets has 0",
+    "control batch": HEAD + "clients may not write control batches",
+    "producer without sequence": HEAD + "producer id 5 without a sequence",
+    "two batches": "a partition takes exactly one batch a request",
+    "too large": f"a batch of {len(batch_of(1, size=2000))} bytes is larger than max.message.bytes=1000",
+}
+REFUSED["unknown attribute"] = (patched(21, b"\x01"), ErrorCode.INVALID_RECORD)
+REFUSED["an offset"] = (patched(0, b"\0\0\0\0\0\0\0\x01"), ErrorCode.INVALID_RECORD)
+
+
+@pytest.mark.parametrize("name", COMPLAINTS)
+def test_a_refusal_says_what_was_wrong(name):
+    with pytest.raises(ApiError) as caught:
+        check(REFUSED[name][0], parse(TopicConfig, {"max.message.bytes": "1000"}))
+    assert caught.value.code is REFUSED[name][1]
+    assert str(caught.value).endswith(COMPLAINTS[name])
+
+
+@pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.ZSTD])
+def test_what_cannot_be_decompressed_cannot_be_compressed_anew(codec):
+    batch = RecordBatch(patched(61, b"\xff" * 8, batch_of(1, 2, size=500, codec=codec)))
+    with pytest.raises(ApiError) as caught:
+        as_topic_compresses(batch, parse(TopicConfig, {"compression.type": "lz4"}))
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+    assert f"{codec.name.lower()} data of" in str(caught.value)
+
+
+def test_a_batch_must_fit_as_its_topic_compresses_it():
+    batch = RecordBatch(batch_of(1, size=5000, codec=CompressionType.GZIP))
+    plain = parse(TopicConfig, {"compression.type": "uncompressed", "max.message.bytes": "1000"})
+    with pytest.raises(ApiError, match=r"larger than max\.message\.bytes=1000") as caught:
+        as_topic_compresses(batch, plain)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_what_is_compressed_as_the_topic_wants_stays_as_it_is():
+    gzip = RecordBatch(batch_of(1, codec=CompressionType.GZIP))
+    marker = RecordBatch(
+        memoryview(build_marker(EndTransactionMarker(ControlType.ABORT, 3), ProducerIdAndEpoch(7, 0), NOW))
+    )
+    for batch, kind in ((gzip, "gzip"), (gzip, "producer"), (marker, "zstd")):
+        assert as_topic_compresses(batch, parse(TopicConfig, {"compression.type": kind})) is batch
+    assert as_topic_compresses(gzip, parse(TopicConfig, {"compression.type": "uncompressed"})).compression == 0
+
+
+def test_a_prepared_batch_keeps_what_the_client_sent():
+    records, config = batch_of(1, 2), parse(TopicConfig, {"compression.type": "zstd"})
+    prepared = prepare(records, config, NOW)
+    assert prepared.records is records
+    assert prepared.config is config
+    assert prepared.batch.compression is CompressionType.ZSTD
+    with pytest.raises(ApiError):
+        prepare(REFUSED["control batch"][0], config, NOW)
+
+
+def test_what_is_neither_compressed_nor_large_is_short():
+    assert is_short(batch_of(1))
+    assert not is_short(batch_of(1, codec=CompressionType.GZIP))
+    assert not is_short(batch_of(1)[:60])
+    assert is_short(batch_of()[:61])
+    filler = LONG - len(batch_of(1, size=LONG // 2))
+    exact = batch_of(1, size=LONG // 2 + filler)
+    assert is_short(exact[:LONG])
+    assert len(exact) >= LONG
+    assert not is_short(memoryview(bytes(exact) + b"\0")[: LONG + 1])
+
+
+def placed(offset, *times, delta=None):
+    """A batch as a leader sends it to a follower."""
+    records = batch_of(*times)
+    if delta is not None:
+        records = bytearray(patched(23, delta.to_bytes(4, "big"), records))
+    patch_header(records, 0, offset, 0)
+    return bytes(records)
+
+
+def taken(*batches, end=0):
+    return [batch.base_offset for batch in batches_of_leader(memoryview(b"".join(batches)), end)]
+
+
+def test_a_followers_batches_lie_behind_its_end_and_one_another():
+    assert taken(placed(5, 1, 2), placed(7, 1), placed(20, 1), end=5) == [5, 7, 20]
+    with pytest.raises(LogError, match="the leader sent offset 4 where at least 5 is due"):
+        taken(placed(4, 1), end=5)
+    with pytest.raises(LogError, match="the leader sent offset 6 where at least 7 is due"):
+        taken(placed(5, 1, 2), placed(6, 1), end=5)
+
+
+def test_what_one_segment_cannot_hold_is_fetched_again():
+    assert taken(placed(0, 1), placed(2**31 - 1, 1)) == [0, 2**31 - 1]
+    assert taken(placed(0, 1), placed(2**31, 1)) == [0]
+    assert taken(placed(0, 1), placed(2**31 - 1, 1, delta=1)) == [0]
+
+
+def test_no_batch_ends_beyond_all_offsets():
+    last = 2**63 - 1
+    assert taken(placed(last - 1, 1)) == [last - 1]
+    with pytest.raises(CorruptRecord, match=f"at offset {last} that ends beyond all offsets"):
+        taken(placed(last, 1))
 
 
 def test_a_batch_may_be_as_large_as_the_limit():
@@ -131,7 +240,7 @@ def test_records_of_a_compacted_topic_that_cannot_be_read_are_refused(codec):
     batch = batch_of(1, 2, key=b"k", codec=codec)
     with pytest.raises(ApiError) as caught:
         check(patched(61, b"\xff" * (len(batch) - 61), batch), compacted)
-    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))

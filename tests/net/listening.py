@@ -35,9 +35,9 @@ class Server:
         self._thread.start()
         self.call(self.server.start)
 
-    def _dispatch(self, frame, host):
+    def _dispatch(self, frame, host, *after):
         self.seen.append(bytes(frame[:40]))
-        return self.dispatch(frame, host)
+        return self.dispatch(frame, host, *after)
 
     def call(self, function, *args):
         """Run on the loop and wait for it."""

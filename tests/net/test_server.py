@@ -1,9 +1,11 @@
 """The listening end against clients of every kind of manners."""
 
 import contextlib
+import http.client
 import logging
 import os
 import socket
+import ssl
 from collections import deque
 
 import pytest
@@ -118,12 +120,40 @@ def test_a_half_sent_request_is_dropped_with_its_connection(server, sent, caplog
     assert_serves(server)
 
 
-@pytest.mark.parametrize("sent", [b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", (LIMIT + 1).to_bytes(4, "big")])
+@pytest.mark.parametrize("sent", [b"\xff\xff\xff\xff", (LIMIT + 1).to_bytes(4, "big")])
 def test_what_is_no_request_ends_the_connection(server, sent, caplog):
     with caplog.at_level(logging.WARNING), server.connect() as client:
         client.sendall(sent)
         assert_hung_up(client)
     assert "a frame claims" in caplog.text
+    assert_serves(server)
+
+
+def test_http_gets_an_answer_in_http_and_one_line_in_the_log(server, caplog):
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            connection = http.client.HTTPConnection(*server.endpoint, timeout=10)
+            connection.request("GET", "/")
+            answer = connection.getresponse()
+            assert answer.status == 400
+            assert b"Use a Kafka client" in answer.read()
+            connection.close()
+    eventually(lambda: server.server.connections == 0)
+    assert [record.message.partition(": ")[2] for record in caplog.records] == [
+        "it speaks HTTP; this listener speaks Kafka's protocol"
+    ]
+    assert_serves(server)
+
+
+def test_tls_gets_an_alert_and_one_line_in_the_log(server, caplog):
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            with server.connect() as client, pytest.raises(ssl.SSLError, match="handshake failure"):
+                ssl.create_default_context().wrap_socket(client, server_hostname="localhost")
+    eventually(lambda: server.server.connections == 0)
+    assert [record.message.partition(": ")[2] for record in caplog.records] == [
+        "it speaks TLS, and this listener does not: set security.protocol=PLAINTEXT"
+    ]
     assert_serves(server)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparklog.errors import RemoteProtocolError
+from sparklog.errors import AnotherProtocol, RemoteProtocolError
 from sparklog.protocol.frame import AT_ONCE, SCRATCH_SIZE, FrameReader
 
 LIMIT = 4 * SCRATCH_SIZE
@@ -73,6 +73,24 @@ def test_the_middle_of_a_frame_is_known(payload):
 def test_a_length_out_of_bounds_is_refused(size):
     with pytest.raises(RemoteProtocolError, match=f"a frame claims {size} bytes; 0 to 100 are allowed"):
         feed(FrameReader(100), size.to_bytes(4, "big", signed=True), [4])
+
+
+@pytest.mark.parametrize("version", [b"\x03\x00", b"\x03\x01", b"\x03\x03"])
+def test_a_client_hello_is_answered_with_an_alert(version):
+    with pytest.raises(AnotherProtocol, match="it speaks TLS") as caught:
+        feed(FrameReader(100 << 20), b"\x16" + version + b"\x02\0\x01\0\x01\xfc\x03\x03", [64])
+    assert caught.value.answer == b"\x15\x03\x01\x00\x02\x02\x28"
+
+
+@pytest.mark.parametrize(
+    "request_line", [b"GET / HTTP/1.1", b"POST /x HTTP/1.1", b"PRI * HTTP/2.0", b"DELETE /x HTTP/1.0"]
+)
+def test_http_is_answered_with_a_400(request_line):
+    with pytest.raises(AnotherProtocol, match="it speaks HTTP") as caught:
+        feed(FrameReader(100 << 20), request_line + b"\r\n\r\n", [64])
+    head, _, body = caught.value.answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head.splitlines()
 
 
 def test_frames_before_a_bad_length_are_given():

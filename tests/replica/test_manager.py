@@ -1,6 +1,7 @@
 """All partitions of a broker: in by append, out by read, away by stop."""
 
 import asyncio
+import errno
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
@@ -16,10 +17,11 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.files import FaultyFiles
 from sparklog.zk.znodes import PartitionState
 
 TP, ELSEWHERE = TopicPartition("t", 0), TopicPartition("t", 1)
-ID = UUID(int=1)
+ID, OTHER_ID = UUID(int=1), UUID(int=2)
 ME = 1
 COMMITTED = IsolationLevel.READ_UNCOMMITTED
 
@@ -35,14 +37,17 @@ def lead(epoch=0):
 
 
 @pytest.fixture
-def manager(tmp_path):
+def disk():
+    with ThreadPoolExecutor(1) as thread:
+        yield thread
+
+
+@pytest.fixture
+def manager(tmp_path, disk):
     loop = asyncio.new_event_loop()
-    with ThreadPoolExecutor(1) as disk:
-        logs = LogManager([tmp_path], TopicConfig(), ManualClock(), disk)
-        manager = ReplicaManager(ME, logs, loop)
-        manager.home = tmp_path
-        yield manager
-        logs.close()
+    logs = LogManager([tmp_path], TopicConfig(), ManualClock(), disk)
+    yield ReplicaManager(ME, logs, loop)
+    logs.close()
     loop.close()
 
 
@@ -118,7 +123,7 @@ def test_limits_of_a_read(manager, asked, limit, first, expected):
 def test_an_append_wakes_whoever_waits_for_it(manager):
     manager.apply(TP, lead(), TopicConfig(), ID)
     _, bound = ask(manager)
-    waiting = manager.fetch_purgatory.wait([TP], lambda: manager.available(TP, bound, COMMITTED) >= 150, 60_000)
+    waiting = manager.fetch_purgatory.wait([TP], lambda _: manager.available(TP, bound, COMMITTED) >= 150, 60_000)
     manager.append(TP, batch(), 1)
     assert not waiting.done()
     manager.append(TP, batch(100), 1)
@@ -137,18 +142,74 @@ def test_available_counts_what_has_become_visible(manager):
 
 
 @pytest.mark.parametrize("delete", [False, True])
-def test_a_stopped_partition_is_gone_and_wakes_its_waiters(manager, delete):
+def test_a_stopped_partition_is_gone_and_wakes_its_waiters(manager, delete, tmp_path):
     manager.apply(TP, lead(), TopicConfig(), ID)
     manager.append(TP, batch(), 1)
     _, bound = ask(manager)
-    waiting = manager.fetch_purgatory.wait([TP], lambda: manager.available(TP, bound, COMMITTED) > 0, 60_000)
+    waiting = manager.fetch_purgatory.wait([TP], lambda _: manager.available(TP, bound, COMMITTED) > 0, 60_000)
     manager.stop(TP, delete=delete)
     manager.stop(TP, delete=delete)
     assert waiting.result() is True
     assert not manager.leads(TP)
-    assert (manager.home / "t-0").exists() != delete
+    assert (tmp_path / "t-0").exists() != delete
     assert manager.apply(TP, lead(), TopicConfig(), ID) is ErrorCode.NONE
     assert ask(manager)[0].high_watermark == (0 if delete else 1)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_another_topics_log_is_not_served(manager, held, tmp_path):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+    if not held:
+        manager.stop(TP, delete=False)
+    assert manager.apply(TP, lead(), TopicConfig(), OTHER_ID) is ErrorCode.INCONSISTENT_TOPIC_ID
+    assert manager.topic_id(TP) == ID
+    assert manager.strays([]) == {TP: ID}
+    assert manager.set_aside(TP, "a test") is ErrorCode.NONE
+    assert manager.strays([]) == {}
+    assert manager.apply(TP, lead(), TopicConfig(), OTHER_ID) is ErrorCode.NONE
+    assert manager.partition(TP).log.log_end_offset == 0
+    assert len(list(tmp_path.glob("t-0.*-stray"))) == 1
+
+
+@pytest.mark.parametrize("topic_id", [None, UUID(int=0)])
+def test_a_controller_that_knows_no_topic_id_changes_none(manager, topic_id):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    assert manager.apply(TP, lead(1), TopicConfig(), topic_id) is ErrorCode.NONE
+    manager.stop(TP, delete=False)
+    assert manager.apply(TP, lead(2), TopicConfig(), topic_id) is ErrorCode.NONE
+    assert manager.topic_id(TP) == ID
+    assert manager.apply(ELSEWHERE, lead(), TopicConfig(), topic_id) is ErrorCode.NONE
+    assert manager.topic_id(ELSEWHERE) is None
+
+
+def test_a_deletion_that_the_disk_refuses_is_said_and_can_be_tried_again(manager, tmp_path, disk):
+    manager.apply(TP, lead(), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+    disk.submit(lambda: None).result()
+    with FaultyFiles(tmp_path, fail_at=0, error=errno.ENOSPC, steps=["rename"]):
+        assert manager.stop(TP, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(ApiError) as caught:
+        manager.append(TP, batch(), 1)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert manager.apply(TP, lead(), TopicConfig(), OTHER_ID) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert manager.stop(TP, delete=True) is ErrorCode.NONE
+    assert manager.stop(TP, delete=True) is ErrorCode.NONE
+    assert manager.apply(TP, lead(), TopicConfig(), OTHER_ID) is ErrorCode.NONE
+    assert manager.partition(TP).log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("tp", "code"),
+    [
+        (TopicPartition("/tmp/absolute", 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicPartition("../t", 0), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicPartition("t", -7), ErrorCode.INVALID_PARTITIONS),
+    ],
+)
+def test_what_can_be_no_partition_is_not_made(manager, tp, code):
+    assert manager.apply(tp, lead(), TopicConfig(), ID) is code
+    assert ask(manager, tp=tp)[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_stale_decision_is_answered_with_its_code(manager):
@@ -156,11 +217,11 @@ def test_a_stale_decision_is_answered_with_its_code(manager):
     assert manager.apply(TP, lead(4), TopicConfig(), ID) is ErrorCode.STALE_CONTROLLER_EPOCH
 
 
-def test_a_disk_that_refuses_is_a_storage_error(manager):
-    shutil.rmtree(manager.home)
+def test_a_disk_that_refuses_is_a_storage_error(manager, tmp_path):
+    shutil.rmtree(tmp_path)
     assert manager.apply(TP, lead(), TopicConfig(), ID) is ErrorCode.KAFKA_STORAGE_ERROR
-    manager.home.mkdir()
-    assert manager.apply(TP, lead(), TopicConfig(), ID) is ErrorCode.NONE
+    tmp_path.mkdir()  # a directory that came back is not what it was: it is in service again after a restart
+    assert manager.apply(TP, lead(), TopicConfig(), ID) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_write_that_fails_is_a_storage_error_and_the_next_goes_on(manager, monkeypatch):
@@ -178,11 +239,11 @@ def test_a_write_that_fails_is_a_storage_error_and_the_next_goes_on(manager, mon
     assert manager.append(TP, batch(), 1).first_offset == 1
 
 
-def test_damage_found_while_reading_is_a_storage_error(manager):
+def test_damage_found_while_reading_is_a_storage_error(manager, tmp_path):
     manager.apply(TP, lead(), TopicConfig(), ID)
     for _ in range(3):
         manager.append(TP, batch(), 1)
-    (path,) = (manager.home / "t-0").glob("*.log")
+    (path,) = (tmp_path / "t-0").glob("*.log")
     with open(path, "rb+") as file:
         file.seek(len(batch()) + 8)
         file.write(b"\xff\xff\xff\xff")
@@ -190,7 +251,7 @@ def test_damage_found_while_reading_is_a_storage_error(manager):
     assert bytes_of(ask(manager, offset=0, max_bytes=10)[0])
 
 
-def test_deleted_records_are_gone_at_once_and_after_a_crash(manager):
+def test_deleted_records_are_gone_at_once_and_after_a_crash(manager, tmp_path):
     manager.apply(TP, lead(), TopicConfig(), ID)
     for _ in range(5):
         manager.append(TP, batch(), 1)
@@ -198,7 +259,9 @@ def test_deleted_records_are_gone_at_once_and_after_a_crash(manager):
     assert manager.delete_records(TP, 2) == 3
     assert ask(manager, offset=2)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert ask(manager, offset=3)[0].error is ErrorCode.NONE
-    assert read_offsets(manager.home / LOG_START_OFFSETS) == {TP: 3}
+    for _, write, _ in manager.start_checkpoints():
+        write()
+    assert read_offsets(tmp_path / LOG_START_OFFSETS) == {TP: 3}
     assert manager.delete_records(TP, -1) == 5
 
 

@@ -26,8 +26,8 @@ def on_loop(test):
 def test_a_check_wakes_whoever_is_satisfied():
     async def test(purgatory):
         moved = set()
-        one = purgatory.wait([A], lambda: "one" in moved, LONG_MS)
-        two = purgatory.wait([A], lambda: "two" in moved, LONG_MS)
+        one = purgatory.wait([A], lambda _: "one" in moved, LONG_MS)
+        two = purgatory.wait([A], lambda _: "two" in moved, LONG_MS)
         purgatory.check(A)
         assert not one.done()
         moved.add("one")
@@ -44,7 +44,7 @@ def test_a_check_wakes_whoever_is_satisfied():
 def test_a_check_of_another_partition_wakes_nobody():
     async def test(purgatory):
         satisfied = False
-        waiting = purgatory.wait([A], lambda: satisfied, LONG_MS)
+        waiting = purgatory.wait([A], lambda _: satisfied, LONG_MS)
         satisfied = True
         purgatory.check(B)
         assert not waiting.done()
@@ -58,7 +58,7 @@ def test_a_check_of_another_partition_wakes_nobody():
 def test_any_of_its_partitions_wakes_an_operation(moved):
     async def test(purgatory):
         satisfied = False
-        waiting = purgatory.wait([A, B], lambda: satisfied, LONG_MS)
+        waiting = purgatory.wait([A, B], lambda _: satisfied, LONG_MS)
         assert len(purgatory) == 1
         satisfied = True
         purgatory.check(moved)
@@ -70,23 +70,40 @@ def test_any_of_its_partitions_wakes_an_operation(moved):
 def test_what_came_about_before_the_wait_is_not_waited_for():
     # Else a produce between a fetch's look and its wait would be seen only when the time is up.
     async def test(purgatory):
-        assert await purgatory.wait([A], lambda: True, LONG_MS) is True
+        assert await purgatory.wait([A], lambda _: True, LONG_MS) is True
 
     on_loop(test)
 
 
 def test_the_deadline_wakes_with_false():
     async def test(purgatory):
-        assert await purgatory.wait([A, B], lambda: False, 10) is False
-        assert await purgatory.wait([], lambda: False, 0) is False
+        assert await purgatory.wait([A, B], lambda _: False, 10) is False
+        assert await purgatory.wait([], lambda _: False, 0) is False
 
     on_loop(test)
 
 
 def test_a_waiter_that_gives_up_is_forgotten():
     async def test(purgatory):
-        waiting = purgatory.wait([A, B], lambda: False, LONG_MS)
+        waiting = purgatory.wait([A, B], lambda _: False, LONG_MS)
         waiting.cancel()
         await asyncio.sleep(0)
+
+    on_loop(test)
+
+
+def test_an_operation_is_told_which_partition_has_moved():
+    async def test(purgatory):
+        told = []
+
+        def satisfied(moved):
+            told.append(moved)
+            return len(told) == 3
+
+        waiting = purgatory.wait([A, B], satisfied, LONG_MS)
+        purgatory.check(B)
+        purgatory.check(A)
+        assert await waiting is True
+        assert told == [None, B, A]
 
     on_loop(test)

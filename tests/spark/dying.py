@@ -54,9 +54,9 @@ class DyingDecider(Decider):
         if is_here and (self._has_recorded or step not in _LATE):
             death.die()
 
-    def commit(self, batch, transactions, run=None):
+    def commit(self, batch, transactions, run=None, rows=None, *, is_whole=True):
         self._deciding = batch
-        decided = super().commit(batch, transactions, run)
+        decided = super().commit(batch, transactions, run, rows, is_whole=is_whole)
         self._at("commit", "after")
         return decided
 
@@ -72,12 +72,12 @@ class DyingDecider(Decider):
         self._has_recorded = True
         self._at("record", "after")
 
-    def finish(self, decision):
+    def finish(self, decision, **options):
         self._at("finish", "before")
         if self._has_recorded and self._death.moment == "amid" and self._deciding == self._death.batch:
             self._admin.end_prepared(decision.transactions[:1], commit=True)
             self._death.die()
-        super().finish(decision)
+        super().finish(decision, **options)
         self._at("finish", "after")
 
 

@@ -1,36 +1,47 @@
 """Decisions against real brokers: each step of a decider, cut short, raced and taken again. No Spark."""
 
+import dataclasses
+import gzip
 import itertools
 import logging
+import random
 import re
+import shlex
 import uuid
 from collections import Counter
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from sparklog.client.admin import Admin
+from sparklog.client.admin import Admin, NewTopic
+from sparklog.client.config import ClientConfig
 from sparklog.client.fetcher import fetch_range
+from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import latest_offsets
 from sparklog.client.prepared_admin import PreparedTransaction
 from sparklog.client.transaction_admin import TransactionListing
 from sparklog.client.transactional_batches import TransactionalBatchProducer
 from sparklog.clock import SystemClock
-from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.errors import ApiError, BatchRefused, CorruptRecord, DataSourceError, ErrorCode
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.partitioning import partition_for
 from sparklog.record.records import iter_records
+from sparklog.spark import decider as decider_module
+from sparklog.spark import decision_index, decisions
 from sparklog.spark.attempt import write_prepared
-from sparklog.spark.attempt_names import AttemptName, unnamed_scope
+from sparklog.spark.attempt_names import AttemptName, ids_prefix, unnamed_scope
 from sparklog.spark.decider import Decider
-from sparklog.spark.decisions import NO_BATCH, Decision, DecisionLog, Scope
-from sparklog.spark.leftovers import abandoned, finish_abandoned
+from sparklog.spark.decisions import DECISIONS_TOPIC, NO_BATCH, PARTITIONS, Decision, DecisionLog, Scope
+from sparklog.spark.leftovers import abandoned, declare_last_batch, finish_abandoned, finish_scope, open_writes
 from sparklog.spark.place import Place, stream_place
 from sparklog.spark.write_options import WriteOptions
 from sparklog.spark.writer import Sink, SparklogStreamWriter, SparklogWriter, Written
 from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
@@ -52,8 +63,8 @@ def decider(metadata, scope):
     """Makes deciders of this test's scope, or of another; all are closed in the end."""
     made = []
 
-    def make(of=scope, kind=Decider):
-        made.append(kind(metadata.config, of))
+    def make(of=scope, kind=Decider, **options):
+        made.append(kind(metadata.config, of, **options))
         return made[-1]
 
     yield make
@@ -196,6 +207,15 @@ def test_batches_without_tasks_are_passed_over(metadata, decider, attempt, visib
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
+def test_ids_that_an_undecided_batch_has_used_again_lose_nothing(decider, attempt, visible, caplog):
+    """Batch 1 had no tasks, and the driver died in batch 2: batch 0 was finished, and that was noted."""
+    decider().commit(0, [attempt(b"zero", partition=0)], "run")
+    attempt(b"undecided", 2, partition=0)
+    decider().commit(2, [attempt(b"two", 2, run="next")], "next")
+    assert visible() == [b"zero", b"two"]
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
 def test_a_decision_is_finished_though_its_replay_has_no_tasks(metadata, decider, attempt, visible, scope):
     named = attempt(b"named")
     one = decider()
@@ -314,8 +334,10 @@ def test_a_fenced_decider_begins_again(decider, attempt, visible):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE])
-def test_a_decider_that_was_too_slow_begins_again(decider, attempt, visible, code):
+@pytest.mark.parametrize("lasts", [True, False])
+def test_a_decider_that_was_too_slow_begins_again(metadata, admin, decider, attempt, visible, scope, code, lasts):
     """It stopped for a while amid its own transaction, and the broker has aborted that."""
+    of = scope._replace(lasts=lasts)
 
     class Slow(Decider):
         rounds = 0
@@ -323,13 +345,15 @@ def test_a_decider_that_was_too_slow_begins_again(decider, attempt, visible, cod
         def record(self, decision):
             self.rounds += 1
             if self.rounds == 1:
+                self._recorded = decision
                 raise ApiError(code, "the coordinator has ended the transaction")
             super().record(decision)
 
-    one = decider(kind=Slow)
+    one = decider(of, Slow)
     mine = attempt(b"mine")
     assert one.commit(0, [mine]).transactions == (mine,)
     assert one.rounds == 2
+    assert DecisionLog(metadata, admin).last(of).transactions == (mine,)
     assert visible() == [b"mine"]
 
 
@@ -391,6 +415,15 @@ def test_what_a_replay_is_about_to_abort_is_named_by_no_later_batch(decider, att
     assert visible() == [b"named", b"again"]
 
 
+def test_a_query_of_which_nothing_is_known_is_told_of(decider, attempt, visible, caplog):
+    """A checkpoint may come from another sink; or coordinators have forgotten in a week what the topic lost."""
+    decider().commit(7, [attempt(b"seven", 7)], "run")
+    assert len([each for each in caplog.records if "nothing is known of what scope" in each.message]) == 1
+    decider().commit(8, [attempt(b"eight", 8)], "run")
+    assert len([each for each in caplog.records if "nothing is known of what scope" in each.message]) == 1
+    assert visible() == [b"seven", b"eight"]
+
+
 def test_scopes_do_not_touch_one_another(decider, attempt, visible, scope):
     other = Scope(f"{scope.name}2")
     theirs = attempt(b"theirs", of=other)
@@ -409,7 +442,9 @@ def test_a_dead_driver_is_finished_for(decider, attempt, visible):
     assert visible() == [b"named"]
 
 
-def test_a_batch_write_finishes_what_dead_ones_have_left(metadata, admin, decider, attempt, visible, make_topic):
+def test_a_batch_write_finishes_what_dead_ones_have_left(
+    metadata, admin, decider, attempt, visible, make_topic, monkeypatch
+):
     """One died before it decided, one after; a name that looks like theirs is left alone."""
     runs = [uuid.uuid4().hex[:16] for _ in range(2)]
     scopes = [Scope(unnamed_scope(run), lasts=False) for run in runs]
@@ -420,7 +455,10 @@ def test_a_batch_write_finishes_what_dead_ones_have_left(metadata, admin, decide
     one = decider(scopes[1])
     one.take_over()
     one.record(Decision(0, (decided,)))
-    all_ids = {each.transactional_id for each in (undecided, decided, named)}
+    lost = attempt(b"lost", of=Scope(unnamed_scope("0")), run="0")  # the first of them, and nobody can finish it
+    lose = DecisionLog.last
+    monkeypatch.setattr(DecisionLog, "last", lambda self, of, **how: _unless_lost(of) or lose(self, of, **how))
+    all_ids = {each.transactional_id for each in (undecided, decided, named, lost)}
 
     def are_old():
         return all_ids <= {each.transactional_id for each in admin.list_transactions(open_longer_ms=1)}
@@ -432,11 +470,51 @@ def test_a_batch_write_finishes_what_dead_ones_have_left(metadata, admin, decide
     assert set(admin.open_transactions(all_ids)) == all_ids
     soon = WriteOptions.from_spark({**options, "abandonedAfter": "1ms"})
     SparklogWriter(soon, schema, overwrite=False).commit([None])
-    assert set(admin.open_transactions(all_ids)) == {named.transactional_id}
+    assert set(admin.open_transactions(all_ids)) == {named.transactional_id, lost.transactional_id}
+    monkeypatch.undo()
     with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
         decider(scopes[0]).commit(0, [undecided])  # its driver lives after all
-    decider(Scope(unnamed_scope("x"))).finish_all()
+    for name in ("x", "0"):
+        decider(Scope(unnamed_scope(name))).finish_all()
     assert visible() == [b"d"]
+
+
+def _unless_lost(scope):
+    if scope.name == unnamed_scope("0"):
+        raise DataSourceError("SPARKLOG_DECISION_LOST", "its record is gone")
+
+
+def test_a_living_write_that_is_taken_for_dead_fails(metadata, make_topic):
+    """Its tasks find that it is over and hand no rows over, also that which Spark runs again: that is not "no rows"."""
+    run = uuid.uuid4().hex[:16]
+    name = unnamed_scope(run)
+    given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic()}
+    options, place = WriteOptions.from_spark(given), Place(name, run, 0, 0, 0, lasts=False)
+    rows = pa.record_batch({"value": [b"row"]})
+
+    def is_finished_meanwhile():
+        yield rows
+        assert finish_scope(metadata.config, name) == (0, 1)
+
+    with pytest.raises(BatchRefused):
+        write_prepared(options, place, is_finished_meanwhile())
+    assert write_prepared(options, place._replace(attempt=1), iter([rows])) == (1, None)
+    sink, told = Sink(options), [Written(1, place)]
+    with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
+        sink.commit(name, 0, told, lasts=False)
+    sink.abort(name, 0, told, run, lasts=False)
+
+
+def test_rows_that_tasks_kept_back_are_not_taken_for_none(metadata, make_topic, scope):
+    """They found the batch decided; then a person declared an earlier one the last."""
+    given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic()}
+    options, place = WriteOptions.from_spark(given), Place(scope.name, "run", 3, 0, 0)
+    declare_last_batch(metadata.config, scope.name, 3)
+    assert write_prepared(options, place, iter([pa.record_batch({"value": [b"row"]})])) == (1, None)
+    Sink(options).commit(scope.name, 3, [Written(1, place)], run="run")
+    declare_last_batch(metadata.config, scope.name, 2)
+    with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
+        Sink(options).commit(scope.name, 3, [Written(1, place)], run="run")
 
 
 def test_a_write_that_begins_tasks_is_alive():
@@ -478,54 +556,496 @@ def test_a_decision_is_found_when_the_group_has_forgotten(metadata, decider, adm
     admin.delete_groups([scope.decider_id])
     assert log.last_batch(scope) == NO_BATCH
     assert log.last(scope) == Decision(7, (named,))
-    assert log.last(Scope(scope.name, lasts=False)) == Decision()
+    assert log.last(scope, is_own=True) == Decision()
 
 
-def test_a_decision_whose_record_is_gone_counts_still(decider, attempt, scope, visible, caplog, monkeypatch):
-    """Somebody has given the topic a retention."""
-    decider().commit(7, [attempt(b"seven")])
-    monkeypatch.setattr(DecisionLog, "_of_scope", lambda *_: None)
-    assert decider().commit(7, [attempt(b"again")]) == Decision(7)
-    assert f"the record of batch 7 of scope {scope.name} is gone" in caplog.text
-    decider().commit(8, [attempt(b"eight")])
-    assert visible() == [b"seven", b"eight"]
+@pytest.fixture
+def neighbour(decider, metadata, admin, scope):
+    """Another scope in the same partition of the decisions."""
+    log = DecisionLog(metadata, admin)
+    return next(
+        other
+        for number in itertools.count()
+        if log.place(other := Scope(f"{scope.name}-neighbour-{number}")) == log.place(scope)
+    )
 
 
-def test_partitions_that_are_added_to_the_decisions_stay_empty(metadata, admin, scope):
-    class Grown:
-        def __getattr__(self, name):
-            return getattr(metadata, name)
+@pytest.fixture
+def undecided_before(decider, metadata, admin, neighbour):
+    """A neighbour's decision that is written and not yet committed, so that nothing after it is stable."""
+    one = decider(neighbour)
+    one.take_over()
+    producer, place = one._producer, DecisionLog(metadata, admin).place(neighbour)
+    producer.begin_transaction()
+    producer.send(place.topic, b"{}", key=neighbour.key, partition=place.partition)
+    producer.flush()
+    yield
+    with suppress(ApiError):  # the broker may have done so
+        producer.abort_transaction()
 
-        def topic(self, name):
-            topic = metadata.topic(name)
-            return topic._replace(partitions=(*topic.partitions, *topic.partitions))
 
-    scopes = [Scope(f"{scope.name}-{number}") for number in range(20)]
-    places = [DecisionLog(metadata, admin).place(each) for each in scopes]
-    assert [DecisionLog(Grown(), admin).place(each) for each in scopes] == places
+_ODD_SETTINGS = {
+    "kafka.isolation.level": "read_committed",
+    "kafka.max.partition.fetch.bytes": "1",
+    "kafka.fetch.max.bytes": "1",
+    "kafka.fetch.max.wait.ms": "0",
+    "kafka.check.crcs": "false",
+    "kafka.max.request.size": "100",
+    "kafka.batch.size": "1",
+    "kafka.compression.type": "zstd",
+    "kafka.max.in.flight.requests.per.connection": "1",
+    "kafka.client.id": "odd",
+}
 
 
-def test_a_write_that_nobody_comes_back_to(metadata, decider, admin, attempt, visible, scope):
-    once = Scope(f"{scope.name}/once", lasts=False)
-    written = attempt(b"once", of=once)
+def test_no_setting_of_the_write_hides_a_decision(metadata, scope, attempt, undecided_before, visible):
+    """A neighbour's open decision stands before ours, and who replays reads committed records alone."""
+    given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, **_ODD_SETTINGS}
+    config = WriteOptions.from_spark(given).client
+    named = attempt(b"decided")
+    with Decider(config, scope) as one:
+        one.take_over()
+        one.record(Decision(0, (named,)))
+    with Decider(config, scope) as again:
+        assert again.commit(0, [attempt(b"again", run="again")]).transactions == (named,)
+    assert visible() == [b"decided"]
+
+
+def test_old_decisions_are_not_read_to_find_the_last_of_a_scope(metadata, decider, admin, attempt, scope, monkeypatch):
+    """An index stands for them, and whoever reads much writes the next one; with none of it all is read."""
+    read, plain = [], decision_index.checked_records
+
+    def counted(batches):
+        for record in plain(batches):
+            read.append(record.offset)
+            yield record
+
+    monkeypatch.setattr(decision_index, "checked_records", counted)
+    monkeypatch.setattr(decision_index, "STRETCH", 64)
+    named = attempt(b"0")
+    one = decider()
+    one.commit(0, [named], "run")
+    log, place = DecisionLog(metadata, admin), DecisionLog(metadata, admin).place(scope)
+    others = [other for n in range(400) if log.place(other := Scope(f"{scope.name}-{n}")) == place]
+    for other in others:
+        with Decider(metadata.config, other) as busy:
+            busy.take_over()
+            for batch in range(4):
+                busy.record(Decision(batch))
+        admin.delete_groups([other.decider_id])
+    admin.delete_groups([scope.decider_id])
+    for has_index in (True, False):
+        read.clear()
+        assert log.last(scope) == Decision(0, (named,))
+        assert log.last(others[0]) == Decision(3)
+        assert log.last(Scope(f"{scope.name}-new")) == Decision()
+        if has_index:
+            assert len(read) < 3 * 2 * 64
+            admin.delete_groups([decision_index.GROUP])
+
+
+def _unreadable(monkeypatch, change):
+    """Records of decisions come as ``change`` makes them."""
+    plain = decision_index.checked_records
+    monkeypatch.setattr(decision_index, "checked_records", lambda batches: change(plain(batches)))
+
+
+def _gone(records):
+    return iter(list(records)[:0])
+
+
+def _of_a_later_version(records):
+    return (each._replace(value=b'{"version":3,"batch":7}') for each in records)
+
+
+def _of_another_batch(records):
+    return (each._replace(value=Decision(3).encode()) for each in records)
+
+
+def _deleted(records):
+    return (each._replace(value=None) for each in records)
+
+
+def _damaged(records):
+    raise CorruptRecord("a batch has another CRC than it says")
+
+
+def _out_of_range(records):
+    raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, "the partition holds 9 to 12")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (_gone, "LOST"),
+        (_of_a_later_version, "UNKNOWN_DECISION"),
+        (_of_another_batch, "LOST"),
+        (_deleted, "LOST"),
+        (_damaged, "LOST"),
+        (_out_of_range, "LOST"),
+    ],
+)
+def test_nothing_ends_where_a_decision_cannot_be_read(decider, attempt, admin, visible, monkeypatch, change, code):
+    """Neither by a replay, nor by the next batch, an abort, or in place of a dead driver."""
+    named, orphan = attempt(b"named", 7), attempt(b"orphan", 7)
+    one = decider()
+    one.take_over()
+    one.record(Decision(7, (named,)))
+    later = attempt(b"later", 8, run="later")
+    with monkeypatch.context() as patch:
+        _unreadable(patch, change)
+        for ends in (
+            lambda: decider().commit(7, [later]),
+            lambda: decider().commit(8, [later]),
+            lambda: decider().abort(8, [later], "later"),
+            lambda: decider().finish_all(),
+        ):
+            with pytest.raises(DataSourceError, match=code):
+                ends()
+    assert len(admin.open_transactions([each.transactional_id for each in (named, orphan, later)])) == 3
+    assert decider().commit(8, [later]).transactions == (later,)
+    assert visible() == [b"named", b"later"]
+
+
+def test_a_person_declares_what_nobody_can_tell(metadata, decider, attempt, admin, visible, scope, monkeypatch):
+    named = attempt(b"named", 7)
+    one = decider()
+    one.take_over()
+    one.record(Decision(7, (named,)))
+    with monkeypatch.context() as patch:
+        _unreadable(patch, _gone)
+        with pytest.raises(DataSourceError, match="--last-batch 7") as caught:
+            decider().take_over()
+        assert shlex.quote(scope.name) in str(caught.value)
+        assert [each.is_decided for each in open_writes(metadata, admin, [scope.name])] == [None]
+        admin.end_prepared([named], commit=True)
+        declare_last_batch(metadata.config, scope.name, 7)
+    assert decider().commit(7, [attempt(b"again", 7)]) == Decision(7)
+    decider().commit(8, [attempt(b"eight", 8)])
+    assert visible() == [b"named", b"eight"]
+
+
+def test_nothing_is_aborted_where_the_decisions_have_lost_records(
+    metadata, decider, attempt, admin, visible, scope, monkeypatch
+):
+    """The group has forgotten, and the record may be among those that a retention has removed."""
+    old, mine = attempt(b"old", run="old"), attempt(b"mine", run="mine")
+    monkeypatch.setattr(DecisionLog, "has_lost_records", lambda *_: True)
+    for ends in (lambda: decider().commit(0, [mine], "mine"), lambda: decider().finish_all()):
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_DECISION_LOST.*-1 where no batch was written"):
+            ends()
+    admin.end_prepared([old], commit=True)
+    with pytest.raises(DataSourceError, match="SPARKLOG_DECISION_LOST"):  # of which batch was it?
+        decider().commit(1, [mine], "mine")
+    declare_last_batch(metadata.config, scope.name, 0)
+    assert decider().commit(1, [mine], "mine").transactions == (mine,)
+    assert visible() == [b"old", b"mine"]
+
+
+def test_a_person_declares_that_no_batch_was_written(metadata, decider, attempt, admin, visible, scope, monkeypatch):
+    """What an earlier run left is aborted then, also when the group has forgotten that in turn."""
+    monkeypatch.setattr(DecisionLog, "has_lost_records", lambda *_: True)
+    attempt(b"old", run="old")
+    mine = attempt(b"mine", run="mine")
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_DECISION_LOST.*-1 where no batch was written"):
+        decider().commit(0, [mine], "mine")
+    declare_last_batch(metadata.config, scope.name, NO_BATCH)
+    admin.delete_groups([scope.decider_id])
+    assert decider().commit(0, [mine], "mine").transactions == (mine,)
+    assert visible() == [b"mine"]
+
+
+def test_a_decision_at_the_end_of_a_log_that_was_cut_off_is_lost(metadata, admin, decider, attempt, scope):
+    """A fetch from there is not refused: brokers take it for one that waits for more."""
+    place = DecisionLog(metadata, admin).place(scope)
+
+    class Cut(Decider):
+        def record(self, decision):
+            end = latest_offsets(metadata, [place], IsolationLevel.READ_UNCOMMITTED)[place]
+            self._producer.begin_transaction()
+            self._producer.send_offsets_to_transaction({place: (end, -1, str(decision.batch))}, scope.decider_id)
+            self._producer.commit_transaction()
+
+    decider(kind=Cut).commit(0, [])
+    hasty = dataclasses.replace(metadata.config, api_timeout_ms=5000)
+    with (
+        Decider(hasty, scope) as one,
+        pytest.raises(DataSourceError, match=r"SPARKLOG_DECISION_LOST.*ends at.*--last-batch 0"),
+    ):
+        one.commit(1, [attempt(b"one", 1)])
+
+
+@pytest.fixture
+def forgotten(monkeypatch):
+    """``forgotten(transactions)``: brokers know these ids no more, as after a week."""
+
+    def forget(transactions):
+        ids, found, by_pair = {each.transactional_id for each in transactions}, Admin.end_prepared, []
+
+        def end(self, those, *, commit):
+            those = list(those)
+            known = [each for each in those if each.transactional_id not in ids]
+            ended = dict(zip(known, found(self, known, commit=commit), strict=True))
+            return [ended.get(each) for each in those]
+
+        monkeypatch.setattr(Admin, "end_prepared", end)
+        return by_pair
+
+    return forget
+
+
+def test_what_brokers_have_forgotten_is_finished_if_that_was_noted(decider, attempt, admin, visible, scope, forgotten):
+    named = attempt(b"named")
+    decider().commit(0, [named])
+    forgotten([named])
+    assert decider().commit(0, []).transactions == (named,)
+    admin.delete_groups([scope.decider_id])  # it expires as well
+    decider().commit(1, [attempt(b"one", 1)])
+    assert visible() == [b"named", b"one"]
+
+
+def test_what_brokers_have_forgotten_is_not_taken_for_committed(decider, attempt, visible, forgotten, metadata, scope):
+    """The driver died between its decision and the end, and the broker aborted all after its timeout."""
+    named, other = attempt(b"named"), attempt(b"other")
+    one = decider()
+    one.take_over()
+    one.record(Decision(0, (named, other)))
+    one.end([named, other], commit=False)
+    forgotten([named])
+    later = attempt(b"one", 1)
+    for ends in (lambda: decider().commit(0, []), lambda: decider().commit(1, [later])):
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_DECISION_UNPROVEN.*1 of its 2.*--last-batch 0"):
+            ends()
+    declare_last_batch(metadata.config, scope.name, 0)
+    decider().commit(1, [later])
+    assert visible() == [b"one"]
+
+
+@pytest.fixture
+def decisions_topic(admin, topic, monkeypatch):
+    """``decisions_topic(partitions)``: the decisions of this test stand in a topic that a person has made."""
+    name = f"{topic}-decisions"
+    for module in (decisions, decider_module):
+        monkeypatch.setattr(module, "DECISIONS_TOPIC", name)
+
+    def make(partitions):
+        admin.create_topics([NewTopic(name, partitions, 1, {"cleanup.policy": "compact"})])
+        return name
+
+    return make
+
+
+def _moving(scope, before, after):
+    """A scope that a topic of so many partitions would have elsewhere when it has grown."""
+    named = (Scope(f"{scope.name}-{number}") for number in itertools.count())
+    return next(each for each in named if partition_for(each.key, before) != partition_for(each.key, after))
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_decisions_topic_that_grows_moves_no_scope(
+    metadata, decider, admin, attempt, scope, visible, decisions_topic, is_forgotten
+):
+    name = decisions_topic(3)
+    moving = _moving(scope, 3, 8)
+    named = attempt(b"zero", of=moving)
+    decider(moving).commit(0, [named])
+    place = DecisionLog(metadata, admin).place(moving)
+    for partitions in (5, 8, 12):
+        admin.create_partitions({name: partitions})
+        if is_forgotten:
+            admin.delete_groups([moving.decider_id])
+        assert DecisionLog(metadata, admin).last_batch(moving) == (NO_BATCH if is_forgotten else 0)
+        replayed = decider(moving).commit(0, [attempt(b"again", of=moving, run=f"again-{partitions}")])
+        assert replayed.transactions == (named,)
+        assert DecisionLog(metadata, admin).place(moving) == place
+    decider(moving).commit(1, [attempt(b"one", 1, of=moving)])
+    assert DecisionLog(metadata, admin).last(moving).batch == 1
+    assert visible() == [b"zero", b"one"]
+
+
+def test_a_scope_that_began_in_a_grown_topic_is_found_by_who_does_not_know_of_it(
+    metadata, decider, admin, attempt, scope, visible, decisions_topic, monkeypatch
+):
+    name = decisions_topic(3)
+    moving = _moving(scope, 3, 8)
+    late = DecisionLog(metadata, admin)
+    late.place(scope)
+    admin.create_partitions({name: 8})
+    named = attempt(b"zero", of=moving)
+    decider(moving).commit(0, [named])
+    assert late.last_batch(moving) == 0
+    assert late.last(moving).transactions == (named,)
+
+
+def test_the_later_of_two_places_counts(metadata, decider, admin, attempt, scope, decisions_topic, monkeypatch):
+    """A version that took the present count for the place has left decisions in both."""
+    name = decisions_topic(3)
+    moving = _moving(scope, 3, 8)
+    decider(moving).commit(0, [attempt(b"zero", of=moving)])
+    admin.create_partitions({name: 8})
+    with monkeypatch.context() as patch:
+        patch.setattr(DecisionLog, "_search", DecisionLog.settle)
+        patch.setattr(DecisionLog, "_known_to_group", lambda *_: (-1, NO_BATCH))
+        decider(moving).declare(4)
+    assert DecisionLog(metadata, admin).last(moving) == Decision(4)
+    admin.delete_groups([moving.decider_id])
+    assert DecisionLog(metadata, admin).last(moving) == Decision(4)
+
+
+def test_a_person_declares_in_a_topic_that_has_grown(
+    metadata, decider, admin, attempt, scope, decisions_topic, monkeypatch
+):
+    """What the places before hold cannot be read; what is declared is the last decision all the same."""
+    name = decisions_topic(3)
+    moving = _moving(scope, 3, 8)
+    decider(moving).commit(0, [attempt(b"zero", of=moving)])
+    admin.create_partitions({name: 8})
+    admin.delete_groups([moving.decider_id])
+    with monkeypatch.context() as patch:
+        _unreadable(patch, _damaged)
+        with pytest.raises(DataSourceError, match="SPARKLOG_DECISION_LOST"):
+            decider(moving).commit(1, [])
+        declare_last_batch(metadata.config, moving.name, 4)
+    assert DecisionLog(metadata, admin).last(moving) == Decision(4)
+    admin.delete_groups([moving.decider_id])
+    assert DecisionLog(metadata, admin).last(moving) == Decision(4)
+
+
+def test_a_decisions_topic_that_was_made_again_is_no_empty_one(
+    metadata, decider, admin, attempt, scope, visible, decisions_topic
+):
+    """A replay would write twice: nothing is decided, ended or aborted until a person has said what was written."""
+    name = decisions_topic(8)
+    decider().commit(6, [attempt(b"six", 6)])
+    decider().commit(7, [attempt(b"seven", 7)])
+    admin.delete_topics([name])
+
+    def is_made_again():
+        with suppress(ApiError):  # while Kafka is deleting it
+            decisions_topic(8)
+            return True
+
+    eventually(is_made_again, what="the topic is there again")
+    again, orphan = attempt(b"again", 7, run="again"), attempt(b"orphan", 7, run="dead")
+    for ends in (
+        lambda: decider().commit(7, [again]),
+        lambda: decider().commit(8, [again]),
+        lambda: decider().abort(7, [again], "again"),
+        lambda: decider().finish_all(),
+    ):
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_DECISION_LOST.*made again.*sparklog writes declare"):
+            ends()
+    assert len(admin.open_transactions([again.transactional_id, orphan.transactional_id])) == 2
+    assert {each.is_decided for each in open_writes(metadata, admin, [scope.name])} == {None}
+    declare_last_batch(metadata.config, scope.name, 7)
+    assert decider().commit(7, [again]) == Decision(7)
+    decider().commit(8, [attempt(b"eight", 8)])
+    assert visible() == [b"six", b"seven", b"eight"]
+
+
+def test_decisions_are_kept_by_a_cluster_of_several_brokers_that_keeps_one_replica(tmp_path, scope):
+    with ClusterHarness(tmp_path, brokers=2) as harness:
+        config = ClientConfig(bootstrap_servers=harness.bootstrap_servers)
+        with Decider(config, scope) as decider:
+            assert decider.commit(0, []) == Decision(0)
+        with ClusterMetadata(config) as cluster:
+            kept = cluster.topic(DECISIONS_TOPIC).partitions
+    assert [len(each.replicas) for each in kept] == [1] * PARTITIONS
+
+
+def test_a_write_that_nobody_comes_back_to_leaves_no_trace(metadata, decider, admin, attempt, visible, scope):
+    """Its stragglers find out all the same that it is over."""
+    once, aborted = (Scope(f"{scope.name}/{name}", lasts=False) for name in ("once", "aborted"))
+    log = DecisionLog(metadata, admin)
+    assert not log.is_over(once)
     one = decider(once)
-    one.commit(0, [written])
+    one.commit(0, [attempt(b"once", of=once)])
+    assert log.last_batch(once) == 0
     one.forget()
-    assert DecisionLog(metadata, admin).last_batch(once) == 0
-    aborted = Scope(f"{scope.name}/aborted", lasts=False)
     decider(aborted).abort(0, [attempt(b"aborted", of=aborted)], "run")
-    assert DecisionLog(metadata, admin).last_batch(aborted) == 0
+    groups = {each.group_id for each in admin.list_groups()}
+    for each in (once, aborted):
+        assert each.decider_id not in groups
+        assert log.last(each) == Decision()
+        assert log.is_over(each)
     assert visible() == [b"once"]
 
 
-def test_who_comes_too_late_with_rows_is_told_so(metadata, decider, attempt, visible, scope):
-    late, replay = attempt(b"late", 1), Written(0, Place(scope.name, "run", 1, 0, 0), None)
+def test_a_straggler_of_a_write_that_is_over_aborts_itself(metadata, decider, attempt, make_topic, scope, admin):
+    once = Scope(f"{scope.name}/once", lasts=False)
+    rows = pa.record_batch({"value": [b"late"]})
+
+    def is_decided_meanwhile():
+        yield rows
+        one = decider(once, Blind)
+        one.commit(0, [])
+        one.forget()
+
+    class Blind(Decider):
+        def survey(self, run=None):
+            return set()
+
+    given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(suffix="-late")}
+    place = Place(once.name, "run", 0, 0, 0, lasts=False)
+    assert write_prepared(WriteOptions.from_spark(given), place, is_decided_meanwhile()) == (1, None)
+    assert write_prepared(WriteOptions.from_spark(given), place, iter([rows])) == (1, None)
+    assert not admin.open_under(ids_prefix(once.name))
+
+
+def test_a_decision_that_another_has_finished_and_forgotten_counts(decider, attempt, visible, scope, metadata):
+    """The driver does not hear that its decision is recorded; it is taken for dead just then, and finished."""
+    once = Scope(f"{scope.name}/once", lasts=False)
+
+    class Deaf(Decider):
+        def record(self, decision):
+            super().record(decision)
+            other = decider(once, is_anothers=True)
+            other.finish_all()
+            raise ApiError(ErrorCode.PRODUCER_FENCED, "another has taken over")
+
+    named = attempt(b"once", of=once)
+    assert decider(once, Deaf).commit(0, [named]).transactions == (named,)
+    assert visible() == [b"once"]
+
+
+def test_who_comes_too_late_is_told_so(metadata, decider, attempt, visible, scope):
+    """With rows or without, as when the tasks have seen themselves that a later batch is decided."""
+    late, place = attempt(b"late", 1), Place(scope.name, "run", 1, 0, 0)
     decider().commit(2, [attempt(b"two", 2)])
-    sink = Sink(WriteOptions(metadata.config, None))
-    sink.commit(scope.name, 1, [replay, None])
-    with pytest.raises(DataSourceError, match="SPARKLOG_BATCH_OVERTAKEN"):
-        sink.commit(scope.name, 1, [replay, Written(1, replay.place, late)])
+    options = WriteOptions.from_spark({"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": "unused"})
+    rows, transaction = write_prepared(options, place, iter([pa.record_batch({"value": [b"late"]})]))
+    assert (rows, transaction) == (1, None)
+    writer = SparklogStreamWriter(options, StructType().add("value", "binary"))
+    for messages in ([Written(rows, place)], [Written(0, place), None], [Written(1, place, late)]):
+        with pytest.raises(DataSourceError, match=r"SPARKLOG_BATCH_OVERTAKEN.*new checkpoint.*txnVersion"):
+            writer.commit(messages, 1)
     assert visible() == [b"two"]
+
+
+def test_a_smaller_version_of_a_named_write_is_refused(metadata, attempt, visible, tp):
+    given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": tp.topic, "txnAppId": tp.topic}
+
+    def write(version):
+        options = WriteOptions.from_spark({**given, "txnVersion": str(version)})
+        writer = SparklogWriter(options, StructType().add("value", "binary"), overwrite=False)
+        writer.commit([writer.write(iter([pa.record_batch({"value": [b"%d" % version]})]))])
+
+    write(5)
+    write(5)
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_BATCH_OVERTAKEN.*txnVersion' above 5"):
+        write(3)
+    write(6)
+    assert visible() == [b"5", b"6"]
+
+
+def test_a_replay_with_other_rows_is_an_error_in_the_log(metadata, attempt, visible, scope, caplog):
+    sink, place = Sink(WriteOptions(metadata.config, None)), Place(scope.name, "run", 0, 0, 0)
+    sink.commit(scope.name, 0, [Written(1, place, attempt(b"one"))])
+    sink.commit(scope.name, 0, [Written(1, place)])
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    sink.commit(scope.name, 0, [Written(2, place)])
+    assert "was written before, with 1 rows, and nothing is written now, though 2 rows came" in caplog.text
+    assert visible() == [b"one"]
 
 
 def test_a_batch_that_nobody_knows_cannot_be_written_once():
@@ -542,8 +1062,41 @@ def test_names_of_attempts():
 
 
 def test_a_decision_reads_back():
-    decision = Decision(5, (PreparedTransaction("a", 1, 2), PreparedTransaction("ü", 3, 4)))
-    assert Decision.decode(decision.encode()) == decision
-    for other in (b"{}", b"nonsense", b'{"version":2,"batch":1,"transactions":[]}', b'{"version":1}'):
+    named = tuple(
+        sorted(
+            PreparedTransaction(AttemptName("s/1", "run", n, 0, 1).transactional_id, 7 * n, n % 3) for n in range(30)
+        )
+    )
+    odd = tuple(PreparedTransaction(name, 1, 2) for name in ("a", "sparklog-spark/a/b/01-2-3-4", "ü"))
+    for decision in (Decision(5, named, odd, 17), Decision(5, tuple(sorted((*named, *odd)))), Decision(0), Decision()):
+        assert Decision.decode(decision.encode()) == decision
+    first = b'{"version":1,"batch":5,"transactions":[["a",1,2]],"aborted":[["b",3,4]]}'
+    assert Decision.decode(first) == Decision(5, (PreparedTransaction("a", 1, 2),), (PreparedTransaction("b", 3, 4),))
+    for other in (b"{}", b"nonsense", b"7", b'{"version":3,"batch":1,"transactions":[]}', b'{"version":2}', b"\xff"):
         with pytest.raises(DataSourceError, match="SPARKLOG_UNKNOWN_DECISION"):
             Decision.decode(other)
+
+
+def _of_many_tasks(scope, count):
+    """Producer ids are given out in blocks, to tasks in no order."""
+    chance = random.Random(1)
+    names = (AttemptName(scope, "6a1c8a4e-9c67-4d3c-a1d5-0f7a7d1c5c11", n, int(n % 97 == 0), 1) for n in range(count))
+    ids = (each.transactional_id for each in names)
+    written = (PreparedTransaction(each, n + chance.randrange(10**6), 0) for n, each in enumerate(ids))
+    return Decision(1, tuple(sorted(written)))
+
+
+def test_a_decision_of_very_many_tasks_is_small():
+    decision = _of_many_tasks("6a1c8a4e-9c67-4d3c-a1d5-0f7a7d1c5c11", 200_000)
+    value = decision.encode()
+    assert len(gzip.compress(value)) < 900_000  # a topic takes 1 MiB
+    assert len(value) < 8 << 20
+    assert Decision.decode(value) == decision
+
+
+def test_a_decision_of_very_many_tasks_is_recorded(metadata, admin, decider, scope):
+    decision = _of_many_tasks(scope.name, 80_000)
+    one = decider()
+    one.take_over()
+    one.record(decision)
+    assert DecisionLog(metadata, admin).last(scope) == decision

@@ -1,6 +1,7 @@
 """Reading segment files directly: the same rows as by Fetch, and by Fetch wherever there is a doubt."""
 
 import logging
+import os
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from sparklog.client.config import ClientConfig
 from sparklog.client.leases import RangeAsked, end_lease, lease_ranges
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.errors import ApiError, ConnectionFailed, DataSourceError, ErrorCode
+from sparklog.log.checkpoints import write_meta_properties
 from sparklog.spark import direct, paths_taken
 from sparklog.spark.options import ReadOptions
 from sparklog.spark.reader import SparklogReader
@@ -78,7 +80,7 @@ def altered(monkeypatch, tmp_path):
     def lease(change):
         def leased(*args, **kwargs):
             found, *others = lease_ranges(*args, **kwargs)
-            copy = tmp_path / "copy.log"
+            copy = _log_dir_like(found.files[0], tmp_path)
             data = bytearray(Path(found.files[0].path).read_bytes())
             copy.write_bytes(change(data) or data)
             status = copy.stat()
@@ -88,6 +90,15 @@ def altered(monkeypatch, tmp_path):
         monkeypatch.setattr(direct, "lease_ranges", leased)
 
     return lease
+
+
+def _log_dir_like(file, tmp_path):
+    """Where a segment file is in another log directory of the same cluster; there is none yet."""
+    told = Path(file.path)
+    (tmp_path / told.parent.name).mkdir(exist_ok=True)
+    (tmp_path / "meta.properties").unlink(missing_ok=True)
+    shutil.copy(told.parents[1] / "meta.properties", tmp_path)
+    return tmp_path / told.parent.name / told.name
 
 
 def _compare(rows, topic, **options):
@@ -236,10 +247,93 @@ def _gone(file, _tmp_path):
 
 def _copied(file, tmp_path):
     """The same bytes in a file of another inode, as on another host."""
-    return file._replace(path=shutil.copy(file.path, tmp_path / "other.log"))
+    return file._replace(path=str(shutil.copy(file.path, _log_dir_like(file, tmp_path))))
 
 
-@pytest.mark.parametrize("change", [_gone, _copied])
+def _vouched(file, path):
+    """The same file as a false leader tells of it: it is what stands at the path."""
+    status = path.stat()
+    return file._replace(path=str(path), device=status.st_dev, inode=status.st_ino)
+
+
+def _elsewhere(file, tmp_path):
+    """A file that is sound, in a directory that is no broker's."""
+    path = tmp_path / "elsewhere" / Path(file.path).parent.name / Path(file.path).name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return _vouched(file, Path(shutil.copy(file.path, path)))
+
+
+def _of_another_cluster(file, tmp_path):
+    path = _log_dir_like(file, tmp_path)
+    write_meta_properties(tmp_path, "another", 0)
+    return _vouched(file, Path(shutil.copy(file.path, path)))
+
+
+def _of_a_directory_whose_owner_is_a_pipe(file, tmp_path):
+    path = _log_dir_like(file, tmp_path)
+    (tmp_path / "meta.properties").unlink()
+    os.mkfifo(tmp_path / "meta.properties")
+    return _vouched(file, Path(shutil.copy(file.path, path)))
+
+
+def _of_another_partition(file, tmp_path):
+    path = _log_dir_like(file, tmp_path).parents[1] / "other-0" / Path(file.path).name
+    path.parent.mkdir(exist_ok=True)
+    return _vouched(file, Path(shutil.copy(file.path, path)))
+
+
+def _no_segment(file, tmp_path):
+    path = _log_dir_like(file, tmp_path).with_name("leader-epoch-checkpoint")
+    return _vouched(file, Path(shutil.copy(file.path, path)))
+
+
+def _pipe(file, tmp_path):
+    path = _log_dir_like(file, tmp_path)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    return _vouched(file, path)
+
+
+def _link(file, tmp_path):
+    path = _log_dir_like(file, tmp_path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(file.path)
+    return _vouched(file, path)
+
+
+def _up_and_down(file, _tmp_path):
+    told = Path(file.path)
+    return file._replace(path=f"{told.parent}/../{told.parent.name}/../../{told.name}")
+
+
+def _in_a_loop(file, tmp_path):
+    """Links that lead to one another."""
+    told = Path(file.path)
+    (tmp_path / "loop").unlink(missing_ok=True)
+    (tmp_path / "loop").symlink_to("loop")
+    return file._replace(path=str(tmp_path / "loop" / told.parent.name / told.name))
+
+
+def _no_path(file, _tmp_path):
+    return file._replace(path=f"/with\0nul{file.path}")
+
+
+_FALSE = [
+    _elsewhere,
+    _of_another_cluster,
+    _of_a_directory_whose_owner_is_a_pipe,
+    _of_another_partition,
+    _no_segment,
+    _pipe,
+    _link,
+    _up_and_down,
+    _in_a_loop,
+    _no_path,
+]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("change", [_gone, _copied, *_FALSE])
 def test_files_that_are_not_the_brokers_are_not_read(rows, make_topic, produce, monkeypatch, tmp_path, taken, change):
     topic = make_topic(partitions=2)
     produce(topic, *_many(100, partition=0), *_many(100, partition=1))
@@ -278,6 +372,25 @@ def test_a_mounted_directory_is_read_through_the_mapping(rows, make_topic, produ
         rows(topic, directRead="always", directReadMapping=mapping)
     assert len(rows(topic, directReadMapping=mapping)) == 500
     assert taken.fallbacks == {direct.NOT_VISIBLE: 1}
+
+
+@pytest.mark.parametrize("change", [_link, _pipe])
+def test_nothing_is_read_that_leads_out_of_a_mounted_directory(
+    rows, make_topic, produce, metadata, tmp_path, taken, change
+):
+    """The files are where the mapping says, and what stands there is none of the directory."""
+    topic = make_topic()
+    produce(topic, *_many())
+    (told,) = lease_ranges(metadata, [RangeAsked(TopicPartition(topic, 0), 0, 1)], duration_ms=0)
+    home = Path(told.files[0].path).parent
+    change(told.files[0], tmp_path)
+    shutil.copy(home / "partition.metadata", tmp_path / home.name)
+    assert len(rows(topic, directReadMapping=f"{home.parent}={tmp_path}")) == 500
+    shutil.rmtree(tmp_path / home.name)
+    (tmp_path / home.name).symlink_to(home)
+    assert len(rows(topic, directReadMapping=f"{home.parent}={tmp_path}")) == 500
+    assert taken.fallbacks == {direct.NOT_VISIBLE: 2}
+    assert taken.direct_bytes == 0
 
 
 @pytest.fixture

@@ -29,6 +29,21 @@ def test_an_unknown_partition(read, make_topic):
     assert f"{topic}-5" in message
 
 
+def test_a_name_that_no_topic_can_have(spark, write):
+    message = _refused(lambda: write(spark.createDataFrame([("x",)], "value string"), topic="no topic"))
+    assert "[SPARKLOG_INVALID_TOPIC]" in message
+    assert "no topic" in message
+
+
+def test_a_write_without_its_save_mode(spark, write, topic):
+    """The first is Spark's own words, which name overwriting as well; ours are what one reads then."""
+    rows = spark.createDataFrame([("x",)], "value string")
+    assert '"Append"' in _refused(lambda: write(rows, mode="errorifexists", topic=topic))
+    message = _refused(lambda: write(rows, mode="overwrite", topic=topic))
+    assert "[SPARKLOG_UNSUPPORTED_SAVE_MODE]" in message
+    assert "mode('append')" in message
+
+
 def test_a_broker_that_is_not_there(spark):
     address = f"127.0.0.1:{free_port()}"
     reader = spark.read.format("sparklog").option("kafka.bootstrap.servers", address).option("subscribe", "t")

@@ -144,8 +144,10 @@ def test_a_write_that_fails_half_way(numbers, write, make_topic, committed, reco
 
 def test_a_named_write_is_done_once(numbers, write, make_topic, committed):
     topic = make_topic(partitions=PARTITIONS)
-    for version, rows in ((0, (0, 10)), (1, (10, 20)), (1, (10, 20)), (0, (0, 10)), (5, (20, 30))):
+    for version, rows in ((0, (0, 10)), (1, (10, 20)), (1, (10, 20)), (5, (20, 30))):
         write(numbers(*rows), topic=topic, txnAppId=topic, txnVersion=str(version))
+    with pytest.raises(Exception, match="SPARKLOG_BATCH_OVERTAKEN"):
+        write(numbers(10), topic=topic, txnAppId=topic, txnVersion="0")
     assert committed(topic) == list(range(30))
 
 
@@ -164,7 +166,7 @@ def test_a_name_counts_in_each_topic(numbers, write, make_topic, committed):
             "repeat('x', 3000) as value", r"RECORD_TOO_LARGE.*row with key 'culprit' and 3007 bytes", id="large"
         ),
         pytest.param("7 as partition", r"INVALID_PARTITION.*row with key 'culprit' and 8 bytes", id="partition"),
-        pytest.param("'no such topic' as topic", r"UNKNOWN_TOPIC.*row with key 'culprit' and 8 bytes", id="topic"),
+        pytest.param("'no such topic' as topic", r"INVALID_TOPIC.*row with key 'culprit' and 8 bytes", id="topic"),
     ],
 )
 def test_a_row_that_cannot_be_written(spark, numbers, write, make_topic, committed, column, code):

@@ -71,7 +71,7 @@ def test_nobody_listens():
 def test_somebody_listens_and_says_nothing(listener):
     error = _refused(listener(None))
     assert error.error_code == "SPARKLOG_BROKER_UNREACHABLE"
-    assert "timed out" in str(error)
+    assert "accepts connections, and answers nothing" in str(error)
 
 
 def test_a_host_that_there_is_not():
@@ -118,15 +118,15 @@ def test_a_batch_that_the_disk_has_changed(cluster, bootstrap, topic):
         producer.send(topic, bytes(1000), partition=0)
         producer.flush()
     (segment,) = (cluster.directory.broker(0) / f"{topic}-0").glob("*.log")
-    with segment.open("r+b") as file:
-        file.seek(500)
-        file.write(b"!")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:500] + b"!" + whole[501:])
     reader = SparklogReader(
         ReadOptions.for_batch({"kafka.bootstrap.servers": bootstrap, "subscribe": topic}), source_schema(False)
     )
     (task,) = reader.partitions()
     with pytest.raises(DataSourceError, match=rf"SPARKLOG_CORRUPT_RECORD.*{topic}-0 at offset 0"):
         list(reader.read(task))
+    segment.write_bytes(whole)  # others share the broker
 
 
 def test_the_page_lists_the_codes_that_there_are():

@@ -19,6 +19,7 @@ from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.offsets import latest_offsets
 from sparklog.errors import DataSourceError, SparklogError
 from sparklog.record.records import iter_records
+from sparklog.spark import decision_index
 from sparklog.spark.attempt import _Attempt
 from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import DECISIONS_TOPIC, Scope
@@ -169,6 +170,11 @@ class _History(Sink):
 def _breaks_after(rows):
     yield rows
     raise _Killed
+
+
+@pytest.fixture(autouse=True)
+def _decisions_are_indexed_often(monkeypatch):
+    monkeypatch.setattr(decision_index, "STRETCH", 16)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from sparklog.spark import LagListener, watch
-from sparklog.spark.lag import PartitionLag
+from sparklog.spark.lag import PartitionLag, QueryLag
 from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
@@ -83,8 +83,27 @@ def test_a_query_is_watched(spark, servers, make_topic, produce, tmp_path):
         query = query.trigger(availableNow=True).start()
         query.awaitTermination()
         eventually(lambda: len(seen) >= 3, 30, "three batches")
-        assert [lag.maxOffsetsBehindLatest for lag in seen] == [6, 2, 0]
+        assert [lag.maxOffsetsBehindLatest for lag in seen[:3]] == [6, 2, 0]
         assert 6000 < seen[0].partitions[TopicPartition(topic, 0)].bytes < 12_000
         assert listener.lag(query.id) == seen[-1]
     finally:
+        spark.streams.removeListener(listener)
+
+
+@pytest.mark.spark
+def test_a_query_that_starts_again_and_finds_nothing_new_is_not_behind(spark, servers, make_topic, produce, tmp_path):
+    topic = make_topic()
+    produce(topic, *({"value": b"x"} for _ in range(3)))
+    settings = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
+    frame = spark.readStream.format("sparklog").options(**settings).load()
+    writer = frame.writeStream.format("noop").queryName("idle").option("checkpointLocation", str(tmp_path))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    listener = watch(spark)
+    query = writer.trigger(processingTime="0 seconds").start()
+    try:
+        eventually(lambda: listener.lag(query.id) is not None, 60, "the query is known to be idle")
+        found = listener.lag(query.id)
+        assert found == QueryLag(query.id, "idle", 0, {TopicPartition(topic, 0): PartitionLag(0, None, 0)})
+    finally:
+        query.stop()
         spark.streams.removeListener(listener)

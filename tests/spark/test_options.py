@@ -1,4 +1,5 @@
 import pytest
+from pyspark.sql.types import StructType
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.direct_options import DirectMode, DirectOptions
@@ -13,6 +14,7 @@ from sparklog.spark.options import (
     SubscribePattern,
     wants_headers,
 )
+from sparklog.spark.source import SparklogDataSource
 from sparklog.spark.write_options import WriteOptions
 from sparklog.structs import TopicPartition
 
@@ -149,6 +151,10 @@ def test_where_to_end_and_the_precedence():
         ("startingOffsets", '{"t": {"x": 5}}'),
         ("startingOffsetsByTimestamp", "earliest"),
         ("startingTimestamp", "yesterday"),
+        ("startingTimestamp", str(2**63)),
+        ("startingOffsetsByTimestamp", f'{{"t": {{"0": {2**63}}}}}'),
+        ("startingOffsets", f'{{"t": {{"0": {2**63}}}}}'),
+        ("startingOffsets", "[" * 100_000),
         ("endingOffsets", "earliest"),
         ("endingOffsets", '{"t": {"0": -2}}'),
         ("endingTimestamp", "1.5"),
@@ -279,10 +285,12 @@ def test_a_write_is_exactly_once_unless_asked_otherwise():
         ({"txnAppId": "a"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnVersion"),
         ({"txnVersion": "1"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnAppId"),
         ({"txnAppId": "a", "txnVersion": "-1"}, "SPARKLOG_INVALID_OPTION.*txnVersion"),
+        ({"txnAppId": "a@t", "txnVersion": "1"}, "SPARKLOG_INVALID_OPTION.*'@' parts a name from its topic"),
         ({"txnAppId": "a", "txnVersion": "1", "delivery": "at-least-once"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnAppId"),
         ({"kafka.acks": "1"}, "SPARKLOG_INVALID_OPTION.*acks"),
         ({"kafka.transactional.id": "x"}, "SPARKLOG_UNSUPPORTED_OPTION.*txnAppId"),
         ({"kafka.transaction.timeout.ms": "soon"}, "SPARKLOG_INVALID_OPTION.*timeout"),
+        ({"kafka.transaction.timeout.ms": str(2**31)}, "SPARKLOG_INVALID_OPTION.*timeout.*at most 2147483647"),
     ],
 )
 def test_deliveries_that_cannot_be(options, message):
@@ -321,8 +329,8 @@ def test_segment_files_are_read_where_they_are_visible_unless_said_otherwise():
 
 def test_the_longest_mapping_of_a_directory_counts():
     direct = _batch(directReadMapping="/a=/x, /a/b = /y ,").direct
-    assert direct.mapped("/a/b/t-0/0.log") == "/y/t-0/0.log"
-    assert direct.mapped("/a/bc/0.log") == "/x/bc/0.log"
+    assert direct.mapped("/a/b/t-0/0.log") == ("/y/t-0/0.log", "/y")
+    assert direct.mapped("/a/bc/0.log") == ("/x/bc/0.log", "/x")
     assert direct.mapped("/b/0.log") is direct.mapped("/ab/0.log") is None
 
 
@@ -360,3 +368,10 @@ def test_who_asks_for_security_is_refused_by_name(options, given):
     expected = rf"\[SPARKLOG_INVALID_OPTION\] option {name}\b.*only PLAINTEXT is spoken here, no TLS and no SASL"
     with pytest.raises(DataSourceError, match=expected):
         options({**_SERVERS, **selection, **given})
+
+
+@pytest.mark.parametrize("name", ["txnAppId", "txnVersion"])
+def test_a_streaming_write_takes_no_name_of_a_batch(name):
+    source = SparklogDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t", name.lower(): "1"})
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_UNSUPPORTED_OPTION.*{name}.*checkpoint"):
+        source.streamWriter(StructType().add("value", "binary"), overwrite=False)

@@ -32,6 +32,8 @@ import sys
 from sparklog.spark import session
 spark = session("submitted", spark_driver_memory="7g", spark_sql_shuffle_partitions=3)
 print("master:", spark.sparkContext.master, "partitions:", spark.conf.get("spark.sql.shuffle.partitions"))
+print("zone:", spark.conf.get("spark.sql.session.timeZone"))
+print("buffer:", spark.sparkContext.getConf().get("spark.buffer.size"))
 source = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2]}
 print("rows:", spark.read.format("sparklog").options(**source).load().count())
 spark.stop()
@@ -147,10 +149,22 @@ def test_a_plain_python_process_knows_the_format(run, servers, filled):
 
 @pytest.mark.slow
 @pytest.mark.timeout(500)
+def test_workers_are_this_python_though_the_jvm_was_told_of_another(run, servers, filled):
+    """The driver's Python, given as a setting: the JVM's environment names none, and its python3 has no sparklog."""
+    submit = Path(run([sys.executable], program=_SUBMIT).stdout.strip()) / "bin" / "spark-submit"
+    command = [submit, "--master", "local[1]", "--conf", f"spark.pyspark.python={sys.executable}"]
+    ran = run(command, servers, filled, program=_SESSION, PATH="/usr/bin:/bin", SPARK_HOME=str(submit.parents[1]))
+    assert "rows: 2" in ran.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
 def test_a_session_under_spark_submit_has_its_master_and_says_what_came_too_late(run, servers, filled):
     submit = Path(run([sys.executable], program=_SUBMIT).stdout.strip()) / "bin" / "spark-submit"
-    ran = run([submit, "--master", "local[1]"], servers, filled, program=_SESSION)
+    command = [submit, "--master", "local[1]", "--conf", "spark.sql.session.timeZone=Asia/Tokyo"]
+    ran = run(command, servers, filled, program=_SESSION)
     assert "master: local[1] partitions: 3" in ran.stdout
+    assert "zone: Asia/Tokyo\nbuffer: 262144" in ran.stdout, "what spark-submit was told stays, the rest is ours"
     assert "rows: 2" in ran.stdout
     assert "--conf spark.driver.memory=7g" in ran.stdout  # where spark-submit puts what a program says
 

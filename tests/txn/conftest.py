@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 
 import pytest
 from group.conftest import JumpingSelector
@@ -35,7 +35,7 @@ class MemoryLog:
         return partition in self.led_elsewhere
 
     def leader_epoch(self, partition: int) -> int:
-        return self.epoch
+        return dict.fromkeys(self.logs, self.epoch)[partition]
 
     async def append(self, partition: int, batch: bytes) -> None:
         if self.errors:
@@ -51,7 +51,7 @@ class MemoryLog:
     def last_marker(self, producer_id: int) -> int:
         return -1
 
-    def read(self, partition: int) -> Iterator[memoryview]:
+    async def read(self, partition: int) -> AsyncIterator[memoryview]:
         for batch in self.logs[partition]:
             yield memoryview(batch)
 

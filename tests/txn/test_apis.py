@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ from sparklog.broker.txn_markers import markers_request
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode
 from sparklog.group.runtime import GroupCoordinator
+from sparklog.net.turns import Turns
 from sparklog.protocol import messages
 from sparklog.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -38,6 +40,7 @@ from sparklog.protocol.messages import (
     TxnOffsetCommitRequest,
 )
 from sparklog.structs import TopicPartition
+from sparklog.testing.steps import finish
 from sparklog.txn.markers import Marker
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.txn.state import Producer, TransactionState
@@ -65,6 +68,18 @@ def _codes(topics: list[Message]) -> dict[tuple[str, int], ErrorCode]:
     }
 
 
+class AtOnce(ThreadPoolExecutor):
+    """A thread for a loop whose clock jumps while one is waited for."""
+
+    def submit(self, call: Any, /, *args: Any, **named: Any) -> Any:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(call(*args, **named))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
 class Client:
     """Calls handlers as the broker does, through the wire's bytes."""
 
@@ -84,12 +99,13 @@ class Client:
         )
         self.appended: list[tuple[Marker, list[TopicPartition]]] = []
         self.broker: Any = SimpleNamespace(
+            turns=Turns(loop),
             clock=clock,
             metadata=metadata,
             groups=groups,
             transactions=TransactionCoordinator(config, log, markers, take, clock, loop),
             producer_ids=SimpleNamespace(take=take),
-            txn_markers=SimpleNamespace(append=self.append),
+            txn_markers=SimpleNamespace(take=self.append),
         )
         replicas: Any = SimpleNamespace(leads=lambda _: True, partition=lambda _: SimpleNamespace(log=log))
         coordinators = TransactionCoordinators(self.broker.transactions, metadata)  # type: ignore[arg-type]
@@ -103,6 +119,7 @@ class Client:
         body = memoryview(messages.encode(request, version))
         message = messages.decode_request(module.API, version, body)
         answer = module.handle(self.broker, ApiRequest(module.API, version, "app", "/10.0.0.1", message))
+        answer = finish(answer) if inspect.isgenerator(answer) else answer
         answer = await answer if inspect.isawaitable(answer) else answer
         return messages.decode_response(module.API, version, memoryview(messages.encode(answer, version)))
 
@@ -278,7 +295,7 @@ def test_a_transaction_in_two_phases(loop: Any, client: Client) -> None:
         assert (first.error_code, first.ongoing_txn_producer_id, first.ongoing_txn_producer_epoch) == (0, -1, -1)
         await client.add(5, NEW, t=[0])
         client.broker.clock.advance(10_000_000)
-        client.broker.transactions.abort_timed_out()
+        finish(client.broker.transactions.abort_timed_out())
         kept = await client.init(6, enable2_pc=True, keep_prepared_txn=True)
         assert (kept.error_code, kept.producer_id, kept.producer_epoch) == (0, 7, 1)
         assert (kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == (7, 0)
@@ -369,6 +386,7 @@ def test_list(loop: Any, client: Client, version: int) -> None:
         return [each.transaction_state for each in answer.transaction_states]
 
     async def body() -> None:
+        loop.set_default_executor(AtOnce())
         assert await listed() == []
         await client.init()
         assert await listed(state_filters=["Ongoing"]) == []

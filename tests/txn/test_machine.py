@@ -126,6 +126,29 @@ def test_init_of_a_producer_that_goes_on(expected: Producer, last_epoch: int, an
     assert (record.producer if record else error) == answer
 
 
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [
+        (3, Producer(6, 3)),  # its id was not worn when this one was given
+        (LAST_EPOCH - 2, Producer(6, LAST_EPOCH - 2)),
+        (3, Producer(9, LAST_EPOCH - 1)),  # worn, but not before this one
+    ],
+)
+def test_only_the_last_epoch_of_the_id_before_goes_on_under_the_new_one(epoch: int, expected: Producer) -> None:
+    found = held(S.EMPTY, epoch=epoch, last_producer_id=6, last_epoch=LAST_EPOCH - 1)
+    assert MACHINE.init(found, request(expected), 99, NOW) == (E.PRODUCER_FENCED, None, False)
+    assert MACHINE.init(found, request(Producer(6, LAST_EPOCH - 1)), 99, NOW).error is E.NONE
+
+
+def test_what_init_writes() -> None:
+    raised = MACHINE.init(held(S.COMPLETE_COMMIT), request(), None, NOW).record
+    assert raised == Transaction("id", 7, 4, 5000, update_ms=NOW, last_producer_id=7)
+    known = held(S.EMPTY, last_producer_id=7, last_epoch=2)
+    assert MACHINE.init(known, request(Producer(7, 3)), None, NOW).record == raised._replace(last_epoch=3)
+    unheard = MACHINE.init(known, request(Producer(7, 2)), None, NOW).record
+    assert unheard == Transaction("id", 7, 3, 5000, update_ms=NOW, last_producer_id=7, last_epoch=2)
+
+
 ADDING = {
     S.EMPTY: E.NONE,
     S.ONGOING: E.NONE,
@@ -171,6 +194,7 @@ def test_ending(state: S, commit: bool) -> None:
     assert (record.state if record else error) == ENDING[state, commit]
     if record:
         assert (error, record.partitions, record.producer) == (E.NONE, {A}, PRODUCER)
+        assert (record.start_ms, record.update_ms) == (90_000, NOW)
 
 
 @pytest.mark.parametrize(
@@ -270,6 +294,29 @@ def test_a_raised_epoch_whose_record_was_lost_is_raised_once() -> None:
     again = MACHINE.init(zombie, request(), None, NOW).record
     assert again is not None
     assert again.producer == again.client == Producer(7, 4)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_producers_own_end_that_was_lost_fences_nobody(commit: bool) -> None:
+    ending = held(S.ONGOING)
+    record = end(ending, PRODUCER, commit=commit).record
+    assert record is not None
+    ending.begin(record)
+    ending.failed()
+    assert end(ending, PRODUCER, commit=commit).record == record
+    successor = MACHINE.init(ending, request(), None, NOW).record
+    assert successor is not None
+    assert successor.client == Producer(7, 4)
+
+
+def test_the_last_epoch_is_given_to_no_producer() -> None:
+    aborted = MACHINE.init(held(S.ONGOING, epoch=LAST_EPOCH - 1), request(), None, NOW).record
+    assert aborted is not None
+    assert (aborted.producer, aborted.client) == (Producer(7, LAST_EPOCH), Producer(7, LAST_EPOCH))
+    told = {"next_producer_id": 99, "next_epoch": LAST_EPOCH}
+    for impossible in (held(S.ONGOING, epoch=LAST_EPOCH), held(S.ONGOING, **told)):
+        with pytest.raises(AssertionError):
+            MACHINE.init(impossible, request(), None, NOW)
 
 
 def test_an_illegal_step_is_our_own_mistake() -> None:

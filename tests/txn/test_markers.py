@@ -11,8 +11,9 @@ def test_a_marker_says_how_the_prepared_transaction_ends():
     assert marker_of(aborted, 9) == Marker(Producer(7, 3), False, 9)
 
 
-def test_only_a_newer_producer_or_coordinator_ends_the_trying():
+def test_only_a_newer_producer_ends_the_trying():
     over = {code for code in ErrorCode if progress(code) is Progress.OVER}
     done = {code for code in ErrorCode if progress(code) is Progress.DONE}
-    assert over == {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+    assert over == {ErrorCode.INVALID_PRODUCER_EPOCH}
     assert done == {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+    assert {progress(code) for code in set(ErrorCode) - over - done} == {Progress.AGAIN}

@@ -50,10 +50,17 @@ def test_kafkas_records_are_read_and_written_byte_for_byte():
     assert states == set(S) - {S.DEAD}
 
 
+def loaded(*batches):
+    loader = TransactionLoader("__transaction_state-3")
+    for each in batches:
+        loader.add(memoryview(each))
+    for _ in loader.parse():
+        pass
+    return loader.transactions
+
+
 def test_kafkas_log_loads_into_the_last_state_of_each_id():
-    loader = TransactionLoader()
-    loader.add(memoryview(GOLDEN.read_bytes()))
-    found = loader.finish()
+    found = loaded(GOLDEN.read_bytes())
     last = {read_key(record.key): record.value for record in kafkas()}
     assert {id_: value_of(each) for id_, each in found.items()} == last
     assert S.ONGOING in {each.state for each in found.values()}
@@ -75,6 +82,7 @@ SECOND = FULL._replace(client_version=ClientVersion.EPOCH_A_TRANSACTION)
         SECOND,
         SECOND._replace(last_producer_id=1 << 40, last_epoch=6, state=S.PREPARE_COMMIT),
         SECOND._replace(last_producer_id=5, last_epoch=LAST_EPOCH - 1, epoch=0, state=S.COMPLETE_ABORT),
+        SECOND._replace(last_producer_id=5, last_epoch=0, epoch=1, state=S.COMPLETE_ABORT),
         SECOND.told(Producer(1 << 40, 8)),
         SECOND.told(Producer(1 << 41, 0))._replace(
             last_producer_id=1 << 40, last_epoch=LAST_EPOCH - 1, state=S.PREPARE_ABORT
@@ -94,6 +102,20 @@ def test_a_tag_that_is_not_known_is_passed_over():
     assert read_value(FULL.transactional_id, bytes(value)) == SECOND
 
 
+def test_a_next_producer_without_its_epoch_begins_with_the_first():
+    value = bytearray(value_of(SECOND.told(Producer(1 << 40, 8))))
+    assert (value[-19], bytes(value[-4:])) == (3, b"\x03\x02\x00\x08")
+    value[-19] = 2
+    assert read_value(FULL.transactional_id, bytes(value[:-4])) == SECOND.told(Producer(1 << 40, 0))
+
+
+def test_a_key_of_another_version_names_nobody():
+    assert read_key(key_of("x")) == "x"
+    assert read_key(b"\x00\x01" + key_of("x")[2:]) is None
+    with pytest.raises(CorruptRecord):
+        read_key(b"\x00")
+
+
 def test_the_flexible_version_is_read():
     flexible = (
         (1).to_bytes(2, "big") + (9).to_bytes(8, "big") + (2).to_bytes(2, "big") + (1000).to_bytes(4, "big")
@@ -107,16 +129,13 @@ def test_the_flexible_version_is_read():
 def test_a_dead_id_is_a_tombstone_and_loads_as_nothing():
     dead = FULL._replace(state=S.DEAD)
     assert value_of(dead) is None
-    loader = TransactionLoader()
-    loader.add(memoryview(build_batch(FULL, 1)))
-    loader.add(memoryview(build_batch(dead, 2)))
-    assert loader.finish() == {}
+    assert loaded(build_batch(FULL, 1), build_batch(dead, 2)) == {}
 
 
 @pytest.mark.parametrize("cut", range(len(value_of(FULL) or b"")))
 def test_a_value_cut_short_is_corrupt(cut):
-    with pytest.raises(CorruptRecord):
-        read_value("x", value_of(FULL)[:cut])
+    with pytest.raises(CorruptRecord, match="someones"):
+        read_value("someones", value_of(FULL)[:cut])
 
 
 @pytest.mark.parametrize(("at", "byte"), [(1, 9), (16, 77)], ids=["version", "state"])
@@ -127,19 +146,28 @@ def test_a_value_of_an_unknown_kind_is_corrupt(at, byte):
         read_value("x", bytes(value))
 
 
+@pytest.mark.parametrize(("count", "pauses"), [(199, 0), (200, 1), (399, 1), (400, 2)])
+def test_many_records_are_parsed_with_pauses(count, pauses):
+    loader = TransactionLoader("__transaction_state-3")
+    for number in range(count):
+        loader.add(memoryview(build_batch(FULL._replace(transactional_id=str(number)), 1)))
+    assert len([*loader.parse()]) == pauses
+    assert len(loader.transactions) == count
+
+
 def test_a_record_that_cannot_be_read_costs_only_itself(caplog):
-    loader = TransactionLoader()
     damaged = FULL._replace(transactional_id="damaged")
     raw = bytearray(build_batch(damaged, 1))
     raw[raw.index(value_of(damaged)) + 1] = 9
-    loader.add(memoryview(raw))
-    loader.add(memoryview(build_batch(FULL, 1)))
     with caplog.at_level(logging.ERROR):
-        assert loader.finish() == {FULL.transactional_id: FULL}
+        assert loaded(raw, build_batch(FULL, 1)) == {FULL.transactional_id: FULL}
+    assert "__transaction_state-3: what lies at offset 0 cannot be read" in caplog.text
     assert "damaged" in caplog.text
 
 
-def test_a_key_of_a_later_version_is_passed_over():
-    assert read_key(b"\x00\x01\x00\x01x") is None
-    with pytest.raises(CorruptRecord):
-        read_key(b"\x00\x00\x00\x09x")
+def test_a_batch_that_cannot_be_read_costs_only_itself(caplog):
+    raw = bytearray(build_batch(FULL._replace(epoch=1), 1))
+    raw[61] = 0x7E
+    with caplog.at_level(logging.ERROR):
+        assert loaded(raw, build_batch(FULL, 1)) == {FULL.transactional_id: FULL}
+    assert "__transaction_state-3: what lies at offset 0 cannot be read" in caplog.text

@@ -15,10 +15,11 @@ from sparklog.record.partitioning import coordinator_partition
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.steps import counted, finish
 from sparklog.txn.machine import EndRequest, InitRequest
 from sparklog.txn.markers import Marker
-from sparklog.txn.records import read_key, read_value
-from sparklog.txn.runtime import EndAnswer, TransactionCoordinator
+from sparklog.txn.records import build_batch, read_key, read_value
+from sparklog.txn.runtime import EndAnswer, InitAnswer, TransactionCoordinator
 from sparklog.txn.state import LAST_EPOCH, ClientVersion, Producer, Transaction, TransactionState
 
 S, E = TransactionState, ErrorCode
@@ -34,7 +35,7 @@ class Scene:
 
     def __init__(self, loop: Any, clock: ManualClock, log: Any, markers: Any) -> None:
         self.loop, self.clock, self.log, self.markers = loop, clock, log, markers
-        self.ids = itertools.count(100)
+        self.ids = iter(range(100, 150))  # more would be a coordinator that asks for ever
         self.id_failures = 0
         config = BrokerConfig(transaction_max_timeout_ms=60_000, transactional_id_expiration_ms=1_000_000)
         self.txns = TransactionCoordinator(config, log, markers, self._take_id, clock, loop)
@@ -44,7 +45,10 @@ class Scene:
         if self.id_failures:
             self.id_failures -= 1
             raise ApiError(E.REQUEST_TIMED_OUT)
-        return next(self.ids)
+        try:
+            return next(self.ids)
+        except StopIteration as error:
+            raise AssertionError("no id is ever enough") from error
 
     async def load(self) -> None:
         for partition in sorted(self.log.led):
@@ -184,7 +188,7 @@ def test_two_producers_of_a_new_id_at_once(play: Any) -> None:
 def test_a_new_producer_aborts_what_the_old_one_left_open(play: Any) -> None:
     async def body(scene: Scene) -> None:
         old = await scene.opened()
-        assert (await scene.init()).error is E.CONCURRENT_TRANSACTIONS
+        assert await scene.init() == InitAnswer(E.CONCURRENT_TRANSACTIONS)
         await scene.settle(S.COMPLETE_ABORT)
         assert scene.markers.written == [(Marker(Producer(100, 1), False, 5, raises_epoch=True), {A, B})]
         assert await scene.producer() == Producer(100, 2)
@@ -210,12 +214,12 @@ def test_a_timeout_aborts(play: Any) -> None:
     async def body(scene: Scene) -> None:
         producer = await scene.opened()
         scene.clock.advance(10)
-        scene.txns.abort_timed_out()
+        finish(scene.txns.abort_timed_out())
         await asyncio.sleep(0)
         assert scene.state is S.ONGOING
         scene.clock.advance(0.002)
-        scene.txns.abort_timed_out()
-        scene.txns.abort_timed_out()
+        finish(scene.txns.abort_timed_out())
+        finish(scene.txns.abort_timed_out())
         await scene.settle(S.COMPLETE_ABORT)
         assert [marker for marker, _ in scene.markers.written] == [
             Marker(Producer(100, 1), False, 5, raises_epoch=True)
@@ -225,15 +229,31 @@ def test_a_timeout_aborts(play: Any) -> None:
     play(body)
 
 
+def test_ids_are_looked_at_one_a_step_as_long_as_they_are_here(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.producer()
+        scene.clock.advance(1000)
+        assert counted(scene.txns.abort_timed_out())[0] == 1
+        begun = scene.txns.expire_ids()
+        await scene.txns.load(scene.txns.partition_for(ID))
+        finish(begun)
+        await asyncio.sleep(0.01)
+        assert scene.written()[-1] is None, "the id that was loaded meanwhile is the one that dies"
+        again = scene.txns.expire_ids()
+        assert counted(again)[0] == 0
+
+    play(body)
+
+
 def test_an_id_that_nobody_uses_is_forgotten(play: Any) -> None:
     async def body(scene: Scene) -> None:
         producer = await scene.producer()
         scene.clock.advance(999.9)
-        scene.txns.expire_ids()
+        finish(scene.txns.expire_ids())
         await asyncio.sleep(0.01)
         assert scene.state is S.EMPTY
         scene.clock.advance(0.1)
-        scene.txns.expire_ids()
+        finish(scene.txns.expire_ids())
         await asyncio.sleep(0.01)
         assert scene.written()[-1] is None
         assert scene.txns.describe(ID) == (E.TRANSACTIONAL_ID_NOT_FOUND, None)
@@ -260,6 +280,38 @@ def test_markers_are_tried_until_every_partition_has_one(play: Any) -> None:
     play(body)
 
 
+def test_the_pauses_between_tries_double_up_to_two_seconds(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        write, times = scene.markers.write, []
+
+        async def timed(marker: Any, partitions: Any) -> Any:
+            times.append(scene.clock.monotonic())
+            return await write(marker, partitions)
+
+        scene.markers.write = timed
+        scene.markers.answers = [{A: E.NOT_LEADER_OR_FOLLOWER}] * 8
+        await scene.end(producer, commit=True)
+        await scene.settle(S.COMPLETE_COMMIT)
+        pauses = [after - before for before, after in itertools.pairwise(times)]
+        assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2, 2])
+
+    play(body)
+
+
+def test_a_load_gives_way_to_others_and_waits_for_nobody(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        ids = [each for each in map(str, range(2000)) if coordinator_partition(each, 4) == HOME][:400]
+        for each in ids:
+            scene.log.logs[HOME].append(build_batch(Transaction(each, 7, 0, 1000), 1))
+        before = scene.clock.monotonic()
+        await scene.txns.load(HOME)
+        assert scene.clock.monotonic() == before
+        assert len(scene.txns.list_transactions()[1]) == 400
+
+    play(body)
+
+
 def test_a_deleted_partition_holds_nothing_up(play: Any) -> None:
     async def body(scene: Scene) -> None:
         producer = await scene.opened()
@@ -272,13 +324,76 @@ def test_a_deleted_partition_holds_nothing_up(play: Any) -> None:
     play(body)
 
 
-def test_a_replaced_coordinator_stops(play: Any) -> None:
+def test_a_replaced_coordinator_stops_when_it_hears_so(play: Any) -> None:
     async def body(scene: Scene) -> None:
         producer = await scene.opened()
-        scene.markers.answers = [{A: E.TRANSACTION_COORDINATOR_FENCED}]
+        scene.markers.answers = [{A: E.TRANSACTION_COORDINATOR_FENCED}] * 1000
         await scene.end(producer, commit=True)
+        await asyncio.sleep(10)
+        assert scene.state is S.PREPARE_COMMIT
+        scene.txns.unload(scene.txns.partition_for(ID))
+        await asyncio.sleep(10)
+        written = len(scene.markers.written)
         await asyncio.sleep(100)
-        assert (scene.state, len(scene.markers.written)) == (S.PREPARE_COMMIT, 1)
+        assert len(scene.markers.written) == written
+
+    play(body)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_partition_that_has_gone_on_takes_no_marker_from_the_others(play: Any, commit: bool) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.markers.answers = [{A: E.INVALID_PRODUCER_EPOCH, B: E.NOT_LEADER_OR_FOLLOWER}]
+        await scene.end(producer, commit=commit)
+        await scene.settle(S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
+        assert [tps for _, tps in scene.markers.written] == [{A, B}, {B}]
+
+    play(body)
+
+
+def test_a_writer_that_fails_is_asked_again(play: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        write, failures = scene.markers.write, [OSError("odd"), KeyError("odd")]
+
+        async def failing(marker: Any, partitions: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return await write(marker, partitions)
+
+        scene.markers.write = failing
+        await scene.end(producer, commit=True)
+        await scene.settle(S.COMPLETE_COMMIT)
+
+    play(body)
+    assert "odd" in caplog.text
+
+
+def test_an_id_whose_record_could_not_be_written_is_not_held_up(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        append = scene.log.append
+
+        async def failing(partition: int, batch: bytes) -> None:
+            scene.log.append = append
+            raise OSError("odd")
+
+        scene.log.append = failing
+        assert await scene.end(producer, commit=True) is E.UNKNOWN_SERVER_ERROR
+        assert await scene.end(producer, commit=True) is E.NONE
+        await scene.settle(S.COMPLETE_COMMIT)
+
+    play(body)
+
+
+def test_a_partition_that_was_deceived_holds_no_other_up_and_is_asked_again(play: Any) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.markers.answers = [{A: E.TRANSACTION_COORDINATOR_FENCED}] * 2
+        await scene.end(producer, commit=True)
+        await scene.settle(S.COMPLETE_COMMIT)
+        assert [tps for _, tps in scene.markers.written] == [{A, B}, {A}, {A}]
 
     play(body)
 
@@ -317,7 +432,7 @@ def test_whatever_of_the_log_is_left_ends_in_one_outcome(play: Any, steps: int) 
         scene = await _successor(scene)
         await asyncio.sleep(1)
         scene.clock.advance(10)
-        scene.txns.abort_timed_out()
+        finish(scene.txns.abort_timed_out())
         await asyncio.sleep(1)
         decided = {False: [], True: []}  # type: ignore[var-annotated]
         for marker, partitions in scene.markers.written:
@@ -338,11 +453,15 @@ def test_whatever_of_the_log_is_left_ends_in_one_outcome(play: Any, steps: int) 
 @pytest.mark.parametrize(
     ("refusal", "answer"),
     [
+        (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, E.COORDINATOR_NOT_AVAILABLE),
         (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
         (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
         (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.RECORD_LIST_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.POLICY_VIOLATION, E.POLICY_VIOLATION),
     ],
 )
 def test_a_record_that_cannot_be_written_changes_nothing(play: Any, refusal: ErrorCode, answer: ErrorCode) -> None:
@@ -428,7 +547,8 @@ def test_a_request_that_makes_no_sense(play: Any) -> None:
     async def body(scene: Scene) -> None:
         assert (await scene.txns.init_producer_id(InitRequest("", 1))).error is E.INVALID_REQUEST
         assert (await scene.init(timeout_ms=60_001)).error is E.INVALID_TRANSACTION_TIMEOUT
-        assert (await scene.txns.init_producer_id(InitRequest("é" * 20_000, 1))).error is E.INVALID_REQUEST
+        assert (await scene.txns.init_producer_id(InitRequest("é" * 16_384, 1))).error is E.INVALID_REQUEST
+        assert (await scene.txns.init_producer_id(InitRequest("é" * 16_383 + "e", 1))).error is E.NONE
         assert await scene.txns.add_partitions("", Producer(1, 0), [A]) is E.INVALID_REQUEST
         assert (await scene.txns.end("", EndRequest(Producer(1, 0), True))).error is E.INVALID_REQUEST
 
@@ -453,6 +573,40 @@ def test_leadership_that_moves_while_a_record_is_written(play: Any) -> None:
     play(body)
 
 
+def test_work_that_fails_unasked_is_told_to_the_log(play: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.markers.answers = [{A: E.NOT_LEADER_OR_FOLLOWER}] * 2
+        failure = OSError("odd")
+
+        async def failing(partitions: Any) -> Any:
+            raise failure
+
+        scene.markers.deleted = failing
+        await scene.end(producer, commit=True)
+        await asyncio.sleep(1)
+        assert [each.exc_info[1] for each in caplog.records if each.exc_info] == [failure]
+        assert [each.name for each in caplog.records if each.exc_info] == ["sparklog.txn.runtime"]
+
+    play(body)
+
+
+def test_work_that_ends_or_is_given_up_is_no_failure(play: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        await scene.end(producer, commit=True)
+        await scene.settle(S.COMPLETE_COMMIT)
+        assert await scene.txns.add_partitions(ID, producer, [A]) is E.NONE
+        scene.log.gate = scene.loop.create_future
+        ending = scene.loop.create_task(scene.end(producer, commit=True))
+        await asyncio.sleep(1)
+        await scene.txns.close()
+        await asyncio.gather(ending, return_exceptions=True)
+
+    play(body)
+    assert caplog.records == []
+
+
 def test_what_is_listed(play: Any) -> None:
     async def body(scene: Scene) -> None:
         await scene.opened()
@@ -460,5 +614,38 @@ def test_what_is_listed(play: Any) -> None:
         assert (error, listed.transactional_id, listed.state) == (E.NONE, ID, S.ONGOING)
         scene.txns._led[HOME].is_loading = True
         assert scene.txns.list_transactions() == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
+
+    play(body)
+
+
+def test_an_id_with_which_something_is_wrong_holds_up_no_other(play: Any, caplog: Any) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.opened()
+        assert (await scene.txns.init_producer_id(InitRequest("damaged", 10_000, None))).error is E.NONE
+        (damaged,) = [
+            held for led in scene.txns._led.values() for held in led.held.values() if held is not scene.txns._find(ID)
+        ]
+        damaged.current = damaged.current._replace(state=S.ONGOING, epoch=LAST_EPOCH, start_ms=0)
+        led = next(led for led in scene.txns._led.values() if damaged in led.held.values())
+        # first of all
+        scene.txns._led = {led.number: led, **scene.txns._led}
+        led.held = {"damaged": damaged, **led.held}
+        scene.clock.advance(60)
+        finish(scene.txns.abort_timed_out())
+        await scene.settle(S.COMPLETE_ABORT)
+        assert "damaged cannot be looked after" in caplog.text
+
+    play(body)
+
+
+def test_markers_bear_the_leader_epoch_of_now(play: Any) -> None:
+    """Also where this broker is elected again and keeps what it holds."""
+
+    async def body(scene: Scene) -> None:
+        producer = await scene.opened()
+        scene.log.epoch += 1
+        assert await scene.end(producer, commit=True) is E.NONE
+        await scene.settle(S.COMPLETE_COMMIT)
+        assert {marker.coordinator_epoch for marker, _ in scene.markers.written} == {6}
 
     play(body)

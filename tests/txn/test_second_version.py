@@ -10,8 +10,10 @@ from txn.test_machine import ALIVE, NOW, A, B, held, request
 from txn.test_runtime import HOME, ID, V2, Scene, play  # noqa: F401 (a fixture)
 
 from sparklog.errors import ErrorCode
+from sparklog.testing.steps import finish
 from sparklog.txn.machine import Decision, EndRequest, InitRequest, TransactionMachine, TransactionSettings
 from sparklog.txn.markers import Marker
+from sparklog.txn.records import read_value, value_of
 from sparklog.txn.state import COMPLETION, LAST_EPOCH, NO_TIMEOUT_MS, HeldTransaction, Producer, TransactionState
 
 S, E = TransactionState, ErrorCode
@@ -27,12 +29,12 @@ ENDING = {
     (S.ONGOING, False, True): S.PREPARE_ABORT,
     (S.ONGOING, True, False): E.PRODUCER_FENCED,
     (S.ONGOING, False, False): E.PRODUCER_FENCED,
-    (S.PREPARE_COMMIT, True, True): E.PRODUCER_FENCED,
-    (S.PREPARE_COMMIT, False, True): E.PRODUCER_FENCED,
+    (S.PREPARE_COMMIT, True, True): E.CONCURRENT_TRANSACTIONS,
+    (S.PREPARE_COMMIT, False, True): E.CONCURRENT_TRANSACTIONS,
     (S.PREPARE_COMMIT, True, False): E.CONCURRENT_TRANSACTIONS,
     (S.PREPARE_COMMIT, False, False): E.INVALID_TXN_STATE,
-    (S.PREPARE_ABORT, True, True): E.PRODUCER_FENCED,
-    (S.PREPARE_ABORT, False, True): E.PRODUCER_FENCED,
+    (S.PREPARE_ABORT, True, True): E.CONCURRENT_TRANSACTIONS,
+    (S.PREPARE_ABORT, False, True): E.CONCURRENT_TRANSACTIONS,
     (S.PREPARE_ABORT, True, False): E.INVALID_TXN_STATE,
     (S.PREPARE_ABORT, False, False): E.CONCURRENT_TRANSACTIONS,
     (S.COMPLETE_COMMIT, True, True): E.INVALID_TXN_STATE,
@@ -62,7 +64,7 @@ def test_ending(state: S, commit: bool, by_the_client: bool) -> None:
     if record:
         assert (record.producer, record.client) == (Producer(7, 4), Producer(7, 4))
         assert (record.last_producer_id, record.last_epoch, record.client_version) == (7, 3, V2)
-        assert record.start_ms > 0
+        assert (record.start_ms, record.update_ms) == (90_000 if state is S.ONGOING else NOW, NOW)
 
 
 @pytest.mark.parametrize("state", ALIVE)
@@ -87,14 +89,56 @@ def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
     assert end(HeldTransaction(complete), last, commit=True) == (E.NONE, None, False)
 
 
+def test_the_last_epoch_that_a_producer_is_given() -> None:
+    worn = second(S.ONGOING, epoch=LAST_EPOCH - 2)
+    prepared = end(worn, Producer(7, LAST_EPOCH - 2), commit=True).record
+    assert prepared is not None
+    assert prepared.client == Producer(7, LAST_EPOCH - 1)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_clients_own_end_that_was_lost_fences_nobody(commit: bool) -> None:
+    ending = second(S.ONGOING)
+    record = end(ending, CURRENT, commit=commit).record
+    assert record is not None
+    ending.begin(record)
+    ending.failed()
+    assert end(ending, CURRENT, commit=commit).record == record
+
+
+def test_what_is_left_after_a_record_was_lost_and_after_an_end_is_what_the_log_says() -> None:
+    """So a coordinator that goes on from memory and one that reads the log answer alike."""
+    fenced = second(S.ONGOING)
+    fenced.begin(MACHINE.init(fenced, request(), None, NOW).record)  # type: ignore[arg-type]
+    fenced.failed()
+    kept = MACHINE.init(second(S.ONGOING), keeping(), None, NOW).record
+    assert kept is not None
+    ended = end(HeldTransaction(kept), kept.client, commit=True).record
+    assert ended is not None
+    taken_back = kept.told(kept.producer)._replace(last_producer_id=7, last_epoch=2)
+    for each in (fenced.current._replace(last_producer_id=-1), taken_back, ended, MACHINE.complete(ended, NOW)):
+        assert read_value("id", value_of(each) or b"") == each
+
+
 def test_a_client_of_the_second_version_survives_the_timeout_of_its_transaction() -> None:
-    aborted = MACHINE.time_out(second(S.ONGOING), 150_001)
+    aborted = MACHINE.time_out(second(S.ONGOING, last_producer_id=6), 150_001)
     assert aborted is not None
+    assert aborted.update_ms == 150_001
     assert end(HeldTransaction(aborted), CURRENT, commit=False).error is E.CONCURRENT_TRANSACTIONS
     complete = HeldTransaction(MACHINE.complete(aborted, NOW))
     assert end(complete, CURRENT, commit=True).error is E.INVALID_TXN_STATE
     assert end(complete, CURRENT, commit=False) == (E.NONE, None, False)
     assert complete.current.client == Producer(7, 4)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "answer"), [(LAST_EPOCH - 2, E.CONCURRENT_TRANSACTIONS), (LAST_EPOCH - 1, E.PRODUCER_FENCED)]
+)
+def test_it_survives_as_long_as_there_is_an_epoch_to_give_it(epoch: int, answer: ErrorCode) -> None:
+    aborted = MACHINE.time_out(second(S.ONGOING, epoch=epoch), 150_001)
+    assert aborted is not None
+    assert aborted.client == Producer(7, epoch + 1)
+    assert end(HeldTransaction(aborted), Producer(7, epoch), commit=False).error is answer
 
 
 def test_one_that_was_succeeded_does_not() -> None:
@@ -138,6 +182,7 @@ def test_a_successor_keeps_what_is_open_and_ends_it(commit: bool, version: int) 
     assert prepared is not None
     assert prepared.state is (S.PREPARE_COMMIT if commit else S.PREPARE_ABORT)
     assert prepared.producer == (Producer(7, 4) if version else CURRENT)
+    assert prepared.client_version == version
     assert MACHINE.complete(prepared, NOW).producer == Producer(7, 6 if version else 5)
 
 
@@ -203,6 +248,18 @@ def test_every_end_raises_the_epoch(play: Any, commit: bool) -> None:  # noqa: F
     play(body)
 
 
+def test_the_coordinator_knows_how_its_client_ends_when_time_is_up(play: Any) -> None:  # noqa: F811
+    async def body(scene: Scene) -> None:
+        producer = await scene.producer()
+        assert await scene.txns.add_partitions(ID, producer, [A], V2) is E.NONE
+        scene.clock.advance(10.002)
+        finish(scene.txns.abort_timed_out())
+        await scene.settle(S.COMPLETE_ABORT)
+        assert await scene.end2(producer, commit=False) == (E.NONE, Producer(100, 1))
+
+    play(body)
+
+
 def test_a_worn_epoch_ends_in_a_new_id(play: Any) -> None:  # noqa: F811
     async def body(scene: Scene) -> None:
         await scene.opened()
@@ -236,7 +293,7 @@ def test_whatever_of_the_log_is_left_of_a_kept_transaction(play: Any, steps: int
         scene.markers.written.clear()
         scene = await scene.restarted()
         scene.clock.advance(1e6)
-        scene.txns.abort_timed_out()
+        finish(scene.txns.abort_timed_out())
         await asyncio.sleep(1)
         if steps in (2, 3):
             assert scene.state is S.ONGOING

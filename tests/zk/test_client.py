@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from sparklog.errors import CoordinationError
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.eventually import eventually
-from sparklog.zk.client import ZkClient
+from sparklog.zk.client import Office, Session, ZkClient
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment, topic_path
 
 pytestmark = pytest.mark.integration
@@ -80,19 +80,17 @@ def test_a_duplicate_broker_id_is_refused(connect):
     assert two.brokers()[1].endpoint == HERE.endpoint
 
 
-def test_a_killed_predecessor_is_evicted_only_from_its_own_address(connect):
+def test_the_session_of_a_dead_broker_is_ended_with_all_that_it_held(connect):
     (dead, _), (here, _) = connect(), connect()
     dead.register_broker(HERE, 5)
     dead.try_become_controller(1, 5)
-    here.evict_predecessor(HERE._replace(endpoint=Endpoint("127.0.0.1", 9999)))
-    assert 1 in here.brokers()
-    assert here.controller() == 1
-    here.evict_predecessor(HERE)
-    assert here.brokers() == {}
-    assert here.controller() is None
+    assert here.broker_owner(1) == dead.session_id
+    here.end_session(dead.session)
+    assert (here.brokers(), here.controller(), here.broker_owner(1)) == ({}, None, None)
+    here.end_session(dead.session)  # ended already
     here.register_broker(HERE, 6)
-    here.evict_predecessor(HERE)
-    assert 1 in here.brokers(), "its own registration is nobody's predecessor"
+    here.end_session(Session(here.session_id, b"not its password"))
+    assert 1 in here.brokers()
 
 
 def test_an_expired_session_takes_its_ephemerals_and_is_told(connect, zookeeper):
@@ -171,10 +169,11 @@ def test_a_topics_life(zk):
     assert zk.topic_config("t") == {"retention.ms": "5"}
     zk.request_topic_deletion("t")
     zk.request_topic_deletion("t")
-    assert zk.topics_to_delete() == ["t"]
-    zk.forget_topic("t")
-    zk.forget_topic("t")
-    assert (zk.topics(), zk.topics_to_delete(), zk.assignment("t"), zk.topic_config("t")) == ([], [], None, {})
+    assert zk.topics_to_delete() == {"t": None}
+    _, version = zk.try_become_controller(1, 5)
+    zk.forget_topic("t", version)
+    zk.forget_topic("t", version)
+    assert (zk.topics(), zk.topics_to_delete(), zk.assignment("t"), zk.topic_config("t")) == ([], {}, None, {})
 
 
 def controller_of(zk):
@@ -219,6 +218,114 @@ def test_many_states_at_once(zk):
     states = {TopicPartition("t", number): STATE for number in range(1200)}
     assert len(zk.write_partition_states(states, version)) == 1200
     assert len(zk.partition_states(states)) == 1200
+    zk.forget_topic("t", version)
+    assert (zk.topics(), zk.partition_states(states)) == ([], {})
+
+
+def test_a_deposed_controller_writes_nothing_at_all(connect):
+    (old, _), (new, _) = connect(), connect()
+    old_version = controller_of(old)
+    old.write_partition_states({TP: STATE}, old_version)
+    new.request_topic_deletion("t")
+    new.request_topic_deletion("never")
+    new.report_log_dir_failure(1)
+    assert old.give_up_controller()
+    assert new.try_become_controller(2, 6)
+    tree = new._below("")
+    for write in (
+        lambda: old.forget_topic("t", old_version),
+        lambda: old.forget_deletion("never", old_version),
+        lambda: old.forget_log_dir_events(old.log_dir_events(), old_version),
+        lambda: old.write_partition_states(
+            {TopicPartition("t", 1): STATE, TopicPartition("gone", 0): STATE}, old_version
+        ),
+        lambda: old.add_partitions(TopicAssignment("t", dict.fromkeys(range(5), (1,))), old_version),
+    ):
+        with pytest.raises(CoordinationError, match="another controller"):
+            write()
+    assert not old.give_up_controller()
+    assert new._below("") == tree
+
+
+def test_a_topic_that_is_gone_is_not_brought_back_by_its_states(zk):
+    version = controller_of(zk)
+    assert zk.write_partition_states({TopicPartition("gone", 0): STATE}, version) == {}
+    assert zk.topics() == ["t"]
+
+
+def test_a_request_to_delete_what_was_never_there_is_dropped_and_a_topic_made_since_kept(zk):
+    version = controller_of(zk)
+    for name in ("never", "t"):
+        zk.request_topic_deletion(name)
+        zk.forget_deletion(name, version)
+    assert zk.topics_to_delete() == {"t": None}
+    assert zk.topics() == ["t"]
+
+
+def test_a_request_to_delete_by_id_is_of_that_topic_alone(zk):
+    version = controller_of(zk)
+    assert zk.create_topic(TopicAssignment("u", {0: (1,)}, UUID(int=5)), {})
+    zk.request_topic_deletion("u", UUID(int=5))
+    zk.forget_deletion("u", version)
+    assert zk.topics_to_delete() == {"u": UUID(int=5)}
+    zk.forget_topic("u", version)
+    assert zk.create_topic(TopicAssignment("u", {0: (1,)}, UUID(int=6)), {})
+    zk.request_topic_deletion("u", UUID(int=5))
+    zk.forget_deletion("u", version)
+    assert zk.topics_to_delete() == {}
+    zk.request_topic_deletion("u", UUID(int=5))
+    zk.request_topic_deletion("u")
+    assert zk.topics_to_delete() == {"u": None}, "whichever it is"
+
+
+def test_the_office_is_told_with_its_epoch(connect):
+    (one, _), (two, _) = connect(), connect()
+    assert two.office() == Office(-1, -1)
+    for epoch in (1, 2):
+        one.try_become_controller(7, 5)
+        assert two.office() == Office(7, epoch)
+        one.give_up_controller()
+        assert two.office() == Office(-1, epoch)
+
+
+def test_of_many_who_make_a_topic_one_does_and_its_settings_are_in_force(connect):
+    clients = [connect()[0] for _ in range(4)]
+    for round_ in range(5):
+        name, start, made = f"t{round_}", threading.Barrier(4), {}
+
+        def make(number, name=name, start=start, made=made):
+            topic = TopicAssignment(name, {0: (number,)}, UUID(int=number + 1))
+            start.wait()
+            made[number] = clients[number].create_topic(topic, {"retention.ms": str(number)})
+
+        threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        [winner] = [number for number, done in made.items() if done]
+        assert clients[0].assignment(name).partitions == {0: (winner,)}
+        assert clients[0].topic_config(name) == {"retention.ms": str(winner)}
+
+
+def test_settings_that_are_left_of_another_topic_are_replaced(zk):
+    zk.change_config("topics/t", lambda _: {"retention.ms": "1"})
+    assert zk.create_topic(TopicAssignment("t", {0: (1,)}), {})
+    assert zk.topic_config("t") == {}
+
+
+def test_a_failed_log_directory_is_reported_until_a_controller_has_taken_it_up(connect):
+    (broker, _), (controller, _) = connect(), connect()
+    version = controller_of(controller)
+    told = threading.Event()
+    assert controller.log_dir_events(told.set) == {}
+    broker.report_log_dir_failure(7)
+    assert told.wait(15)
+    broker._client.create("/log_dir_event_notification/log_dir_event_x", b"?")
+    events = controller.log_dir_events()
+    assert sorted(events.values()) == [-1, 7]
+    controller.forget_log_dir_events(events, version)
+    assert controller.log_dir_events() == {}
 
 
 def test_a_watch_set_again_is_told_once(zk):

@@ -96,7 +96,7 @@ NAMES = ["host", "port", "partitions", "topic_id", "leader", "isr", "leader_epoc
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff", b'"text"', b"[" * 50])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff", b'"text"', b"[" * 50, b"[" * 5000, b"1" * 5000])
 def test_what_is_no_json_object_is_refused_with_its_path(name, data):
     with pytest.raises(CoordinationError, match=r"znode /"):
         DECODERS[name](data)

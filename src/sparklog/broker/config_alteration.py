@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sparklog.broker.context import BrokerContext
+from sparklog.broker.permissions import check_settings_keep_state
+from sparklog.broker.topics import warn_of_compaction
 from sparklog.config.dynamic import (
     DYNAMIC_DEFINITIONS,
     TOPIC_DEFINITIONS,
@@ -16,12 +18,16 @@ from sparklog.config.dynamic import (
     apply_changes,
     check_dynamic,
 )
-from sparklog.config.topic import TopicConfig, check_together, parse_stored
+from sparklog.config.topic import check_together, parse_stored
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
+from sparklog.protocol.messages import Message
+from sparklog.protocol.slices import Steps
 from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
 
 TOPIC, BROKER = 2, 4
 """Kafka's numbers for what has settings (``ConfigResource.java``)."""
+
+_OPERATIONS = frozenset(Operation)
 
 
 class Asked(NamedTuple):
@@ -40,21 +46,48 @@ class Outcome(NamedTuple):
     message: str | None
 
 
-def answers(answer: type[Any], keys: list[tuple[int, str]], outcomes: list[Outcome]) -> list[Any]:
-    """The outcomes on the wire; ``answer`` is the response's class for one resource."""
-    return [
-        answer(error_code=outcome.code, error_message=outcome.message, resource_type=kind, resource_name=name)
-        for (kind, name), outcome in zip(keys, outcomes, strict=True)
+def altered(
+    broker: BrokerContext, request: Message, response: type[Any], operation_of: Callable[[Any], int], *, afresh: bool
+) -> Steps[Awaitable[Message]]:
+    """Understand the request in steps, a setting each, and then carry it out; ``response`` is the class of the answer.
+
+    ``operation_of`` says what is to be done with one of its settings.
+    """
+    keys, asked = [], []
+    for each in request.resources:
+        key = each.resource_type, each.resource_name
+        keys.append(key)
+        changes = [(entry.name, operation_of(entry), entry.value) for entry in each.configs]
+        asked.append((yield from _asked_for(*key, changes, afresh=afresh)))
+        yield
+    return _answer(broker, asked, keys, response, validate_only=request.validate_only)
+
+
+async def _answer(
+    broker: BrokerContext,
+    asked: list[Asked | ApiError],
+    keys: list[tuple[int, str]],
+    response: type[Any],
+    *,
+    validate_only: bool,
+) -> Message:
+    outcomes = await _alter_each(broker, asked, keys, validate_only=validate_only)
+    result = response.AlterConfigsResourceResponse
+    results = [
+        result(error_code=outcome.code, error_message=outcome.message, resource_type=kind, resource_name=name)
+        async for (kind, name), outcome in broker.turns.paced(zip(keys, outcomes, strict=True))
     ]
+    answer: Message = response(throttle_time_ms=0, responses=results)
+    return answer
 
 
-async def alter(
+async def _alter_each(
     broker: BrokerContext, resources: list[Asked | ApiError], keys: list[tuple[int, str]], *, validate_only: bool
 ) -> list[Outcome]:
     """Change the settings of each resource, or say why not; ``keys`` name them all, in the same order."""
     times = Counter(keys)
     outcomes = []
-    for asked, key in zip(resources, keys, strict=True):
+    async for asked, key in broker.turns.paced(zip(resources, keys, strict=True)):
         try:
             if isinstance(asked, ApiError):
                 raise asked
@@ -67,14 +100,17 @@ async def alter(
     return outcomes
 
 
-def asked_for(kind: int, name: str, changes: list[tuple[str, int, str | None]], *, afresh: bool) -> Asked | ApiError:
-    """A resource of a request as the wire has it (name, operation, value), if it makes sense."""
+def _asked_for(
+    kind: int, name: str, changes: Sequence[tuple[str, int, str | None]], *, afresh: bool
+) -> Steps[Asked | ApiError]:
+    """A resource of a request as the wire has it (name, operation, value), if it makes sense; a setting a step."""
     twice = sorted(key for key, times in Counter(each for each, _, _ in changes).items() if times > 1)
     if twice:
         return ApiError(ErrorCode.INVALID_REQUEST, f"these settings stand there twice: {', '.join(twice)}")
     understood = []
     for key, operation, value in changes:
-        if operation not in set(Operation):
+        yield
+        if operation not in _OPERATIONS:
             return ApiError(ErrorCode.INVALID_REQUEST, f"{key}: there is no operation {operation}")
         if value is None and operation != Operation.DELETE:
             return ApiError(ErrorCode.INVALID_REQUEST, f"{key} needs a value")
@@ -88,6 +124,8 @@ async def _alter(broker: BrokerContext, asked: Asked, *, validate_only: bool) ->
         change(await broker.run_zk(broker.zk.config, entity))
         return
     await broker.run_zk(broker.zk.change_config, entity, change)
+    if asked.kind == TOPIC:
+        warn_of_compaction(asked.name, {each.name: each.value for each in asked.changes})
     with suppress(CoordinationError):  # it is stored; this broker will follow as the others do
         await broker.settings.take_over(entity)
 
@@ -99,7 +137,7 @@ def _target(broker: BrokerContext, asked: Asked) -> tuple[str, Callable[[dict[st
             raise ApiError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
         if broker.metadata.topic(asked.name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
-        return topic_entity(asked.name), _change_of_topic(asked, broker.settings.topic_defaults)
+        return topic_entity(asked.name), _change_of_topic(asked, broker)
     if asked.kind == BROKER:
         return _broker_entity(broker, asked.name), _change_of_broker(asked)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {asked.kind} has no settings that change here")
@@ -111,14 +149,15 @@ def _broker_entity(broker: BrokerContext, name: str) -> str:
     return broker_entity(broker.config.broker_id) if name else CLUSTER_ENTITY
 
 
-def _change_of_topic(asked: Asked, defaults: TopicConfig) -> Callable[[dict[str, str]], dict[str, str]]:
+def _change_of_topic(asked: Asked, broker: BrokerContext) -> Callable[[dict[str, str]], dict[str, str]]:
     def change(stored: dict[str, str]) -> dict[str, str]:
         try:
             changed = apply_changes({} if asked.afresh else stored, asked.changes, TOPIC_DEFINITIONS)
-            check_together(parse_stored(asked.name, changed, defaults))
-            return changed
+            check_together(parse_stored(asked.name, changed, broker.settings.topic_defaults))
         except ConfigError as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        check_settings_keep_state(broker.config, asked.name, stored, changed)
+        return changed
 
     return change
 

@@ -13,6 +13,7 @@ from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.leases import Leases
 from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.preparation import Preparation
 from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.settings import Settings
 from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
@@ -25,6 +26,7 @@ from sparklog.config.topic import TopicConfig, parse_stored
 from sparklog.controller.runtime import Controller
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.runtime import GroupCoordinator
+from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message
 from sparklog.replica.manager import ReplicaManager
@@ -34,6 +36,10 @@ from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
 
 _logger = logging.getLogger(__name__)
+
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+"""Between two attempts to load what a coordinator's partition holds."""
 
 
 class KeyType(IntEnum):
@@ -54,6 +60,8 @@ class ApiRequest(NamedTuple):
     client_id: str | None
     client_host: str
     message: Message
+    after: asyncio.Future[Any] | None = None
+    """When it is done, what was asked before on the connection, and takes effect later, has done so."""
 
 
 @dataclass
@@ -75,23 +83,29 @@ class BrokerContext:
     leases: Leases
     txn_coordinators: TransactionCoordinators
     txn_entry: TransactionEntry
+    preparation: Preparation
     topics: TopicMaker
     controller: Controller
     zk: ZkClient
     run_zk: Callable[..., Awaitable[Any]]
     """Runs a call of ``zk`` off the loop; raises ApiError(REQUEST_TIMED_OUT) if ZooKeeper does not answer."""
+    run_disk: Callable[..., asyncio.Future[Any]]
+    """Runs a call that waits for the disk off the loop, after those before it."""
+    turns: Turns
     fence: ControllerFence
     producer_ids: ProducerIds
     offered: dict[ApiKey, range]
     """What ApiVersions tells."""
 
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _takeovers: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)
 
-    def in_background(self, work: Coroutine[Any, Any, None], what: str) -> None:
+    def in_background(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         """Let ``work`` run beside the requests; if it fails, the log says so."""
         task = self.loop.create_task(work, name=what)
         self._tasks.add(task)
         task.add_done_callback(self._background_done)
+        return task
 
     def _background_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -131,12 +145,27 @@ class BrokerContext:
         """This broker leads ``tp`` now: if it is a coordinator's, take over what it holds."""
         coordinator = self._coordinator_of(tp)
         if coordinator is not None:
-            self.in_background(coordinator.load(tp.partition), f"loading {tp}")
+            self._takeovers[tp] = self.in_background(self._take_over(coordinator, tp), f"loading {tp}")
+
+    async def _take_over(self, coordinator: GroupCoordinator | TransactionCoordinator, tp: TopicPartition) -> None:
+        """Until it has succeeded, all that is asked of the partition is told that it is being loaded."""
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                await coordinator.load(tp.partition)
+                return
+            except Exception:
+                _logger.exception("%s cannot be loaded, so what it holds is not coordinated; trying again", tp)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def stop_coordinating(self, tp: TopicPartition) -> None:
         """This broker leads ``tp`` no longer."""
         coordinator = self._coordinator_of(tp)
         if coordinator is not None:
+            takeover = self._takeovers.pop(tp, None)
+            if takeover is not None:
+                takeover.cancel()
             coordinator.unload(tp.partition)
 
     def _coordinator_of(self, tp: TopicPartition) -> GroupCoordinator | TransactionCoordinator | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import TopicPartition
 
-_READ_BLOCK = 1 << 20
+_READ_BLOCK = 1 << 18
+"""What a coordinator takes in without letting others have the loop."""
 _COMMIT_TIMEOUT_MS = 5000
 
 
@@ -47,7 +49,9 @@ class CoordinatorLog:
         """Writes the log now; to be awaited until every in-sync replica has the batch. Both raise ApiError."""
         return self._replicas.append_replicated(TopicPartition(self._topic, partition), batch, _COMMIT_TIMEOUT_MS)
 
-    def read(self, partition: int) -> Iterator[memoryview]:
-        """Whole batches, from the start of the log to its end."""
-        held = self._replicas.partition(TopicPartition(self._topic, partition))
-        yield from held.log.read_all(_READ_BLOCK)
+    async def read(self, partition: int) -> AsyncIterator[memoryview]:
+        """Whole batches, from the start of the log to its end; the disk is read on another thread."""
+        loop = asyncio.get_running_loop()
+        pieces = self._replicas.partition(TopicPartition(self._topic, partition)).log.read_all(_READ_BLOCK)
+        while (piece := await loop.run_in_executor(None, next, pieces, None)) is not None:
+            yield piece

@@ -1,19 +1,29 @@
-"""From a request frame to the frame that answers it."""
+"""From a request frame to the frame that answers it.
+
+Whatever takes long is done in steps, so that others are served in between (``net/turns.py``): a large request is
+decoded so, a large answer encoded so, and a handler may be a generator that stops after each element that it deals
+with. Between two steps other requests are served and may change what a handler looks at: what it promises it promises
+of each element. A handler that awaits something is timed like every other piece of work.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine, Generator
+from functools import partial
+from types import GeneratorType
 from typing import Any
 
 from sparklog.broker.apis import api_versions
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.registry import HANDLERS, Handler
 from sparklog.errors import ErrorCode, RemoteProtocolError
-from sparklog.net.server import Answer
+from sparklog.net.answer import Answer, Ordered, Served, Work
+from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.connection import Request, frame_response, parse_request
-from sparklog.protocol.messages import encode
+from sparklog.protocol.connection import Request, describe_request, frame_response, parse_request
+from sparklog.protocol.messages import Encoded, encode
+from sparklog.protocol.slices import LARGE_REQUEST, Steps, decoding, encoding, is_large_answer
 
 
 class Dispatcher:
@@ -22,53 +32,79 @@ class Dispatcher:
     A malformed one raises RemoteProtocolError: the connection is beyond repair.
     """
 
-    def __init__(self, broker: BrokerContext) -> None:
+    def __init__(self, broker: BrokerContext, turns: Turns) -> None:
         self._broker = broker
+        self._turns = turns
 
-    def __call__(self, frame: memoryview, client_host: str) -> Answer | Awaitable[Answer]:
+    def __call__(self, frame: memoryview, client_host: str, after: asyncio.Future[Any] | None = None) -> Served | Work:
         request = parse_request(frame)
         handler = HANDLERS.get(request.api)
         if handler is None:
             raise RemoteProtocolError(f"client {request.client_id!r} asks for API {request.api}, which is not served")
         if request.version not in handler.versions:
             return self._unsupported(request, handler)
+        if handler.by_schema and len(request.body) > LARGE_REQUEST:
+            return self._serve_large(frame, request, handler, client_host)
         message = handler.decode(request.body, request.version)
-        asked = ApiRequest(handler.api, request.version, request.client_id, client_host, message)
+        return self._handle(frame, request, handler, client_host, message, after)
+
+    def _serve_large(self, frame: memoryview, request: Request, handler: Handler, client_host: str) -> Work:
+        message = yield from decoding(handler.api, request.version, request.body)
+        served = self._handle(frame, request, handler, client_host, message)
+        return (yield from served) if isinstance(served, Generator) else served
+
+    def _handle(
+        self,
+        frame: memoryview,
+        request: Request,
+        handler: Handler,
+        client_host: str,
+        message: Any,
+        after: asyncio.Future[Any] | None = None,
+    ) -> Served | Work:
+        asked = ApiRequest(handler.api, request.version, request.client_id, client_host, message, after)
         answer = handler.handle(self._broker, asked)
-        if isinstance(answer, Awaitable):
-            return self._later(request, handler, answer)
-        return self._frame(request, handler, answer)
+        if isinstance(answer, GeneratorType):
+            return self._go_on(frame, request, handler, answer)
+        if isinstance(answer, (Awaitable, Ordered)):
+            return self._later(frame, request, handler, answer)
+        return self._framed(request, handler, answer)
 
-    def _later(self, request: Request, handler: Handler, answer: Awaitable[Any]) -> asyncio.Future[Answer]:
+    def _go_on(self, frame: memoryview, request: Request, handler: Handler, steps: Steps[Any]) -> Work:
+        answer = yield from steps
+        if isinstance(answer, (Awaitable, Ordered)):
+            return self._later(frame, request, handler, answer)
+        framed = self._framed(request, handler, answer)
+        return (yield from framed) if isinstance(framed, Generator) else framed
+
+    def _later(
+        self, frame: memoryview, request: Request, handler: Handler, answer: Awaitable[Any] | Ordered[Any]
+    ) -> asyncio.Future[Answer] | Ordered[Answer]:
         """The frame, when there is an answer; who cancels it cancels the work, begun or not."""
-        work = asyncio.ensure_future(answer)
-        framed: asyncio.Future[Answer] = work.get_loop().create_future()
+        unbegun: list[Awaitable[Any]] = [answer.answer if isinstance(answer, Ordered) else answer]
+        work = asyncio.ensure_future(self._await(frame, request, handler, unbegun))
+        work.add_done_callback(lambda _: _drop(unbegun))
+        return Ordered(work, answer.done) if isinstance(answer, Ordered) else work
 
-        def settle(done: asyncio.Future[Any]) -> None:
-            error = None if done.cancelled() else done.exception()
-            if framed.done():
-                return
-            if done.cancelled():
-                framed.cancel()
-            elif error is not None:
-                framed.set_exception(error)
-            else:
-                self._settle(framed, request, handler, done.result())
+    async def _await(
+        self, frame: memoryview, request: Request, handler: Handler, unbegun: list[Awaitable[Any]]
+    ) -> Answer:
+        answer = unbegun.pop()  # whoever cancels this from now on cancels that
+        what = partial(describe_request, frame)
+        given = await (self._turns.timed(answer, what) if isinstance(answer, Coroutine) else answer)
+        framed = self._framed(request, handler, given)
+        return await self._turns.drive(framed, what) if isinstance(framed, Generator) else framed
 
-        work.add_done_callback(settle)
-        framed.add_done_callback(lambda _: work.cancel())
-        return framed
-
-    def _settle(self, framed: asyncio.Future[Answer], request: Request, handler: Handler, answer: Any) -> None:
-        try:
-            framed.set_result(self._frame(request, handler, answer))
-        except Exception as error:
-            framed.set_exception(error)
-
-    @staticmethod
-    def _frame(request: Request, handler: Handler, answer: Any) -> Answer:
+    def _framed(self, request: Request, handler: Handler, answer: Any) -> Answer | Steps[Answer]:
+        by_schema = handler.by_schema and not isinstance(answer, Encoded)
+        if by_schema and is_large_answer(answer, request.version):
+            return self._encode_large(request, handler, answer)
         body = handler.encode(answer, request.version)
         return None if body is None else frame_response(handler.api, request.version, request.correlation_id, body)
+
+    def _encode_large(self, request: Request, handler: Handler, answer: Any) -> Steps[Answer]:
+        body = yield from encoding(answer, request.version)
+        return frame_response(handler.api, request.version, request.correlation_id, [body])
 
     def _unsupported(self, request: Request, handler: Handler) -> Answer:
         """ApiVersions is answered in version 0, which every client reads; for the rest the protocol has no answer."""
@@ -79,3 +115,12 @@ class Dispatcher:
             )
         response = api_versions.response(self._broker.offered, ErrorCode.UNSUPPORTED_VERSION, 0)
         return frame_response(handler.api, 0, request.correlation_id, [encode(response, 0)])
+
+
+def _drop(unbegun: list[Awaitable[Any]]) -> None:
+    """Nobody waits for it: where it was not even begun, it never is."""
+    for answer in unbegun:
+        if isinstance(answer, Coroutine):
+            answer.close()
+        elif isinstance(answer, asyncio.Future):
+            answer.cancel()

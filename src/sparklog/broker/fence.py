@@ -1,23 +1,100 @@
-"""Which controller this broker obeys: the one with the highest epoch it has heard of."""
+"""Which controller this broker obeys: the one that ZooKeeper says is in office.
+
+Invariants:
+
+- A request of a controller is obeyed only if it bears the epoch of this broker's registration. Until that is known it
+  is held, and from the loss of a session until the next registration. Kafka takes -1 for a request of a version without
+  the field; every version that is served here has it, so -1 is as stale as any other epoch.
+- A controller is believed when ZooKeeper has confirmed its id and its epoch, once an epoch. A higher epoch than the
+  highest that was confirmed is looked up first, so that a forged frame cannot fence the controller in office. One look
+  serves all who wait for it, and only one is under way: frames cannot pile up work on ZooKeeper.
+- The last check and what it allows happen in one turn of the loop. Whoever awaits something after ``admit`` asks
+  ``check`` again.
+
+A controller sends one request at a time to a broker and waits for its answer, so holding one keeps their order.
+"""
 
 from __future__ import annotations
 
-from sparklog.errors import ErrorCode
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sparklog.errors import ApiError, CoordinationError, ErrorCode
 from sparklog.protocol.messages import Message
+from sparklog.zk.client import Office
+
+_ASK_AGAIN_S = 0.2
+_NOBODY = Office(-1, -1)
 
 
 class ControllerFence:
-    """Refuses requests of a controller that has been replaced, or that are meant for this broker's former life."""
+    """``ask`` finds out who is in office; ``warn`` is told of requests that ZooKeeper does not bear out."""
 
-    def __init__(self) -> None:
-        self._epoch = -1
-        self.broker_epoch = -1
+    def __init__(self, ask: Callable[[], Awaitable[Office]], warn: Callable[[str], None]) -> None:
+        self._ask = ask
+        self._warn = warn
+        self._office = _NOBODY
+        self._broker_epoch: int | None = None
+        self._settled = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    def registered(self, broker_epoch: int) -> None:
+        """The broker is registered; requests meant for this registration are obeyed from now on."""
+        self._broker_epoch = broker_epoch
+        self._settled.set()
+
+    def unregistered(self) -> None:
+        """The registration is lost: hold requests until there is another."""
+        self._broker_epoch = None
+        self._settled.clear()
+
+    async def close(self) -> None:
+        """Refuse everything; those held are answered."""
+        self._broker_epoch = None
+        self._settled.set()
+        looks = [look for look in (self._following, self._running) if look is not None]
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+
+    async def admit(self, request: Message) -> ErrorCode:
+        """NONE if the request is to be obeyed now, or the code to answer; it may take a look at ZooKeeper."""
+        await self._settled.wait()
+        if self._broker_epoch is not None and request.controller_epoch > self._office.epoch:
+            await self._learn()
+        code = self.check(request)
+        if request.controller_epoch > self._office.epoch:
+            self._warn(
+                f"refused a request of a controller {request.controller_id}, epoch {request.controller_epoch}: "
+                f"ZooKeeper knows of controller {self._office.holder}, epoch {self._office.epoch}"
+            )
+        return code
 
     def check(self, request: Message) -> ErrorCode:
-        """NONE, or the code to answer to an outdated request."""
-        if request.controller_epoch < self._epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        if 0 <= request.broker_epoch < self.broker_epoch:
+        """NONE if what was admitted may still be done in this turn of the loop, or the code to answer."""
+        if request.broker_epoch != self._broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
-        self._epoch = request.controller_epoch
+        if (request.controller_id, request.controller_epoch) != self._office:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
+
+    async def _learn(self) -> None:
+        """Find out who is in office, with a look that begins after this call."""
+        if self._following is None:
+            self._following = asyncio.ensure_future(self._look(self._running))
+        await asyncio.wait((self._following,))  # not cancelled with one of those who wait
+
+    async def _look(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait((before,))
+        self._running, self._following = self._following, None
+        while True:
+            try:
+                found = await self._ask()
+            except (ApiError, CoordinationError):
+                await asyncio.sleep(_ASK_AGAIN_S)
+                continue
+            if found.epoch > self._office.epoch:
+                self._office = found
+            return

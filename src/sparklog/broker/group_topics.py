@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.topics import INTERNAL_TOPICS
+from sparklog.errors import ApiError
 from sparklog.group.consumer.topics import TopicDescription, matching
+
+Found = frozenset[str] | ApiError
+_MOST = 16 << 20
+_OF_A_NAME = 64
 
 
 class GroupTopics:
-    """What an expression matches is remembered until the topics change: many members bring the same."""
+    """What an expression matches is remembered until the topics change, for many members bring the same; not more than
+    about ``_MOST`` bytes of it. One thread at a time looks expressions up.
+    """
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
-        self._matched: dict[str, frozenset[str]] = {}
+        self._matched: dict[str, Found] = {}
         self._matched_version = -1
+        self._matched_bytes = 0
+        self._looking = asyncio.Lock()
 
     @property
     def version(self) -> int:
@@ -30,9 +41,50 @@ class GroupTopics:
 
     def matching(self, regex: str) -> frozenset[str]:
         """Raises ApiError. The coordinators' own topics match nothing, as in the clients' own expressions."""
+        self._forget_outdated()
+        found = self._matched.get(regex)
+        if found is None:
+            found = _found(regex, self._names())
+            self._remember({regex: found})
+        if isinstance(found, ApiError):
+            raise ApiError(found.code, found.reason)
+        return found
+
+    async def look_up(self, regexes: Collection[str]) -> None:
+        """Where topics change meanwhile, ``matching`` looks again."""
+        if not self._unknown(regexes):
+            return
+        async with self._looking:
+            wanted, version, names = self._unknown(regexes), self.version, self._names()
+            found = await asyncio.to_thread(lambda: {regex: _found(regex, names) for regex in wanted})
+            if version == self.version:
+                self._remember(found)
+
+    def _names(self) -> list[str]:
+        return [each.name for each in self._metadata.topics() if each.name not in INTERNAL_TOPICS]
+
+    def _unknown(self, regexes: Iterable[str]) -> list[str]:
+        self._forget_outdated()
+        return [each for each in regexes if each not in self._matched]
+
+    def _forget_outdated(self) -> None:
         if self._matched_version != self.version:
-            self._matched, self._matched_version = {}, self.version
-        if regex not in self._matched:
-            names = (each.name for each in self._metadata.topics() if each.name not in INTERNAL_TOPICS)
-            self._matched[regex] = matching(regex, names)
-        return self._matched[regex]
+            self._matched, self._matched_version, self._matched_bytes = {}, self.version, 0
+
+    def _remember(self, found: dict[str, Found]) -> None:
+        more = sum(len(regex) + _OF_A_NAME * _count(each) for regex, each in found.items())
+        if self._matched_bytes + more > _MOST:
+            self._matched, self._matched_bytes = {}, 0
+        self._matched |= found
+        self._matched_bytes += more
+
+
+def _count(found: Found) -> int:
+    return 1 if isinstance(found, ApiError) else 1 + len(found)
+
+
+def _found(regex: str, names: Iterable[str]) -> Found:
+    try:
+        return matching(regex, names)
+    except ApiError as error:
+        return ApiError(error.code, error.reason)

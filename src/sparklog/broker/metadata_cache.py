@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.protocol.messages import Message
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.zk.znodes import BrokerInfo
@@ -36,6 +37,39 @@ class TopicMetadata:
     partitions: dict[int, PartitionMetadata] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class TopicUpdate:
+    """What an UpdateMetadata says of a topic; ``can_be``: no partition has a number that none can have."""
+
+    name: str
+    topic_id: UUID
+    partitions: dict[int, PartitionMetadata] = field(default_factory=dict)
+    deleted: list[int] = field(default_factory=list)
+    can_be: bool = True
+
+    def take(self, state: Message) -> None:
+        number = state.partition_index
+        self.can_be = self.can_be and number >= 0
+        if state.leader == _LEADER_DURING_DELETE:
+            self.partitions.pop(number, None)
+            self.deleted.append(number)
+            return
+        self.partitions[number] = PartitionMetadata(
+            state.leader, state.leader_epoch, list(state.isr), list(state.replicas), list(state.offline_replicas)
+        )
+
+
+def describe(states: Iterable[Message]) -> Steps[list[TopicUpdate]]:
+    """What an UpdateMetadata says of its topics, a partition a step."""
+    topics = []
+    for state in states:
+        topic = TopicUpdate(state.topic_name, state.topic_id or ZERO_UUID)  # the decoder gives None for it
+        topics.append(topic)
+        yield from each_of(topic.take, state.partition_states)
+        yield
+    return topics
+
+
 class MetadataCache:
     """Read by every Metadata request; changed only by ``update``."""
 
@@ -45,6 +79,10 @@ class MetadataCache:
         self.controller_epoch = -1
         self.topics_version = 0
         """Goes up with every update that names a topic."""
+        self.answers: dict[tuple[int, bool, bool], bytes | asyncio.Future[None]] = {}
+        """Whole answers, encoded, by what was asked, or what is done when one is; good until the next update, which
+        puts another dict here.
+        """
         self._topics: dict[str, TopicMetadata] = {}
         self._names: dict[UUID, str] = {}
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
@@ -85,39 +123,34 @@ class MetadataCache:
             return None
         return LeaderHint(leader.id, found.leader_epoch, leader.endpoint, leader.rack)
 
-    def update(self, request: Message) -> list[TopicPartition]:
-        """Take over an UpdateMetadata request; whoever waits for what it brings is woken. Returns what it deletes."""
+    def update(self, request: Message, topics: Iterable[TopicUpdate]) -> list[TopicPartition]:
+        """Take over an UpdateMetadata request, whose topics are described already, in one turn of the loop; whoever
+        waits for what it brings is woken. Returns what it deletes.
+        """
+        self.answers = {}
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
         self.brokers = {
             each.id: BrokerInfo(each.id, Endpoint(each.endpoints[0].host, each.endpoints[0].port), each.rack)
             for each in request.live_brokers
         }
-        for state in request.topic_states:
-            self._update_topic(state)
+        deleted = []
+        for topic in topics:
+            self._update_topic(topic)
             self.topics_version += 1
+            deleted += [TopicPartition(topic.name, number) for number in topic.deleted]
         self._wake()
-        return [
-            TopicPartition(topic.topic_name, each.partition_index)
-            for topic in request.topic_states
-            for each in topic.partition_states
-            if each.leader == _LEADER_DURING_DELETE
-        ]
+        return deleted
 
-    def _update_topic(self, state: Message) -> None:
-        topic = self._topics.get(state.topic_name)
-        topic_id = state.topic_id or ZERO_UUID  # the decoder gives None for it
-        if topic is None or topic.topic_id != topic_id:
+    def _update_topic(self, update: TopicUpdate) -> None:
+        topic = self._topics.get(update.name)
+        if topic is None or topic.topic_id != update.topic_id:
             if topic is not None:
                 self._names.pop(topic.topic_id, None)
-            topic = TopicMetadata(state.topic_name, topic_id)
-        for each in state.partition_states:
-            if each.leader == _LEADER_DURING_DELETE:
-                topic.partitions.pop(each.partition_index, None)
-            else:
-                topic.partitions[each.partition_index] = PartitionMetadata(
-                    each.leader, each.leader_epoch, list(each.isr), list(each.replicas), list(each.offline_replicas)
-                )
+            topic = TopicMetadata(update.name, update.topic_id)
+        for number in update.deleted:
+            topic.partitions.pop(number, None)
+        topic.partitions.update(update.partitions)
         if topic.partitions:
             self._topics[topic.name] = topic
             if topic.topic_id != ZERO_UUID:

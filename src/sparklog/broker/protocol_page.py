@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+from pathlib import Path
 
+import sparklog
 from sparklog.broker.registry import HANDLERS, Handler
+from sparklog.compiled import source_of
 from sparklog.protocol.messages import is_flexible
 
 _HEAD = """\
@@ -54,10 +58,17 @@ def page() -> str:
     return _HEAD + rows + _LEFT_HEAD + left + _NEWER
 
 
+def promise_of(handler: Handler) -> str:
+    """What it does, in a sentence that begins with its name. From the source: compiled modules have no docstring."""
+    source = Path(sparklog.__file__).parents[1] / source_of(handler.module)
+    promise = ast.get_docstring(ast.parse(source.read_text())) or ""
+    return " ".join(promise.split("\n\n")[0].split())
+
+
 def _row(handler: Handler) -> str:
     versions = handler.versions
     flexible = next((str(each) for each in versions if is_flexible(handler.api, each)), "none")
-    name, _, promise = handler.promise.partition(": ")
+    name, _, promise = promise_of(handler).partition(": ")
     first, last = versions.start, versions.stop - 1
     span = str(first) if first == last else f"{first} to {last}"
     return f"| {handler.api.value} | {name} | {span} | {flexible} | {promise} |"

@@ -6,6 +6,7 @@ What ApiVersions offers is derived from here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -58,7 +59,7 @@ from sparklog.broker.apis import (
     write_txn_markers,
 )
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, decode_request, encode
+from sparklog.protocol.messages import Encoded, Message, decode_request, encode
 from sparklog.structs import Chunk
 
 
@@ -70,19 +71,27 @@ class Handler(NamedTuple):
     decode: Callable[[memoryview, int], Any]
     handle: Callable[[Any, Any], Any]
     encode: Callable[[Any, int], list[Chunk] | None]
-    promise: str = ""
-    """What it does, in a sentence that begins with its name."""
+    module: str
+    """Where ``handle`` is; its first paragraph says what it does, in a sentence that begins with the API's name."""
+    by_schema: bool = False
+    """Whether its messages are the schema library's, which can be decoded and encoded in steps."""
 
 
 def _handler(module: ModuleType) -> Handler:
     api: ApiKey = module.API
-    decode = getattr(module, "decode", None) or (lambda body, version: decode_request(api, version, body))
-    promise = " ".join((module.__doc__ or "").split("\n\n")[0].split())
-    return Handler(api, module.VERSIONS, decode, module.handle, getattr(module, "encode", None) or _encode, promise)
+    decode = getattr(module, "decode", None)
+    if decode is not None:
+        return Handler(api, module.VERSIONS, decode, module.handle, module.encode, module.__name__)
+    by_schema = partial(_decode, api)
+    return Handler(api, module.VERSIONS, by_schema, module.handle, _encode, module.__name__, by_schema=True)
 
 
-def _encode(message: Message, version: int) -> list[Chunk] | None:
-    return [encode(message, version)]
+def _decode(api: ApiKey, body: memoryview, version: int) -> Message:
+    return decode_request(api, version, body)
+
+
+def _encode(message: Message | Encoded, version: int) -> list[Chunk] | None:
+    return [message.body if isinstance(message, Encoded) else encode(message, version)]
 
 
 HANDLERS: dict[int, Handler] = {

@@ -1,6 +1,7 @@
 """One broker: assembly, and the order of starting and stopping.
 
 Start: take the port, reach ZooKeeper, claim and open the log directories, listen, register, stand for controller.
+Requests of controllers are held until the epoch of the registration is known (``fence``).
 Stop: run what is registered in ``before_leaving`` (leadership is given away there), take no more requests, answer those
 in hand (waiting fetches with what there is, members of groups with NOT_COORDINATOR) for ``_GRACE_S`` at most, leave
 ZooKeeper, hang up, flush and close the logs, leave the marker of a clean stop. ``hurry`` cuts the waiting short.
@@ -9,9 +10,10 @@ ZooKeeper, hang up, flush and close the logs, leave the marker of a clean stop. 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +27,10 @@ from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.group_topics import GroupTopics
 from sparklog.broker.leases import Leases
 from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.predecessor import SessionFiles
+from sparklog.broker.preparation import Preparation
 from sparklog.broker.producer_ids import ProducerIds
+from sparklog.broker.registration import Registration
 from sparklog.broker.registry import OFFERED
 from sparklog.broker.settings import Settings
 from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
@@ -39,16 +44,18 @@ from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode,
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.log.loader import Knowledge
 from sparklog.log.manager import LogManager
+from sparklog.net.complaints import Complaints
 from sparklog.net.server import SocketServer
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import Endpoint
 from sparklog.txn.runtime import TransactionCoordinator
-from sparklog.zk.client import SessionEvent, ZkClient
+from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
 _READY_TIMEOUT = 30.0
 _GRACE_S = 5.0
+_REPORT_AGAIN_S = 1.0
 T = TypeVar("T")
 
 
@@ -61,8 +68,9 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._zk_thread = ThreadPoolExecutor(1, thread_name_prefix="zookeeper")
         self._disk_thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
-        self._session_lost = False
+        self._zk_timeout = config.zookeeper_session_timeout_ms / 1000
         self._stopping = False
+        self._limits_asked = 0
         self._chores: list[asyncio.Task[None]] = []
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         """Set when the broker cannot go on."""
@@ -70,6 +78,9 @@ class Broker:
         """Run in this order at the beginning of a stop, while clients are served and ZooKeeper is there."""
         self._hurry = asyncio.Event()
         self.endpoint: Endpoint
+        """Where it listens."""
+        self.advertised: Endpoint
+        """Where clients, and other brokers, are told to find it."""
 
     async def run_zk(self, call: Callable[..., T], *args: object) -> T:
         """Run a blocking ZooKeeper call on the thread that is kept for them, in order."""
@@ -81,6 +92,10 @@ class Broker:
             return await self.run_zk(call, *args)
         except CoordinationError as error:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer the broker: {error}") from error
+
+    def _run_disk(self, call: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        """Run a call that waits for the disk on the thread that is kept for it, in order."""
+        return self._loop.run_in_executor(self._disk_thread, call, *args)
 
     async def start(self) -> None:
         """Returns when clients are served and the controller knows this broker.
@@ -114,7 +129,8 @@ class Broker:
         self._assemble(cluster_id)
         self._server.start()
         self._settings.follow(self._context.replicas, self._limit_connections)
-        await self._register()
+        await self._registration.register()
+        self._registration.follow(self._controller.on_session_expired, self._fail)
         self._controller.start()
         metadata = self._context.metadata
         if not await metadata.wait_for(lambda: config.broker_id in metadata.brokers, _READY_TIMEOUT):
@@ -126,35 +142,50 @@ class Broker:
     def _bind(self, config: BrokerConfig) -> SocketServer:
         server = SocketServer(
             self._loop,
-            lambda frame, host: self._dispatch(frame, host),
+            lambda *asked: self._dispatch(*asked),
             limits_of(config),
         )
         try:
             self.endpoint = server.bind(config.host, config.port)
         except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {config.host}:{config.port}: {error.strerror}; choose another port"
-            ) from error
+            raise ConfigError(f"cannot listen on {config.host}:{config.port}: {_remedy(config.host, error)}") from error
+        self.advertised = Endpoint(
+            config.advertised_host or self.endpoint.host, config.advertised_port or self.endpoint.port
+        )
         return server
 
     def _limit_connections(self, config: BrokerConfig) -> None:
+        """Put the limits in force as soon as the hosts that they name are looked up; the newest settings count."""
+        self._limits_asked += 1
+        self._context.in_background(self._look_up_limits(config, self._limits_asked), "looking up connection limits")
+
+    async def _look_up_limits(self, config: BrokerConfig, asked: int) -> None:
         try:
-            limits = limits_of(config)
+            limits = await self._loop.run_in_executor(None, limits_of, config)
         except ConfigError as error:
             _logger.error("the limits on connections stay as they are: %s", error)
             return
-        if limits != self._server.limits:
+        if asked == self._limits_asked and limits != self._server.limits:
             self._server.limits = limits
 
     def _connect_zookeeper(self) -> ZkClient:
         return ZkClient(
             self._config.zookeeper_connect,
-            session_timeout=self._config.zookeeper_session_timeout_ms / 1000,
+            session_timeout=self._zk_timeout,
             on_session=self._hear_session,
         )
 
     def _hear_session(self, event: str) -> None:
-        self._loop.call_soon_threadsafe(self._on_session, event)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._on_session, event)
+
+    def _on_session(self, event: str) -> None:
+        if not self._stopping and hasattr(self, "_registration"):
+            self._registration.on_session(event)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failure.done():
+            self.failure.set_result(error)
 
     async def _load_logs(self) -> None:
         topics = await self.run_zk(self._zk.topics)
@@ -172,13 +203,33 @@ class Broker:
         self._logs.fail(path, reason)
         for tp in self._context.replicas.forget_unusable():
             self._context.stop_coordinating(tp)
-        if not self._logs.has_directory and not self.failure.done():
-            self.failure.set_result(LogDirFailed(f"no log directory is left in service: {reason}"))
+        if self._logs.has_directory:
+            self._context.in_background(self._report_log_dir_failure(), "reporting a failed log directory")
+        else:
+            self._fail(LogDirFailed(f"no log directory is left in service: {reason}"))
+
+    async def _report_log_dir_failure(self) -> None:
+        """Until ZooKeeper has it, for the controller is to find other leaders for what was there."""
+        while not self._stopping:
+            try:
+                await self.run_zk(self._zk.report_log_dir_failure, self._config.broker_id)
+                return
+            except CoordinationError as error:
+                _logger.warning("the failed log directory will be reported again: %s", error)
+                await asyncio.sleep(_REPORT_AGAIN_S)
 
     def _assemble(self, cluster_id: str) -> None:
         config, metadata = self._config, MetadataCache()
         replicas = ReplicaManager(config.broker_id, self._logs, self._loop)
-        self._fence = ControllerFence()
+        complaints = Complaints(_logger, self._clock.monotonic)
+        self._fence = ControllerFence(
+            lambda: self.run_zk(self._zk.office), lambda text: complaints.warn("controller", text)
+        )
+        self._session_files = SessionFiles(map(Path, config.log_dirs))
+        info = BrokerInfo(config.broker_id, self.advertised)
+        self._registration = Registration(
+            info, self._zk, self.run_zk, self._fence, self._session_files, self._clock, self._zk_timeout
+        )
         self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock)
         offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
         states = CoordinatorLog(TRANSACTIONS_TOPIC, config.transaction_state_log_num_partitions, replicas, metadata)
@@ -206,47 +257,29 @@ class Broker:
             leases=Leases(self._clock),
             txn_coordinators=coordinators,
             txn_entry=TransactionEntry(coordinators, replicas),
-            topics=TopicMaker(self._settings, metadata, self._zk, self._ask_zk),
+            preparation=Preparation(replicas, self._clock),
+            topics=TopicMaker(self._settings, metadata, self._zk, self._ask_zk, self._controller.refusals),
             controller=self._controller,
             zk=self._zk,
             run_zk=self._ask_zk,
+            run_disk=self._run_disk,
+            turns=self._server.turns,
             fence=self._fence,
             producer_ids=producer_ids,
             offered=OFFERED,
         )
-        self._dispatch = Dispatcher(self._context)
-
-    async def _register(self) -> None:
-        info = BrokerInfo(self._config.broker_id, self.endpoint)
-        await self.run_zk(self._zk.evict_predecessor, info)
-        self._fence.broker_epoch = await self.run_zk(self._zk.register_broker, info, self._clock.now_ms())
-
-    def _on_session(self, event: str) -> None:
-        if self._stopping:
-            return
-        if event == SessionEvent.EXPIRED:
-            _logger.warning("the ZooKeeper session is lost; registering again when ZooKeeper is back")
-            self._session_lost = True
-        elif event == SessionEvent.CONNECTED and self._session_lost:
-            self._session_lost = False
-            task = asyncio.ensure_future(self._register_again())
-            task.add_done_callback(self._on_registered)
-
-    async def _register_again(self) -> None:
-        await self._register()
-        self._controller.on_session_expired()
-
-    def _on_registered(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not self.failure.done():
-            self.failure.set_result(error)
+        self._dispatch = Dispatcher(self._context, self._server.turns)
 
     async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
-        """Do ``work`` again and again; a failure is logged and does not end it."""
+        """Do ``work`` again and again, in steps if it has any; a failure is logged and does not end it."""
+        turns = self._server.turns
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
-                work()
+                with turns.watched(lambda: str(work)):
+                    steps = work()
+                if isinstance(steps, Generator):
+                    await turns.drive(steps, lambda: str(work))
             except Exception:
                 _logger.exception("%s failed", work)
 
@@ -269,6 +302,11 @@ class Broker:
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
 
+    def give_up_start(self) -> None:
+        """Let a ``start`` that waits for ZooKeeper to register the broker fail; ``stop`` is to follow."""
+        if hasattr(self, "_registration"):
+            self._registration.give_up()
+
     def hurry(self) -> None:
         """Let ``stop`` wait for no request any more."""
         self._hurry.set()
@@ -276,6 +314,7 @@ class Broker:
     async def _answer_last_requests(self) -> None:
         """Take no more requests, and answer those in hand before the grace period ends."""
         drained = self._server.drain()
+        await self._fence.close()
         self._context.replicas.fetch_purgatory.release()
         await self._context.groups.close()
         hurried = asyncio.ensure_future(self._hurry.wait())
@@ -292,21 +331,38 @@ class Broker:
             chore.cancel()
         for leave in self.before_leaving:
             await leave()
+        if hasattr(self, "_registration"):
+            await self._registration.close()
         if hasattr(self, "_context"):
             await self._answer_last_requests()
-        if hasattr(self, "_controller"):
-            await self._controller.close()
-        if hasattr(self, "_settings"):
-            await self._settings.close()
-        if hasattr(self, "_zk"):
-            await self._loop.run_in_executor(self._zk_thread, self._zk.close)
+        await self._leave_cluster()
         if hasattr(self, "_server"):
             self._server.close()
         if hasattr(self, "_context"):
             await self._context.transactions.close()
             self._context.txn_markers.close()
             await self._context.txn_coordinators.close()
+            self._context.preparation.close()
         self._zk_thread.shutdown()
         self._disk_thread.shutdown()  # nothing is written behind the back of the last checkpoint
         if hasattr(self, "_logs"):
             self._logs.close()
+        if hasattr(self, "_session_files"):
+            self._session_files.close()  # last: whoever gets their locks may take this process for dead
+
+    async def _leave_cluster(self) -> None:
+        if hasattr(self, "_controller"):
+            await self._controller.close()
+        if hasattr(self, "_settings"):
+            await self._settings.close()
+        if hasattr(self, "_zk"):
+            await self._loop.run_in_executor(None, self._zk.close)  # a call on the other thread may wait for ZooKeeper
+
+
+def _remedy(host: str, error: OSError) -> str:
+    """Why an address cannot be listened on, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        return f"{error.strerror}; stop what holds it, or choose another port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine; choose one that is, and advertise the other"
+    return f"{error.strerror}; choose another address or port"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -11,13 +12,14 @@ from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.settings import Settings
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import parse
-from sparklog.config.topic import TopicConfig, check_together
+from sparklog.config.topic import NOTHING_COMPACTS, TopicConfig, check_together
 from sparklog.controller.assignment import assign_replicas
 from sparklog.errors import ApiError, ConfigError, ErrorCode
-from sparklog.log.files import is_topic_name
+from sparklog.log.files import check_topic_name
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import TopicAssignment
 
+_logger = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
@@ -30,13 +32,20 @@ class TopicMaker:
     """Writes topics to ZooKeeper, from where the controller takes them up."""
 
     def __init__(
-        self, settings: Settings, metadata: MetadataCache, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]]
+        self,
+        settings: Settings,
+        metadata: MetadataCache,
+        zk: ZkClient,
+        run_zk: Callable[..., Awaitable[Any]],
+        refusals: Callable[[str], Mapping[int, ErrorCode]] = lambda _: {},
     ) -> None:
+        """``refusals`` tells which brokers cannot hold partitions of a topic, as far as it is known here."""
         self._settings = settings
         self._config = settings.layers.static
         self._metadata = metadata
         self._zk = zk
         self._run_zk = run_zk
+        self._refusals = refusals
 
     def plan(
         self, name: str, partitions: int, replication_factor: int, properties: dict[str, str | None]
@@ -67,20 +76,36 @@ class TopicMaker:
     def _check_collision(self, name: str) -> None:
         """Names that differ in '.' and '_' only would share their metrics, in Kafka too."""
         for topic in self._metadata.topics() if {".", "_"} & set(name) else ():
-            if topic.name != name and topic.name.replace(".", "_") == name.replace(".", "_"):
+            if topic.name != name and metric_name(topic.name) == metric_name(name):
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} collides with topic {topic.name!r}")
 
     async def create(self, assignment: TopicAssignment, config: dict[str, str], *, timeout: float) -> None:
-        """Write the topic and wait until its leaders are known.
+        """Write the topic and wait until brokers hold all its partitions and lead them, as clients are told then.
 
-        Raises ApiError(TOPIC_ALREADY_EXISTS or REQUEST_TIMED_OUT).
+        Raises ApiError(TOPIC_ALREADY_EXISTS or REQUEST_TIMED_OUT), the latter always for a ``timeout`` of 0, as Kafka.
         """
         if not await self._run_zk(self._zk.create_topic, assignment, config):
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {assignment.topic!r} exists already")
-        if timeout > 0 and not await self._metadata.wait_for(
-            lambda: self._metadata.is_ready(assignment.topic), timeout
-        ):
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"topic {assignment.topic!r} was made but has no leaders yet")
+        warn_of_compaction(assignment.topic, config)
+        if timeout <= 0 or not await self._metadata.wait_for(lambda: self._is_led(assignment), timeout):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, self._why_not_led(assignment))
+
+    def _why_not_led(self, assignment: TopicAssignment) -> str:
+        refusals = self._refusals(assignment.topic)
+        if refusals:
+            return f"topic {assignment.topic!r} was made, but {cannot_hold(refusals)}"
+        return (
+            f"topic {assignment.topic!r} was made, but not all its partitions have leaders yet; if it stays so, "
+            f"see the logs of brokers {sorted({replicas[0] for replicas in assignment.partitions.values()})}"
+        )
+
+    def _is_led(self, assignment: TopicAssignment) -> bool:
+        known = self._metadata.topic(assignment.topic)
+        return (
+            known is not None
+            and known.partitions.keys() >= assignment.partitions.keys()
+            and self._metadata.is_ready(assignment.topic)
+        )
 
     async def ensure(self, name: str) -> ErrorCode:
         """Make a topic that a client asked for by using it; what a client is to be told meanwhile."""
@@ -115,13 +140,25 @@ def _shape(name: str, config: BrokerConfig) -> tuple[int, int, dict[str, str | N
     return -1, -1, {}
 
 
-def check_topic_name(name: str) -> None:
-    """Raises ApiError(INVALID_TOPIC_EXCEPTION) unless it can be a topic's name."""
-    if not is_topic_name(name):
-        raise ApiError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{name!r} cannot be a topic's name: 1 to 249 ASCII letters, digits, '.', '_' or '-', not '.' or '..'",
-        )
+def cannot_hold(refusals: Mapping[int, ErrorCode]) -> str:
+    """Which brokers cannot hold partitions that were made, and why; completes "they were made, but"."""
+    told = []
+    for broker_id, why in sorted(refusals.items()):
+        is_disk = why is ErrorCode.KAFKA_STORAGE_ERROR
+        reason = f"{why.name}: a log directory of it is full or has failed" if is_disk else why.name
+        told.append(f"broker {broker_id} cannot hold all of it ({reason}; its log says more)")
+    return f"{', '.join(told)}; clients can use it as soon as that is mended"
+
+
+def metric_name(name: str) -> str:
+    """What the metrics of a topic go by: names that share it may not stand beside one another."""
+    return name.replace(".", "_")
+
+
+def warn_of_compaction(name: str, properties: Mapping[str, str]) -> None:
+    """Log that nothing compacts, where a client gives a topic that policy; the brokers' own have it always."""
+    if "compact" in properties.get("cleanup.policy", "") and name not in INTERNAL_TOPICS:
+        _logger.warning("topic %r: %s", name, NOTHING_COMPACTS)
 
 
 def check_replication_factor(factor: int) -> None:

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
+from sparklog.broker.coordinator_epochs import CoordinatorEpochs
 from sparklog.broker.metadata_cache import MetadataCache
-from sparklog.broker.topics import OFFSETS_TOPIC
+from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from sparklog.clock import Clock
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import ApiError, ErrorCode, MalformedZnode, SparklogError
 from sparklog.log.origin import AppendOrigin
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
@@ -24,6 +25,8 @@ from sparklog.zk.client import ZkClient
 
 _logger = logging.getLogger(__name__)
 _REPLICATION_TIMEOUT_MS = 5000
+_IN_A_TURN = 50
+"""Markers: to write so many takes some milliseconds."""
 RAISING_VERSION = int(ClientVersion.EPOCH_A_TRANSACTION)
 """The transaction version of a marker whose epoch is raised, in WriteTxnMarkers (KIP-1228)."""
 
@@ -49,11 +52,14 @@ class TransactionMarkers:
         self._end_offsets = end_offsets
         self._clock = clock
         self._zk = zk
+        self._epochs = CoordinatorEpochs(metadata, zk, run_zk)
         self._run_zk = run_zk
         self._connections: dict[Endpoint, AsyncConnection] = {}
 
     async def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Codes:
-        """A code for each partition; those led here first and, without followers, within this turn of the loop."""
+        """A code for each partition; those led here first and, without followers, the first ``_IN_A_TURN`` within this
+        turn of the loop.
+        """
         here = [tp for tp in partitions if self._replicas.leads(tp)]
         codes = await self.append(marker, here)
         elsewhere: dict[Endpoint, list[TopicPartition]] = {}
@@ -67,11 +73,63 @@ class TransactionMarkers:
             codes.update(answered)
         return codes
 
+    async def take(self, marker: Marker, partitions: Collection[TopicPartition]) -> Codes:
+        """As ``append``, for one who says that he is the coordinator: not under an epoch that no coordinator can have.
+
+        NOT_LEADER_OR_FOLLOWER then, after which a coordinator tries again.
+        """
+        producer_id, epoch = marker.producer.producer_id, marker.coordinator_epoch
+        taken, refused = [], {}
+        for tp in partitions:
+            try:
+                if epoch <= self._coordinator_epoch(tp, producer_id) or await self._epochs.can_be(epoch):
+                    taken.append(tp)
+                    continue
+                refused[tp] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                _logger.warning(
+                    "%s: a marker for producer %d bears the coordinator epoch %d, which no leader of a partition of %s "
+                    "has had; it is refused",
+                    *(tp, producer_id, epoch, TRANSACTIONS_TOPIC),
+                )
+            except ApiError as error:
+                refused[tp] = error.code
+        return {**await self.append(marker, taken), **refused}
+
     async def append(self, marker: Marker, partitions: Collection[TopicPartition]) -> Codes:
         """Write the marker into partitions that this broker leads; returns once it is replicated."""
-        return {tp: await self._append(marker, tp) for tp in partitions}
+        codes: Codes = {}
+        for number, tp in enumerate(partitions, 1):
+            codes[tp] = await self._append(marker, tp)
+            if number % _IN_A_TURN == 0:
+                await asyncio.sleep(0)
+        return codes
+
+    def _coordinator_epoch(self, tp: TopicPartition, producer_id: int) -> int:
+        """Of the producer's last marker. Raises ApiError."""
+        return self._replicas.partition(tp).log.coordinator_epoch(producer_id)
 
     async def _append(self, marker: Marker, tp: TopicPartition) -> ErrorCode:
+        """A partition that was told of a coordinator that there cannot have been goes by what ZooKeeper says."""
+        code = await self._append_once(marker, tp)
+        if code is not ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            return code
+        producer_id = marker.producer.producer_id
+        try:
+            highest = await self._epochs.highest()
+            known = self._coordinator_epoch(tp, producer_id)
+            if known <= highest or marker.coordinator_epoch > highest:
+                return code
+            _logger.warning(
+                "%s: the last marker of producer %d bears the coordinator epoch %d, and none above %d has been given: "
+                "it does not count any more",
+                *(tp, producer_id, known, highest),
+            )
+            self._replicas.partition(tp).log.disbelieve_coordinator(producer_id)
+        except ApiError:
+            return code
+        return await self._append_once(marker, tp)
+
+    async def _append_once(self, marker: Marker, tp: TopicPartition) -> ErrorCode:
         kind = ControlType.COMMIT if marker.commit else ControlType.ABORT
         batch = build_marker(
             EndTransactionMarker(kind, marker.coordinator_epoch),
@@ -106,12 +164,28 @@ class TransactionMarkers:
         }
 
     async def deleted(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """What ZooKeeper no longer knows; none if it does not answer."""
+        """What ZooKeeper no longer knows; none if it does not answer.
+
+        A topic that was deleted and made again may have fewer partitions. Of those that this broker has been told of
+        ZooKeeper is asked by topic only.
+        """
+        doubtful = {tp for tp in partitions if not self._metadata.knows(tp)}
         try:
-            topics = set(await self._run_zk(self._zk.topics))
+            return set(await self._run_zk(self._missing, partitions, doubtful))
         except ApiError:
             return set()
-        return {tp for tp in partitions if tp.topic not in topics}
+
+    def _missing(self, partitions: Collection[TopicPartition], doubtful: set[TopicPartition]) -> set[TopicPartition]:
+        topics = set(self._zk.topics())
+        gone = {tp for tp in partitions if tp.topic not in topics}
+        for name, numbers in by_topic(doubtful - gone).items():
+            try:
+                assignment = self._zk.assignment(name)
+            except MalformedZnode:  # it does not say which partitions there are
+                continue
+            there = assignment.partitions if assignment else {}
+            gone |= {TopicPartition(name, number) for number in numbers if number not in there}
+        return gone
 
     def close(self) -> None:
         for connection in self._connections.values():

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import click
 
+from sparklog import not_compiled
 from sparklog.broker.server import Broker
 from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config
 
+_logger = logging.getLogger(__name__)
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
 
 
@@ -22,7 +24,8 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
 @click.option("--id", "broker_id", type=int, help="Broker id, unique in the cluster (broker.id).")
 @click.option("--zookeeper", help="ZooKeeper, host:port[/chroot] (zookeeper.connect).")
 @click.option("--data", help="Directory for the partitions (log.dirs).")
-@click.option("--host", help="Address to listen on and to tell clients (host.name).")
+@click.option("--host", help="Address to listen on (host.name).")
+@click.option("--advertised-host", help="Address to tell clients, if it is another (advertised.host.name).")
 @click.option("--port", type=int, help="Port to listen on, 0 for a free one (port).")
 @click.option(
     "--set",
@@ -37,6 +40,7 @@ def broker(
     zookeeper: str | None,
     data: str | None,
     host: str | None,
+    advertised_host: str | None,
     port: int | None,
     settings: tuple[str, ...],
 ) -> None:
@@ -59,10 +63,13 @@ def broker(
         properties[name.strip()] = value.strip()
     given = {
         "broker.id": broker_id, "zookeeper.connect": zookeeper, "log.dirs": data, "host.name": host, "port": port,
+        "advertised.host.name": advertised_host,
     }  # fmt: skip
     properties |= {name: str(value) for name, value in given.items() if value is not None}
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
     logging.getLogger("kazoo").setLevel(logging.ERROR)
+    if not_compiled is not None:
+        _logger.info("the hot path is not compiled (%s): requests take twice the processor time", not_compiled)
     _allow_many_files()
     asyncio.run(_serve(parse_broker_config(properties)))
 
@@ -83,6 +90,7 @@ async def _serve(config: BrokerConfig) -> None:
         if stop.is_set():
             server.hurry()
         stop.set()
+        server.give_up_start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
 
 if TYPE_CHECKING:
     from sparklog.client.admin import Admin
@@ -19,11 +20,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _PATIENCE_MS = "10000"
 """How long a person waits while leaders move: less than a program would."""
+_SETUP_MS = "3000"
+"""How long one broker may take to say hello: a frozen one accepts, and then says nothing."""
 
 _ADVICE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 'see "sparklog topic list" for what there is',
+    ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot write to its log directory: free space there; its log says where",
+    ErrorCode.GROUP_ID_NOT_FOUND: 'see "sparklog group list" for what there is',
+    ErrorCode.NON_EMPTY_GROUP: "stop its members first, or wait until their session timeout has passed",
+    ErrorCode.LEADER_NOT_AVAILABLE: 'start the broker that has it; "sparklog topic describe" says which',
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer copies are in sync than min.insync.replicas: start their brokers",
     ErrorCode.TOPIC_ALREADY_EXISTS: 'delete it first ("sparklog topic delete"), or choose another name',
 }
+
+
+def advised(error: SparklogError) -> str:
+    """What went wrong, and what the user can do about it."""
+    advice = _ADVICE.get(error.code) if isinstance(error, ApiError) else None
+    return f"{error}; {advice}" if advice else str(error)
 
 
 def bootstrap_option(command: F) -> F:
@@ -46,25 +60,42 @@ def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
     settings = {
         "bootstrap.servers": bootstrap,
         "default.api.timeout.ms": _PATIENCE_MS,
+        "socket.connection.setup.timeout.ms": _SETUP_MS,
         **{name.replace("_", "."): value for name, value in properties.items()},
     }
     with ClusterMetadata(ClientConfig.from_properties(settings)) as cluster:
         try:
             cluster.pool.give_back(cluster.any_broker())
             yield cluster
+        except PeerSilent as error:
+            raise ConnectionFailed(
+                f"{error}; something listens there: a broker that is frozen (stopped by a signal, say) or has too much"
+                " to do, which its log tells, or another program than a broker; --bootstrap HOST:PORT names another"
+            ) from error
         except ConnectionFailed as error:
             raise ConnectionFailed(
                 f'{error}; is it running? "sparklog up" starts one here, --bootstrap HOST:PORT names another'
             ) from error
         except ApiError as error:
-            advice = _ADVICE.get(error.code)
-            raise ApiError(error.code, f"{error}; {advice}" if advice else str(error)) from error
+            raise ApiError(error.code, advised(error)) from error
 
 
 @contextmanager
 def administered(bootstrap: str) -> Iterator[Admin]:
     """A cluster to administer; fails as ``connected`` does."""
+    with connected(bootstrap) as cluster, administering(cluster) as admin:
+        yield admin
+
+
+@contextmanager
+def administering(cluster: ClusterMetadata) -> Iterator[Admin]:
+    """The cluster's administration; a broker that answers is asked first, not one that is frozen."""
     from sparklog.client.admin import Admin
 
-    with connected(bootstrap) as cluster, Admin(cluster.config) as admin:
+    connection = cluster.any_broker()
+    cluster.pool.give_back(connection)
+    host, port = connection.endpoint
+    first = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    config = replace(cluster.config, bootstrap_servers=f"{first},{cluster.config.bootstrap_servers}")
+    with Admin(config) as admin:
         yield admin

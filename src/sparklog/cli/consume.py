@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from sparklog.cli.connection import bootstrap_option, connected
+from sparklog.cli.connection import administering, bootstrap_option, connected
 from sparklog.cli.display import progress
-from sparklog.cli.positions import METAVAR, Position, parse_position, resolve_position
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.cli.extents import find_extents, say_unreachable
+from sparklog.cli.positions import METAVAR, Position, check_order, parse_position, resolve_position
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparklog.client.admin import Admin
+    from sparklog.client.batch_consumer import BatchConsumer, Batches
     from sparklog.client.metadata import ClusterMetadata
     from sparklog.record.batch import RecordBatch
     from sparklog.structs import TopicPartition
@@ -30,6 +34,10 @@ _ROUND_BYTES = 4 << 20
 _FOLLOWERS_PATIENCE_MS = 3000
 """For which what keeps --follow from reading is not told: leaders move, and a new topic is not known everywhere yet."""
 
+_ANSWER_MS = "5000"
+"""How long one broker may keep the others' records waiting."""
+NULL = rb"\N"
+"""How a key or a value that is null is printed beside the other, which an empty one is not: as databases write it."""
 _PARTITIONS_NAMED = 3
 """Of which it is said what they hold, when there is nothing to print."""
 
@@ -67,8 +75,8 @@ class _Layout(NamedTuple):
     multiple=True,
     help="Only this partition; may be repeated.",
 )
-@click.option("-n", "--max", "most", type=click.IntRange(0), help="Print at most so many records.")
-@click.option("-k", "--keys", is_flag=True, help="Print each record's key before its value.")
+@click.option("-n", "--max", "most", type=click.IntRange(1), help="Print at most so many records.")
+@click.option("-k", "--keys", is_flag=True, help="Print each record's key before its value; null is \\N.")
 @click.option("--key-separator", default="\t", help="What is printed between key and value; default: a tab.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print a JSON object a record, with offset, timestamp and headers."
@@ -86,7 +94,9 @@ def consume(
 ) -> None:
     """Print the records of TOPIC, a line a record, each partition's in order.
 
-    With --follow, brokers that go away are waited for: a line on standard error says so, and another when it goes on.
+    Partitions that cannot be read now, and what stands behind a damaged batch, are left out: standard error says which
+    and why, and the exit code is 1. With --follow, brokers that go away are waited for: a line on standard error says
+    so, and another when it goes on.
 
     A time is as in 2013-07-04, 2013-07-04T12:00 or 2013-07-04T12:00:00-04:00; without a zone it is UTC.
 
@@ -99,28 +109,118 @@ def consume(
     """
     if follow and end is not None:
         raise click.UsageError("--follow has no end: leave out --to, or --follow")
-    layout = _Layout(shape["as_json"], shape["keys"], shape["key_separator"].replace("\\t", "\t").encode())
-    with connected(bootstrap) as cluster:
-        wanted = _partitions(cluster, topic, partitions)
-        starts = resolve_position(cluster, wanted, start)
+    check_order(start, end)
+    separator = os.fsencode(shape["key_separator"].replace("\\t", "\t"))
+    layout = _Layout(shape["as_json"], shape["keys"], separator)
+    with connected(bootstrap, request_timeout_ms=_ANSWER_MS) as cluster:
+        reading = _Reading(cluster, topic, partitions, layout)
         if follow:
-            _print(_following(cluster, starts, layout), layout, most)
-            return
-        ends = resolve_position(cluster, wanted, "latest" if end is None else end)
-        total = sum(max(ends[tp] - starts[tp], 0) for tp in wanted)
-        if not total:
-            click.echo(f"no records there: {_extent(cluster, wanted)}", err=True)
-        with progress(f"from {topic}", total if most is None else min(most, total), "records") as advance:
-            _print(_bounded(cluster, starts, ends, layout), layout, most, None if sys.stdout.isatty() else advance)
+            reading.follow(start, most)
+        else:
+            reading.read(start, "latest" if end is None else end, most)
+    if reading.left_out:
+        raise click.exceptions.Exit(1)
 
 
-def _extent(cluster: ClusterMetadata, partitions: list[TopicPartition]) -> str:
+class _Reading:
+    """Reads the partitions that can be read. Of one that cannot be, or no further, standard error says so."""
+
+    def __init__(self, cluster: ClusterMetadata, topic: str, chosen: tuple[int, ...], layout: _Layout) -> None:
+        self.left_out: set[TopicPartition] = set()
+        """The partitions of which not all was printed that was asked for."""
+        self._cluster = cluster
+        self._topic = topic
+        self._wanted = _partitions(cluster, topic, chosen)
+        self._layout = layout
+
+    def read(self, start: Position, end: Position, most: int | None) -> None:
+        """Print what stands between the two, in the partitions that can be asked."""
+        with administering(self._cluster) as admin:
+            starts, failures = resolve_position(admin, self._wanted, start)
+            ends, more = resolve_position(admin, starts, end) if starts else ({}, {})
+            self._leave_out({**failures, **more})
+            total = sum(max(at - starts[tp], 0) for tp, at in ends.items())
+            if ends and not total:
+                click.echo(f"no records there: {_extent(admin, list(ends))}", err=True)
+        with progress(f"from {self._topic}", total if most is None else min(most, total), "records") as advance:
+            rounds = self._bounded({tp: (starts[tp], at) for tp, at in ends.items() if starts[tp] < at})
+            _print(rounds, self._layout, most, None if sys.stdout.isatty() else advance)
+
+    def follow(self, start: Position, most: int | None) -> None:
+        """Print what comes, until somebody interrupts; a partition that cannot be asked at the start is left out."""
+        with administering(self._cluster) as admin:
+            starts, failures = resolve_position(admin, self._wanted, start)
+        self._leave_out(failures)
+        if starts:
+            _print(self._following(starts), self._layout, most)
+
+    def _leave_out(self, failures: Mapping[TopicPartition, SparklogError]) -> None:
+        say_unreachable(failures, "not read")
+        self.left_out |= failures.keys()
+
+    def _stop_at(self, tp: TopicPartition, error: SparklogError) -> None:
+        """``error`` says where the partition can be read no further."""
+        self.left_out.add(tp)
+        advice = f"; --partition {tp.partition} --from OFFSET reads on behind it" if _is_damage(error) else ""
+        click.echo(f"{error}; {tp} is not read further{advice}", err=True)
+
+    def _bounded(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[tuple[TopicPartition, Columns]]:
+        from sparklog.client.fetcher import fetch_range
+
+        for tp, (start, end) in ranges.items():
+            try:
+                yield from _decoded(tp, fetch_range(self._cluster, tp, start, end), start, end, self._layout)
+            except SparklogError as error:
+                self._stop_at(tp, error)
+
+    def _following(self, starts: dict[TopicPartition, int]) -> Iterator[tuple[TopicPartition, Columns]]:
+        from sparklog.client.batch_consumer import BatchConsumer
+
+        consumer = BatchConsumer(self._cluster, starts)
+        is_waiting = False
+        while consumer.positions:
+            before = dict(consumer.positions)
+            try:
+                found = consumer.poll(patience_ms=_FOLLOWERS_PATIENCE_MS)
+            except CorruptRecord:
+                found = {}
+            except SparklogError as error:
+                if not _may_pass(error):
+                    raise
+                if not is_waiting:
+                    click.echo(f"{error}; still trying, until Ctrl-C", err=True)
+                is_waiting = True
+                continue
+            if is_waiting:
+                click.echo("going on", err=True)
+            is_waiting = False
+            yield from self._printable(consumer, found, before)
+
+    def _printable(
+        self, consumer: BatchConsumer, found: Batches, before: Mapping[TopicPartition, int]
+    ) -> Iterator[tuple[TopicPartition, Columns]]:
+        """What can be decoded of what was found; partitions with damage are followed no more."""
+        damaged: dict[TopicPartition, SparklogError] = {**consumer.damaged}
+        for tp, batches in found.items():
+            try:
+                yield from _decoded(tp, batches, before[tp], None, self._layout)
+            except CorruptRecord as error:
+                damaged[tp] = error
+        for tp, damage in damaged.items():
+            self._stop_at(tp, damage)
+            consumer.positions.pop(tp, None)
+        consumer.damaged.clear()
+
+
+def _is_damage(error: SparklogError) -> bool:
+    return isinstance(error, CorruptRecord) or (isinstance(error, ApiError) and error.code is ErrorCode.CORRUPT_MESSAGE)
+
+
+def _extent(admin: Admin, partitions: list[TopicPartition]) -> str:
     """What the first partitions hold."""
-    from sparklog.client.offsets import earliest_offsets, latest_offsets
-
     named = partitions[:_PARTITIONS_NAMED]
-    first, last = earliest_offsets(cluster, named), latest_offsets(cluster, named)
-    held = {tp: f"offsets {first[tp]} to {last[tp] - 1}" if last[tp] > first[tp] else "none" for tp in named}
+    first, end, _ = find_extents(admin, named)
+    held = {tp: f"offsets {first[tp]} to {end[tp] - 1}" if end[tp] > first[tp] else "none" for tp in named if tp in end}
     more = len(partitions) - len(named)
     return ", ".join(f"{tp} holds {what}" for tp, what in held.items()) + (f", and {more} more" if more else "")
 
@@ -137,41 +237,6 @@ def _partitions(cluster: ClusterMetadata, topic: str, chosen: tuple[int, ...]) -
     return [TopicPartition(topic, partition) for partition in (sorted(set(chosen)) or there)]
 
 
-def _bounded(
-    cluster: ClusterMetadata, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int], layout: _Layout
-) -> Iterator[tuple[TopicPartition, Columns]]:
-    from sparklog.client.fetcher import fetch_range
-
-    for tp, start in starts.items():
-        if start < ends[tp]:
-            yield from _decoded(tp, fetch_range(cluster, tp, start, ends[tp]), start, ends[tp], layout)
-
-
-def _following(
-    cluster: ClusterMetadata, starts: dict[TopicPartition, int], layout: _Layout
-) -> Iterator[tuple[TopicPartition, Columns]]:
-    from sparklog.client.batch_consumer import BatchConsumer
-
-    consumer = BatchConsumer(cluster, starts)
-    is_waiting = False
-    while True:
-        before = dict(consumer.positions)
-        try:
-            found = consumer.poll(patience_ms=_FOLLOWERS_PATIENCE_MS)
-        except SparklogError as error:
-            if not _may_pass(error):
-                raise
-            if not is_waiting:
-                click.echo(f"{error}; still trying, until Ctrl-C", err=True)
-            is_waiting = True
-            continue
-        if is_waiting:
-            click.echo("going on", err=True)
-        is_waiting = False
-        for tp, batches in found.items():
-            yield from _decoded(tp, batches, before[tp], None, layout)
-
-
 def _may_pass(error: SparklogError) -> bool:
     """A topic that stays unknown is gone, and what comes under its name is another."""
     from sparklog.client.retry import is_retriable
@@ -183,15 +248,22 @@ def _may_pass(error: SparklogError) -> bool:
 def _decoded(
     tp: TopicPartition, batches: Iterable[RecordBatch], start: int, end: int | None, layout: _Layout
 ) -> Iterator[tuple[TopicPartition, Columns]]:
+    """The rows of the batches; an error is raised only when all that came before it has been given."""
     from sparklog.record.columnar import ColumnarDecoder
 
     decoder = ColumnarDecoder(layout.columns)
-    for batch in batches:
-        decoder.append(batch, start, batch.next_offset if end is None else end)
-        if decoder.nbytes >= _ROUND_BYTES:
-            yield tp, decoder.finish()
+    failure: SparklogError | None = None
+    try:
+        for batch in batches:
+            decoder.append(batch, start, batch.next_offset if end is None else end)
+            if decoder.nbytes >= _ROUND_BYTES:
+                yield tp, decoder.finish()
+    except SparklogError as error:
+        failure = error
     if decoder.rows:
         yield tp, decoder.finish()
+    if failure is not None:
+        raise failure
 
 
 def _print(
@@ -199,8 +271,6 @@ def _print(
 ) -> None:
     """Print what comes, ``most`` records of it; a round is flushed before the next is asked for."""
     left = most
-    if left == 0:
-        return
     for tp, columns in rounds:
         if left is not None:
             columns = {name: column[:left] for name, column in columns.items()}
@@ -225,7 +295,8 @@ def _write(text: bytes | memoryview) -> None:
 def _plain_lines(columns: Columns, layout: _Layout) -> memoryview:
     from sparklog.cli.lines import join_lines
 
-    return join_lines([columns[name] for name in layout.columns], layout.separator)
+    null = NULL if layout.keys else b""
+    return join_lines([columns[name] for name in layout.columns], layout.separator, null)
 
 
 def _json_lines(tp: TopicPartition, columns: Columns) -> bytes:

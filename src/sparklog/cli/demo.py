@@ -26,7 +26,7 @@ def demo(flights: int | None, partitions: int, data: Path | None, plot: Path) ->
     Starts a cluster, replays every departure from New York in 2013 into a topic, copies that to another one with Spark
     Structured Streaming, kills the copying job in the middle and runs it again, computes delays from the copy into a
     Delta table, reads the copy back and checks that every flight arrived as sent, and once, and draws a picture.
-    Needs Java 17 or newer and: pip install 'sparklog[demo]'
+    Needs Java 17 or newer, and packages that "make setup" installs (or: pip install '.[demo]' in the checkout).
     """
     from sparklog.demo.tour import TourOptions, run
 

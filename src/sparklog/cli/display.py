@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def output_option(command: F) -> F:
+    """Add ``--output``; the command gets ``as_json``."""
+    return click.option(
+        "-o", "--output", "as_json", type=click.Choice(["table", "json"]), default="table", show_default=True,
+        callback=lambda _ctx, _param, choice: choice == "json", help="As a table, or as one JSON document.",
+    )(command)  # fmt: skip
 
 
 class Advance(Protocol):
     """Told of progress: so many units more."""
 
     def __call__(self, amount: int, /) -> None: ...
+
+
+def show_json(document: object) -> None:
+    """One JSON document, for a program; it names what a table has as columns with underscores for blanks."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
@@ -51,10 +68,32 @@ def progress(what: str, total: int | None, unit: str) -> Iterator[Advance]:
         yield lambda amount: bar.advance(task, amount)
 
 
+def in_words(error: Exception) -> str:
+    """An error as one line for a person: of the operating system's, the file and what is the matter with it."""
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror[0].lower() + error.strerror[1:]
+        return reason if error.filename is None else f"{os.fsdecode(error.filename)}: {reason}"
+    return str(error)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """So many of them, in words; ``plural`` where it is not made with an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def rate(records: int, size: int, seconds: float) -> str:
     """``records`` and ``size`` bytes in ``seconds``, for a person."""
     seconds = max(seconds, 1e-6)
     return (
-        f"{records:,} records, {size / 1e6:,.1f} MB in {seconds:.2f} s"
+        f"{counted(records, 'record')}, {size / 1e6:,.1f} MB in {seconds:.2f} s"
         f" ({records / seconds:,.0f} records/s, {size / 1e6 / seconds:,.1f} MB/s)"
     )
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before going on, unless ``yes``. Raises click.UsageError where there is no terminal to ask at."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody is there to ask: add --yes")
+    click.confirm(question, abort=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,18 +30,23 @@ def read_blocks(descriptor: int) -> Iterator[bytes]:
         yield b"".join(pieces)
 
 
-def split_lines(blocks: Iterator[bytes]) -> Iterator[pa.Array]:
-    """The lines of the blocks as binary arrays, without their newlines; a last line may lack its own."""
-    rest = b""
+def split_lines(blocks: Iterator[bytes], check: Callable[[int], object] = lambda _: None) -> Iterator[pa.Array]:
+    """The lines of the blocks as binary arrays, without their newlines; a last line may lack its own.
+
+    ``check`` is told the size of a line that goes on beyond a block, as far as it is read: what it raises ends this.
+    """
+    rest: list[bytes] = []
+    size = 0
     for block in blocks:
         head, newline, tail = block.rpartition(b"\n")
         if newline:
-            yield pc.split_pattern(pa.array([rest + head], pa.binary()), b"\n").values
-            rest = tail
-        else:
-            rest += block
-    if rest:
-        yield pa.array([rest], pa.binary())
+            yield pc.split_pattern(pa.array([b"".join([*rest, head])], pa.binary()), b"\n").values
+            rest, size = [], 0
+        rest.append(tail)
+        size += len(tail)
+        check(size)
+    if size:
+        yield pa.array([b"".join(rest)], pa.binary())
 
 
 def split_keys(lines: pa.Array, separator: bytes) -> tuple[pa.Array, pa.Array]:
@@ -53,11 +58,11 @@ def split_keys(lines: pa.Array, separator: bytes) -> tuple[pa.Array, pa.Array]:
     return pc.if_else(has_key, first, pa.scalar(None, pa.binary())), last
 
 
-def join_lines(columns: list[pa.Array], separator: bytes) -> memoryview:
-    """One line a row: its columns (binary; null prints as nothing) joined, and a newline."""
+def join_lines(columns: list[pa.Array], separator: bytes, null: bytes = b"") -> memoryview:
+    """One line a row: its columns (binary; ``null`` stands for a null) joined, and a newline."""
     if not len(columns[0]):
         return memoryview(b"")
-    texts = [column.fill_null(b"") for column in columns]
+    texts = [column.fill_null(null) for column in columns]
     joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, separator)
     ended = pc.binary_join_element_wise(joined, pa.scalar(b"", pa.binary()), b"\n")
     offsets = memoryview(ended.buffers()[1]).cast("i")

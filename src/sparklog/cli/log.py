@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sparklog.cli.display import counted, in_words, progress
+
 if TYPE_CHECKING:
     from sparklog.log.inspection.dump_batches import Entry
     from sparklog.log.inspection.findings import Finding
@@ -87,7 +89,7 @@ def _dump(path: Path, options: Any, write: Any) -> int:
     except (LogError, OSError) as failure:
         if isinstance(failure, BrokenPipeError):
             raise
-        click.echo(f"sparklog: {failure}", err=True)
+        click.echo(f"sparklog: {in_words(failure)}", err=True)
         return UNREADABLE
     return status
 
@@ -179,7 +181,6 @@ def verify(directories: tuple[Path, ...], records: bool, threads: int, as_json: 
       sparklog log verify sparklog-data/broker-0
       sparklog log verify /var/lib/kafka/clicks-0 /var/lib/kafka/clicks-1 --threads 4
     """
-    from sparklog.cli.display import progress
     from sparklog.clock import SystemClock
     from sparklog.errors import LogError
     from sparklog.log.inspection.verify import Verification
@@ -190,7 +191,7 @@ def verify(directories: tuple[Path, ...], records: bool, threads: int, as_json: 
     try:
         size = verification.prepare()
     except (LogError, OSError) as failure:
-        click.echo(f"sparklog: {failure}", err=True)
+        click.echo(f"sparklog: {in_words(failure)}", err=True)
         return UNREADABLE
     with progress("verifying", size, "bytes") as advance:
         verification.advance = advance
@@ -226,15 +227,11 @@ def _summary(summary: Summary, seconds: float, as_json: bool) -> str:
         return json.dumps({"summary": {**counts, "seconds": round(seconds, 3), "megabytesPerSecond": round(rate, 1)}})
     verdict = "sound" if summary.is_sound else "PROBLEMS FOUND"
     checked = (
-        _count(summary.partitions, "partition"),
-        _count(summary.segments, "segment"),
-        _count(summary.batches, "batch", "batches"),
-        _count(summary.records, "record"),
+        counted(summary.partitions, "partition"),
+        counted(summary.segments, "segment"),
+        counted(summary.batches, "batch", "batches"),
+        counted(summary.records, "record"),
         f"{summary.size:,} bytes in {seconds:.2f} s ({rate:,.0f} MB/s)",
     )
-    found = (_count(summary.errors, "error"), _count(summary.warnings, "warning"), _count(summary.notes, "note"))
+    found = (counted(summary.errors, "error"), counted(summary.warnings, "warning"), counted(summary.notes, "note"))
     return f"{verdict}: {', '.join(checked)}; {', '.join(found)}"
-
-
-def _count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -20,9 +20,11 @@ _log = logging.getLogger(__name__)
 
 COMMANDS = {
     "up": "Start a cluster on this machine: ZooKeeper and some brokers.",
-    "topic": "Create, list, describe and delete topics.",
+    "topic": "Create, list, describe, alter and delete topics.",
     "produce": "Write the lines of a file, or of standard input, to a topic.",
     "consume": "Print the records of a topic.",
+    "group": "See consumer groups and their lag; set where they read on.",
+    "config": "See and change settings while the cluster runs.",
     "txn": "See and end open transactions.",
     "writes": "See and finish what Spark jobs left half-written.",
     "log": "Look into the files of a log directory, and check them.",
@@ -73,6 +75,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run a command, then exit: 0 done, 1 failed (one line on standard error says why), 2 misuse."""
+    _open_standard_streams()
     try:
         status = cli(prog_name="sparklog", standalone_mode=False)
     except click.ClickException as misuse:
@@ -81,10 +84,24 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
     except (SparklogError, OSError) as error:
-        status = _failed(str(error))
+        from sparklog.cli.display import in_words
+
+        status = _failed(in_words(error))
     except Exception as error:
         status = _failed(_unexpected(error))
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _open_standard_streams() -> None:
+    """Put /dev/null in place of those with which we were started closed, as by ``>&-``.
+
+    Otherwise the next file or socket would get such a number, and what a library or a child prints would go there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: that of the stream
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _failed(text: str) -> int:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from sparklog.cli.extents import find_extents
+
 if TYPE_CHECKING:
-    from sparklog.client.metadata import ClusterMetadata
+    from sparklog.client.admin import Admin
+    from sparklog.errors import SparklogError
     from sparklog.structs import TopicPartition
 
 Position = str | int | datetime
 """``earliest``, ``latest``, an offset, or a point in time."""
 
 
+_PATIENCE_S = 5.0
+"""How long a leader that is not there is waited for: it may be about to move."""
 METAVAR = "earliest|latest|OFFSET|TIME"
 
 
@@ -34,20 +39,47 @@ def parse_position(_ctx: click.Context, _param: click.Parameter, text: str | Non
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def resolve_position(
-    cluster: ClusterMetadata, partitions: Iterable[TopicPartition], position: Position
-) -> dict[TopicPartition, int]:
-    """The offset that ``position`` is in each partition, held within what the partition has."""
-    from sparklog.client.batch_consumer import positions_at
-    from sparklog.client.offsets import earliest_offsets, latest_offsets
+def check_order(start: Position, end: Position | None) -> None:
+    """Raises UsageError where there can be nothing between the two, whatever the partitions hold."""
+    first: Any = start
+    if type(start) is type(end) and not isinstance(start, str):
+        is_empty = first >= end
+    else:
+        is_empty = end == "earliest" or (start == "latest" and end is not None)
+    if is_empty:
+        raise click.UsageError(f"--to {_spelt(end)} is not after --from {_spelt(start)}: there is nothing between them")
 
-    wanted = list(partitions)
+
+def _spelt(position: Position | None) -> str:
+    return position.isoformat() if isinstance(position, datetime) else str(position)
+
+
+def resolve_position(
+    admin: Admin, partitions: Collection[TopicPartition], position: Position
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, SparklogError]]:
+    """The offset that ``position`` is in each partition, held within what the partition has.
+
+    Of the partitions that cannot be asked now, why: a leader that is not there is waited for a moment.
+    """
     if isinstance(position, datetime):
-        return positions_at(cluster, wanted, round(position.timestamp() * 1000))
-    first = earliest_offsets(cluster, wanted)
+        time_ms = max(round(position.timestamp() * 1000), 0)  # negative ones mean something else to a broker
+        return _at_time(admin, partitions, time_ms)
+    first, end, failures = find_extents(admin, partitions, patience=_PATIENCE_S)
     if position == "earliest":
-        return first
-    last = latest_offsets(cluster, wanted)
+        return first, failures
     if isinstance(position, int):
-        return {tp: min(max(position, first[tp]), last[tp]) for tp in wanted}
-    return last
+        return {tp: min(max(position, first[tp]), end[tp]) for tp in end}, failures
+    return end, failures
+
+
+def _at_time(
+    admin: Admin, partitions: Collection[TopicPartition], time_ms: int
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, SparklogError]]:
+    from sparklog.client.offsets import LATEST
+
+    found, failures = admin.reachable_offsets(dict.fromkeys(partitions, time_ms), patience=_PATIENCE_S)
+    younger = [tp for tp, each in found.items() if each is None]
+    if younger:
+        ends, more = admin.reachable_offsets(dict.fromkeys(younger, LATEST), patience=_PATIENCE_S)
+        found, failures = {**found, **ends}, {**failures, **more}
+    return {tp: each.offset for tp, each in found.items() if each is not None}, failures

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from sparklog.cli.connection import bootstrap_option, connected
-from sparklog.cli.display import progress, rate
+from sparklog.cli.connection import advised, bootstrap_option, connected
+from sparklog.cli.display import counted, progress, rate
+from sparklog.cli.limits import NO_LIMIT, LineRefused, TopicLimits
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sparklog.client.batch_producer import BatchProducer
     from sparklog.client.metadata import ClusterMetadata
+    from sparklog.structs import TopicPartition
+
+
+_TOLD_EVERY_S = 10.0
 
 
 def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -> bytes | None:
     if text == "":
         raise click.BadParameter("must not be empty")
-    return None if text is None else text.replace("\\t", "\t").encode()
+    return None if text is None else os.fsencode(text.replace("\\t", "\t"))
 
 
 @click.command()
@@ -57,8 +66,12 @@ def produce(
     """Write the lines of FILE, or of standard input, to TOPIC: a record a line.
 
     A topic that does not exist is created, if the broker may (auto.create.topics.enable), and that is said.
-    Records with a key go where Kafka's own clients would send them, others to all partitions in turn. With
+    Records with a key go where Kafka's own clients would send them, others to all partitions in turn that have a
+    leader. What a broker cannot take now is tried again for two minutes: a line on standard error says why. With
     --key-separator, a line that does not have it becomes a value without a key; how many did is said.
+
+    A line that TOPIC will never take (too long, or without a key where it is compacted) ends the command, with its
+    number: the lines before it are written, none after it. Whatever ends it, it says how many lines are written.
 
     \b
     Examples:
@@ -71,6 +84,31 @@ def produce(
         cluster = stack.enter_context(connected(bootstrap, compression_type=compression, acks=acks))
         writer = _LineWriter(cluster, topic, partition, key_separator, null_empty)
         writer.run(descriptor, os.fstat(descriptor).st_size or None)
+
+
+class _Waits:
+    """Says on standard error what keeps records from being written: at once, and again while it lasts."""
+
+    def __init__(self, cluster: ClusterMetadata) -> None:
+        self._clock = cluster.clock
+        self._patience_s = cluster.config.delivery_timeout_ms / 1000
+        self._told: dict[str, float] = {}
+
+    def waiting_for(self, error: SparklogError) -> None:
+        """``error`` keeps a batch waiting; the same code is told of every ``_TOLD_EVERY_S`` seconds."""
+        name = error.code.name if isinstance(error, ApiError) else type(error).__name__
+        now = self._clock.monotonic()
+        if now - self._told.get(name, -_TOLD_EVERY_S) >= _TOLD_EVERY_S:
+            self._told[name] = now
+            click.echo(f"waiting, for up to {self._patience_s:g} s: {advised(error)}", err=True)
+
+
+class _Batch(NamedTuple):
+    """A batch ready to be sent; ``first_row`` is the place of its first line in its block."""
+
+    tp: TopicPartition
+    data: bytearray
+    first_row: int
 
 
 class _LineWriter:
@@ -89,10 +127,13 @@ class _LineWriter:
         is_new = topic not in cluster.fetch([topic]).topics
         count = len(cluster.topic(topic, create=True).partitions)
         if is_new:
-            click.echo(f"created topic {topic!r} with {count} partition{'s' * (count > 1)}", err=True)
+            click.echo(f"created topic {topic!r} with {counted(count, 'partition')}", err=True)
         if partition is not None and partition >= count:
             raise click.BadParameter(f"topic {topic!r} has only partitions 0 to {count - 1}", param_hint="--partition")
+        self._limits = TopicLimits(cluster, topic)
         self._partitioner = Partitioner(count)
+        self._count = count
+        self._waits = _Waits(cluster)
         self._records = 0
         self._bytes = 0
         self._keyless = 0
@@ -105,8 +146,10 @@ class _LineWriter:
         from sparklog.client.batch_producer import BatchProducer
 
         started = self._cluster.clock.monotonic()
-        with BatchProducer(self._cluster) as producer, progress(f"to {self._topic}", size, "bytes") as advance:
-            for lines in split_lines(read_blocks(descriptor)):
+        reroute = self._living if self._partition is None and self._separator is None else None
+        sending = BatchProducer(self._cluster, self._waits.waiting_for, reroute)
+        with self._told(sending), sending as producer, progress(f"to {self._topic}", size, "bytes") as advance:
+            for lines in split_lines(read_blocks(descriptor), self._check_unfinished):
                 self._send(producer, lines)
                 text_bytes = pc.sum(pc.binary_length(lines)).as_py()
                 if text_bytes < BLOCK // 2:
@@ -119,29 +162,80 @@ class _LineWriter:
         if self._keyless:
             self._warn_of_keyless()
 
+    @contextmanager
+    def _told(self, producer: BatchProducer) -> Iterator[None]:
+        """What ends the run early leaves it with a line that says how much is written."""
+        try:
+            yield
+        except (SparklogError, OSError, KeyboardInterrupt) as error:
+            outcome = "written before it" if isinstance(error, LineRefused) else "surely written before that"
+            if self._cluster.config.required_acks == 0:
+                outcome = "sent before that; with --acks 0 nobody says whether they are written"
+            click.echo(f"{counted(producer.acknowledged_records, 'line')} {outcome}", err=True)
+            raise
+
+    def _led(self) -> list[int]:
+        """The partitions that have a leader, as far as that is known now."""
+        from sparklog.structs import TopicPartition
+
+        with suppress(SparklogError):  # then none is known, and the producer says what it waits for
+            self._cluster.topic(self._topic)
+        numbers = range(self._count)
+        return [each for each in numbers if self._cluster.known_leader(TopicPartition(self._topic, each)) is not None]
+
+    def _living(self, tp: TopicPartition) -> TopicPartition:
+        """``tp``, or where it has no leader another partition that has one."""
+        from sparklog.structs import TopicPartition
+
+        led = self._led()
+        return tp if tp.partition in led or not led else TopicPartition(tp.topic, random.choice(led))
+
     def _warn_of_keyless(self) -> None:
         assert self._separator is not None
-        lines = f"{self._keyless:,} line{'s' if self._keyless > 1 else ''}"
-        separator = repr(self._separator.decode())
+        lines = counted(self._keyless, "line")
+        separator = repr(self._separator.decode(errors="backslashreplace"))
         click.echo(f"{lines} without the separator {separator}: written whole as the value, without a key", err=True)
 
     def _send(self, producer: BatchProducer, lines: pa.Array) -> None:
+        """Send the lines, or those before the first that the topic will never take, which is raised then."""
+        key, value = self._columns(lines)
+        batches = self._batches(key, value)
+        largest = max(len(each.data) for each in batches)
+        refused = self._first_refused(key, batches)
+        if refused is not None or largest > self._cluster.config.max_request_size:
+            self._limits.ask(largest)
+            refused = self._first_refused(key, batches)
+        if refused is not None:
+            batches = self._batches(None if key is None else key[: refused.row], value[: refused.row])
+        for each in batches:
+            producer.send(each.tp, each.data)
+        if refused is not None:
+            producer.flush()
+            raise refused
+        if key is not None:
+            self._keyless += key.null_count
+
+    def _columns(self, lines: pa.Array) -> tuple[pa.Array | None, pa.Array]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         from sparklog.cli.lines import split_keys
+
+        key, value = (None, lines) if self._separator is None else split_keys(lines, self._separator)
+        if self._null_empty:
+            value = pc.if_else(pc.equal(pc.binary_length(value), 0), pa.scalar(None, value.type), value)
+        return key, value
+
+    def _batches(self, key: pa.Array | None, value: pa.Array) -> list[_Batch]:
         from sparklog.client.partitioner import Share
         from sparklog.record.columnar import encode_columns
         from sparklog.structs import TopicPartition
 
         config = self._cluster.config
-        key, value = (None, lines) if self._separator is None else split_keys(lines, self._separator)
-        if key is not None:
-            self._keyless += key.null_count
-        if self._null_empty:
-            value = pc.if_else(pc.equal(pc.binary_length(value), 0), pa.scalar(None, value.type), value)
-        whole = Share(self._partition or 0, 0, len(lines), None)
-        shares = self._partitioner.shares(key, len(lines)) if self._partition is None else [whole]
+        shares = [Share(self._partition or 0, 0, len(value), None)]
+        if self._partition is None:
+            shares = list(self._partitioner.shares(key, len(value), self._led()))
+        found: list[_Batch] = []
         for share in shares:
             part = slice(share.offset, share.offset + share.length)
             batches = encode_columns(
@@ -152,7 +246,52 @@ class _LineWriter:
                 now_ms=self._cluster.clock.now_ms(),
                 rows=share.rows,
                 compression=config.compression_type,
-                max_batch_bytes=config.batch_size,
+                max_batch_bytes=min(config.batch_size, self._limits.batch.size),
             )
-            for batch in batches:
-                producer.send(TopicPartition(self._topic, share.partition), batch.data)
+            starts = accumulate((each.record_count for each in batches), initial=0)
+            tp = TopicPartition(self._topic, share.partition)
+            found += (_Batch(tp, each.data, share.row(at)) for at, each in zip(starts, batches, strict=False))
+        return found
+
+    def _first_refused(self, key: pa.Array | None, batches: list[_Batch]) -> LineRefused | None:
+        """The first line that the topic does not take, as far as its limits are known now."""
+        refused = []
+        large = [each for each in batches if len(each.data) > self._limits.batch.size]
+        if large:
+            first = min(large, key=lambda each: each.first_row)
+            refused.append(self._too_large(first.first_row, f"makes a batch of {len(first.data):,}"))
+        if self._limits.needs_keys and (row := _first_keyless(key)) is not None:
+            has_none = "has no key" if self._separator is None else f"has no {self._separator.decode()!r}, so no key"
+            why = f"{has_none}, and topic {self._topic!r} (cleanup.policy=compact) takes no record without one"
+            advice = "; give --key-separator" if self._separator is None else ""
+            refused.append(self._refusal(ErrorCode.INVALID_RECORD, row, f"{why}{advice}"))
+        return min(refused, key=lambda each: each.row, default=None)
+
+    def _check_unfinished(self, size: int) -> None:
+        """Raises LineRefused for a line that is too long as far as it is read: compressed, only where none can be."""
+        from sparklog.record.compression import CompressionType
+
+        is_plain = self._cluster.config.compression_type is CompressionType.NONE
+        for is_sure in (False, True):
+            if size <= (self._limits.batch if is_plain else NO_LIMIT).size:
+                return
+            if not is_sure:
+                self._limits.ask()
+        raise self._too_large(0, f"has more than {size:,}")
+
+    def _too_large(self, row: int, what: str) -> LineRefused:
+        limit = self._limits.batch
+        text = f"{what} bytes, and topic {self._topic!r} takes {limit.size:,}: {limit.remedy}, or shorten the line"
+        return self._refusal(ErrorCode.MESSAGE_TOO_LARGE, row, text)
+
+    def _refusal(self, code: ErrorCode, row: int, text: str) -> LineRefused:
+        return LineRefused(code, row, f"line {self._records + row + 1:,} {text}")
+
+
+def _first_keyless(key: pa.Array | None) -> int | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if key is None:
+        return 0
+    return int(pc.index(key.is_null(), pa.scalar(True)).as_py()) if key.null_count else None

@@ -1,32 +1,49 @@
-"""``sparklog topic``: create, list, describe, delete."""
+"""``sparklog topic``: create, list, describe, alter, delete."""
 
 from __future__ import annotations
 
-import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
-from sparklog.cli.connection import bootstrap_option, connected
-from sparklog.cli.display import show_table
+from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
+from sparklog.cli.extents import find_extents, say_unreachable
+from sparklog.cli.internal import is_internal_topic
+from sparklog.cli.settings import (
+    ON_TOPIC,
+    described_changes,
+    parse_changes,
+    parse_settings,
+    told,
+    warn_of_compaction,
+)
+from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
-    from sparklog.client.cluster_info import TopicInfo
-    from sparklog.client.metadata import ClusterMetadata
+    from sparklog.cli.extents import Extents
+    from sparklog.client.admin import Admin, ConfigEntry
+    from sparklog.client.cluster_info import PartitionInfo, TopicInfo
+    from sparklog.structs import TopicPartition
 
-_SET_ON_TOPIC = 1
-"""Where a setting comes from, as DescribeConfigs numbers it: the topic itself."""
+_MOST_COPIES = 32767
+"""What the wire can say."""
+_LITTLE_ROOM = 16 << 20
+"""Bytes free on a disk of which it is said."""
 
 
 @click.group()
 def topic() -> None:
-    """Create, list, describe and delete topics.
+    """Create, list, describe, alter and delete topics.
 
     \b
     Examples:
       sparklog topic create clicks --partitions 8 --config retention.ms=86400000
       sparklog topic list
+      sparklog topic list --output json
       sparklog topic describe clicks
+      sparklog topic alter clicks --partitions 16 --config retention.ms=3600000
       sparklog topic delete clicks --yes
     """
 
@@ -35,8 +52,8 @@ def topic() -> None:
 @click.argument("name")
 @click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many partitions.")
 @click.option(
-    "-r", "--replication", type=click.IntRange(1, 32767), default=1, show_default=True,
-    help="Copies of each partition, at most one a broker.",
+    "-r", "--replication", type=click.IntRange(1), default=1, show_default=True,
+    help="Copies of each partition, from 1 to the number of brokers; sparklog's brokers keep one today.",
 )  # fmt: skip
 @click.option(
     "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be repeated."
@@ -45,42 +62,70 @@ def topic() -> None:
 def create(name: str, partitions: int, replication: int, settings: tuple[str, ...], bootstrap: str) -> None:
     """Create the topic NAME.
 
+    It says "created" when every partition has a leader that takes records. Settings are Kafka's; "sparklog topic
+    describe NAME --all-configs" lists them. cleanup.policy=compact is kept, and demands keys, but nothing compacts yet:
+    such a topic grows.
+
     \b
     Examples:
       sparklog topic create clicks --partitions 8
-      sparklog topic create accounts --config cleanup.policy=compact
+      sparklog topic create clicks --config retention.ms=86400000 --config max.message.bytes=4194304
     """
-    from sparklog.client.admin import AdminClient, NewTopic
+    from sparklog.client.admin import NewTopic
 
-    new = NewTopic(name, partitions, replication, _parse_settings(settings))
-    with connected(bootstrap) as cluster:
-        AdminClient(cluster).create_topics([new])
-    click.echo(f"created topic {name}: {_count(partitions, 'partition')}, {_count(replication, 'copy', 'copies')} each")
+    if replication > _MOST_COPIES:
+        raise click.BadParameter("no cluster has so many brokers", param_hint="--replication")
+    parsed = parse_settings(settings)
+    with administered(bootstrap) as admin:
+        try:
+            admin.create_topics([NewTopic(name, partitions, replication, parsed)])
+        except ApiError as error:
+            if ErrorCode.KAFKA_STORAGE_ERROR.name in str(error):
+                _say_room(admin)
+            raise
+    warn_of_compaction(parsed)
+    click.echo(
+        f"created topic {name}: {counted(partitions, 'partition')}, {counted(replication, 'copy', 'copies')} each"
+    )
 
 
-@topic.command("list")
-@click.option("--internal", is_flag=True, help="The cluster's own topics too, such as __consumer_offsets.")
+@topic.command("list", short_help="List the topics with their partitions, copies and records.")
+@click.option("--internal", is_flag=True, help="The topics too that brokers and Spark's sinks keep for themselves.")
+@output_option
 @bootstrap_option
-def list_topics(internal: bool, bootstrap: str) -> None:
+def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
     """List the topics with their partitions, copies and records.
 
-    Records are counted by their offsets: a topic that is compacted, or written in transactions, has fewer.
-    """
-    from sparklog.client.admin import AdminClient
+    Records are counted by their offsets: a topic that is compacted, or written in transactions, has fewer. Partitions
+    that cannot be asked now are not counted: "not counted" has their numbers, and standard error says why.
 
-    with connected(bootstrap) as cluster:
-        topics = AdminClient(cluster).list_topics(internal=internal)
-        records = {each.name: sum(last - first for first, last in _offsets(cluster, each).values()) for each in topics}
-    rows = [[each.name, len(each.partitions), _replication(each), records[each.name]] for each in topics]
-    columns = ["topic", "partitions", "copies", "records"]
-    show_table(columns, rows, right=columns[1:])
+    \b
+    Examples:
+      sparklog topic list
+      sparklog topic list --internal --output json
+    """
+    with administered(bootstrap) as admin:
+        cluster = admin.describe_cluster()
+        topics = [each for _, each in sorted(cluster.topics.items()) if internal or not is_internal_topic(each)]
+        extents = find_extents(admin, [tp for each in topics for tp in _partitions(each)])
+    rows = [_row(each, extents) for each in topics]
+    rows += [[name, 0, 0, 0, None] for name in sorted(cluster.errors)]
+    columns = ["topic", "partitions", "copies", "records", "not counted"]
+    if as_json:
+        show_json([_named(columns, row) for row in rows])
+    else:
+        show_table(columns, [[*row[:4], _ranges(row[4])] for row in rows], right=columns[1:4])
+    say_unreachable(extents.failures, "not counted")
+    for name, code in sorted(cluster.errors.items()):
+        click.echo(f"{name} cannot be described: {code.name}", err=True)
 
 
 @topic.command(short_help="Show a topic's partitions and settings.")
 @click.argument("name")
 @click.option("--all-configs", is_flag=True, help="Settings left at their defaults too.")
+@output_option
 @bootstrap_option
-def describe(name: str, all_configs: bool, bootstrap: str) -> None:
+def describe(name: str, all_configs: bool, as_json: bool, bootstrap: str) -> None:
     """Show the partitions of the topic NAME and its settings.
 
     Of each partition: the broker that leads it, those that have a copy (replicas), those whose copy is up to date (in
@@ -91,25 +136,54 @@ def describe(name: str, all_configs: bool, bootstrap: str) -> None:
       sparklog topic describe clicks
       sparklog topic describe clicks --all-configs
     """
-    from sparklog.client.admin import AdminClient
-
-    with connected(bootstrap) as cluster:
-        admin = AdminClient(cluster)
+    with administered(bootstrap) as admin:
         found = admin.describe_topics([name])[name]
-        offsets = _offsets(cluster, found)
-        configs = [each for each in admin.topic_configs(name) if all_configs or each.source == _SET_ON_TOPIC]
-    click.echo(f"topic {name}: {_count(len(found.partitions), 'partition')}, id {found.topic_id}")
-    rows = [
-        [
-            *(each.partition, each.leader if each.leader >= 0 else None, _ids(each.replicas), _ids(each.isr)),
-            *offsets.get(each.partition, (None, None)),
-        ]
-        for each in found.partitions
-    ]
-    columns = ["partition", "leader", "replicas", "in sync", "first offset", "end offset"]
-    show_table(columns, rows, right=("partition", "leader", "first offset", "end offset"))
-    if configs:
-        show_table(["setting", "value"], [[each.name, each.value] for each in configs])
+        extents = find_extents(admin, _partitions(found))
+        configs = [each for each in admin.topic_configs(name) if all_configs or each.source == ON_TOPIC.number]
+    if as_json:
+        show_json(_document(found, extents, configs))
+    else:
+        _show(found, extents, configs)
+    say_unreachable(extents.failures, "out of reach")
+
+
+@topic.command(short_help="Change a topic's settings, or give it more partitions.")
+@click.argument("name")
+@click.option(
+    "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting to change; may be repeated."
+)
+@click.option(
+    "-d", "--delete-config", "deleted", multiple=True, metavar="NAME",
+    help="A setting that goes back to its default; may be repeated.",
+)  # fmt: skip
+@click.option("-p", "--partitions", type=click.IntRange(1), help="How many partitions it shall have: more than now.")
+@bootstrap_option
+def alter(
+    name: str, settings: tuple[str, ...], deleted: tuple[str, ...], partitions: int | None, bootstrap: str
+) -> None:
+    """Change settings of the topic NAME, or give it more partitions; what is not named stays.
+
+    A topic never gets fewer partitions. With more, a key's records go to another partition than before.
+
+    \b
+    Examples:
+      sparklog topic alter clicks --config retention.ms=3600000
+      sparklog topic alter clicks --delete-config retention.ms
+      sparklog topic alter clicks --partitions 16
+    """
+    changes = parse_changes(settings, deleted)
+    if not changes and partitions is None:
+        raise click.UsageError("name what to change: --config, --delete-config or --partitions")
+    with administered(bootstrap) as admin:
+        admin.describe_topics([name])
+        if changes:
+            admin.alter_topic_configs(name, changes)
+        if partitions is not None:
+            admin.create_partitions({name: partitions})
+    warn_of_compaction(changes)
+    done = [described_changes(changes)] if changes else []
+    done += [counted(partitions, "partition")] if partitions is not None else []
+    click.echo(f"altered topic {name}: {', '.join(done)}")
 
 
 @topic.command()
@@ -123,44 +197,87 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str) -> None:
     Examples:
       sparklog topic delete clicks orders --yes
     """
-    from sparklog.client.admin import AdminClient
-
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("nobody is there to ask whether to delete: add --yes")
-        click.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
-    with connected(bootstrap) as cluster:
-        AdminClient(cluster).delete_topics(names)
+    confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
+    with administered(bootstrap) as admin:
+        admin.delete_topics(names)
     click.echo(f"deleted {', '.join(names)}")
 
 
-def _parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
-    parsed = {}
-    for text in settings:
-        name, separator, value = text.partition("=")
-        if not separator or not name.strip():
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--config")
-        parsed[name.strip()] = value.strip()
-    return parsed
+def _say_room(admin: Admin) -> None:
+    """Say of the log directories that hold no more what is the matter with them."""
+    with suppress(SparklogError):  # what went wrong before is said all the same
+        for broker, directories in sorted(admin.log_dirs().items()):
+            for each in directories:
+                if each.error is not None:
+                    click.echo(f"broker {broker}: {each.path} is out of service ({each.error})", err=True)
+                elif 0 <= each.usable_bytes < _LITTLE_ROOM:
+                    room = f"{each.usable_bytes:,} of {each.total_bytes:,} bytes are free"
+                    click.echo(f"broker {broker}: {each.path}: {room}", err=True)
 
 
-def _offsets(cluster: ClusterMetadata, topic_info: TopicInfo) -> dict[int, tuple[int, int]]:
-    """First and end offset of each partition that has a leader to ask."""
-    from sparklog.client.offsets import earliest_offsets, latest_offsets
+def _partitions(topic_info: TopicInfo) -> list[TopicPartition]:
     from sparklog.structs import TopicPartition
 
-    led = [TopicPartition(topic_info.name, each.partition) for each in topic_info.partitions if each.leader >= 0]
-    first, last = earliest_offsets(cluster, led), latest_offsets(cluster, led)
-    return {tp.partition: (first[tp], last[tp]) for tp in led}
+    return [TopicPartition(topic_info.name, each.partition) for each in topic_info.partitions]
 
 
-def _replication(topic_info: TopicInfo) -> int:
-    return max((len(each.replicas) for each in topic_info.partitions), default=0)
+def _row(topic_info: TopicInfo, extents: Extents) -> list[object]:
+    """Name, partitions, copies, records, the partitions whose records are not among those."""
+    mine = _partitions(topic_info)
+    records = sum(extents.end[tp] - extents.first[tp] for tp in mine if tp in extents.first)
+    copies = max((len(each.replicas) for each in topic_info.partitions), default=0)
+    return [topic_info.name, len(mine), copies, records, [tp.partition for tp in mine if tp in extents.failures]]
+
+
+def _named(columns: list[str], row: list[object]) -> dict[str, object]:
+    return {column.replace(" ", "_"): cell for column, cell in zip(columns, row, strict=True)}
+
+
+def _ranges(numbers: object) -> str | None:
+    """1,2,3,7 as 1-3,7; None for none."""
+    if not isinstance(numbers, list):
+        return None
+    ends: list[list[int]] = []
+    for number in sorted(numbers):
+        if ends and ends[-1][1] == number - 1:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ends) or None
+
+
+def _show(found: TopicInfo, extents: Extents, configs: list[ConfigEntry]) -> None:
+    click.echo(f"topic {found.name}: {counted(len(found.partitions), 'partition')}, id {found.topic_id}")
+    rows = [
+        [each.partition, _leader(each), _ids(each.replicas), _ids(each.isr), *_extent(found, each, extents)]
+        for each in found.partitions
+    ]
+    columns = ["partition", "leader", "replicas", "in sync", "first offset", "end offset"]
+    show_table(columns, rows, right=("partition", "leader", "first offset", "end offset"))
+    if configs:
+        show_table(["setting", "value"], [[each.name, each.value] for each in configs])
+
+
+def _document(found: TopicInfo, extents: Extents, configs: list[ConfigEntry]) -> dict[str, object]:
+    partitions = []
+    for each in found.partitions:
+        first, end = _extent(found, each, extents)
+        shown = {"partition": each.partition, "leader": _leader(each), "replicas": each.replicas, "in_sync": each.isr}
+        partitions.append({**shown, "first_offset": first, "end_offset": end})
+    settings = [told(each) for each in configs]
+    return {"topic": found.name, "id": str(found.topic_id), "partitions": partitions, "settings": settings}
+
+
+def _leader(partition: PartitionInfo) -> int | None:
+    return partition.leader if partition.leader >= 0 else None
+
+
+def _extent(found: TopicInfo, partition: PartitionInfo, extents: Extents) -> tuple[int | None, int | None]:
+    from sparklog.structs import TopicPartition
+
+    tp = TopicPartition(found.name, partition.partition)
+    return extents.first.get(tp), extents.end.get(tp)
 
 
 def _ids(brokers: tuple[int, ...]) -> str:
     return ",".join(map(str, brokers))
-
-
-def _count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"

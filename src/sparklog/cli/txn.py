@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option
-from sparklog.cli.display import show_table
+from sparklog.cli.display import confirm, output_option, show_json, show_table
 
 if TYPE_CHECKING:
     from sparklog.client.admin import Admin
@@ -42,8 +41,11 @@ def txn() -> None:
     "--open-for", type=click.IntRange(0), metavar="SECONDS", help="Only transactions that have been open for longer."
 )
 @click.option("--match", metavar="REGEX", help="Only ids that this regular expression matches whole.")
+@output_option
 @bootstrap_option
-def list_transactions(states: tuple[str, ...], open_for: int | None, match: str | None, bootstrap: str) -> None:
+def list_transactions(
+    states: tuple[str, ...], open_for: int | None, match: str | None, as_json: bool, bootstrap: str
+) -> None:
     """List the transactional ids of the cluster, with the broker that coordinates each, producer id and state.
 
     States are Empty (nothing written yet), Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort,
@@ -58,18 +60,25 @@ def list_transactions(states: tuple[str, ...], open_for: int | None, match: str 
         found = admin.list_transactions(
             states=states, open_longer_ms=-1 if open_for is None else open_for * 1000, pattern=match
         )
-    show_table(["transactional id", "coordinator", "producer", "state"], found, right=("coordinator", "producer"))
+    if as_json:
+        show_json([each._asdict() for each in found])
+    else:
+        show_table(["transactional id", "coordinator", "producer", "state"], found, right=("coordinator", "producer"))
 
 
 @txn.command(short_help="Show a transaction: whose, since when, and where.")
 @click.argument("transactional_id")
+@output_option
 @bootstrap_option
-def describe(transactional_id: str, bootstrap: str) -> None:
+def describe(transactional_id: str, as_json: bool, bootstrap: str) -> None:
     """Show the transaction of TRANSACTIONAL_ID: whose it is, since when, and the partitions that it reaches."""
     from sparklog.clock import SystemClock
 
     with administered(bootstrap) as admin:
         found = admin.describe_transactions([transactional_id])[transactional_id]
+    if as_json:
+        show_json({**found._asdict(), "partitions": [tp._asdict() for tp in found.partitions]})
+        return
     timeout = "none (two-phase commit)" if found.timeout_ms == (1 << 31) - 1 else f"{found.timeout_ms / 1000:g} s"
     click.echo(
         f"{found.transactional_id}: {found.state}, producer {found.producer_id} epoch {found.producer_epoch}, "
@@ -168,7 +177,7 @@ def find_hanging(topics: tuple[str, ...], silent_for: int, bootstrap: str) -> No
 
 def _end(transactional_id: str, to_commit: bool, yes: bool, bootstrap: str) -> None:
     verb = "commit" if to_commit else "abort"
-    _confirm(f"{verb.title()} the open transaction of {transactional_id}?", yes)
+    confirm(f"{verb.title()} the open transaction of {transactional_id}?", yes=yes)
     with administered(bootstrap) as admin:
         ended = admin.end_transaction(transactional_id, commit=to_commit)
     reached = ", ".join(map(str, ended.partitions)) or "no partition"
@@ -180,18 +189,10 @@ def _abort_in(topic: str, partition: int, start_offset: int, yes: bool, bootstra
     from sparklog.structs import TopicPartition
 
     tp = TopicPartition(topic, partition)
-    _confirm(f"Abort the transaction at offset {start_offset} of {tp}?", yes)
+    confirm(f"Abort the transaction at offset {start_offset} of {tp}?", yes=yes)
     with administered(bootstrap) as admin:
         ended = admin.abort_transaction(tp, start_offset)
     click.echo(f"aborted the transaction of producer {ended.producer_id} at offset {start_offset} of {tp}")
-
-
-def _confirm(question: str, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise click.UsageError("nobody is there to ask: add --yes")
-    click.confirm(question, abort=True)
 
 
 def _partitions_of(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartition]:

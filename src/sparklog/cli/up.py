@@ -44,22 +44,25 @@ Ctrl-C stops the cluster; "sparklog up" with the same directory goes on from the
     "--port", type=click.IntRange(0, 65535), default=9092, show_default=True,
     help="The first broker's port, the next ones' follow; 0 picks free ones.",
 )  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to tell clients.")
-def up(brokers: int, data: Path, port: int, host: str) -> None:
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address that the brokers listen on.")
+@click.option("--advertised-host", default="", help="Address to tell clients; needed with --host 0.0.0.0.")
+def up(brokers: int, data: Path, port: int, host: str, advertised_host: str) -> None:
     """Start a cluster on this machine: ZooKeeper and some brokers.
 
     It runs until Ctrl-C or SIGTERM. ZooKeeper needs Java 17 or newer; brokers do not. A broker that dies is started
-    again, and a line says so; another names each broker that reported errors while starting. In the --data directory
-    are the records (broker-N), the process ids (zookeeper.pid, broker-N.pid) and what the processes print (logs).
+    again, and a line says so; another names each broker that reported errors while starting; others say what a start
+    cut off a damaged log, and that a disk is full. In the --data directory are the records (broker-N), the process ids
+    (zookeeper.pid, broker-N.pid) and what the processes print (logs).
 
     \b
     Examples:
       sparklog up
       sparklog up --brokers 3 --data /var/tmp/cluster --port 19092
+      sparklog up --host 0.0.0.0 --advertised-host log.example.org
     """
     from sparklog.local.cluster import LocalCluster
 
-    cluster = LocalCluster(data, brokers, port, host=host, on_event=click.echo)
+    cluster = LocalCluster(data, brokers, port, host=host, advertised_host=advertised_host, on_event=click.echo)
     try:
         with interruptible(), cluster:
             _describe(cluster)

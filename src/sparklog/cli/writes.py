@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from sparklog.cli.connection import administered, bootstrap_option, connected
-from sparklog.cli.display import show_table
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
+from sparklog.errors import ApiError, DataSourceError, ErrorCode
 
 if TYPE_CHECKING:
     from sparklog.spark.leftovers import OpenWrite
@@ -39,8 +38,9 @@ def writes() -> None:
 @click.option(
     "--open-for", type=click.IntRange(0), default=0, metavar="SECONDS", help="Only what has been open for longer."
 )
+@output_option
 @bootstrap_option
-def list_writes(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> None:
+def list_writes(scopes: tuple[str, ...], open_for: int, as_json: bool, bootstrap: str) -> None:
     """List the open transactions of these SCOPEs, or of all; those of jobs that are at work just now are among them.
 
     A transaction is decided when its job has found the whole batch written: then it will be committed, and the number
@@ -51,11 +51,12 @@ def list_writes(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> None:
       sparklog writes list
       sparklog writes list daily-import@orders --open-for 3600
     """
-    show_table(
-        ["scope", "batch", "decided", "open for s", "partition", "transactional id", "topics' partitions"],
-        [_row(each) for each in _found(scopes, open_for, bootstrap)],
-        right=("batch", "open for s", "partition"),
-    )
+    columns = ["scope", "batch", "decided", "open for s", "partition", "transactional id", "topics' partitions"]
+    found = _found(scopes, open_for, bootstrap)
+    if as_json:
+        show_json([_document(each) for each in found])
+    else:
+        show_table(columns, [_row(each) for each in found], right=("batch", "open for s", "partition"))
 
 
 @writes.command(short_help="Finish what dead jobs left, in these scopes or in all.")
@@ -73,7 +74,8 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
     """Finish what dead jobs left, in these SCOPEs or in all: commit what is decided, abort the rest.
 
     Do so for jobs that nobody will start again. One that still runs loses the batch that it is at, and fails;
-    restarted, it writes that batch again. Exit code 1, and nothing is finished, where a SCOPE is none.
+    restarted, it writes that batch again. Exit code 1, and nothing is finished, where a SCOPE is none. A scope whose
+    decision cannot be read is left as it is, and the others are finished; the exit code is 1 then.
 
     \b
     Examples:
@@ -85,16 +87,59 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
     if not names:
         click.echo("nothing is open")
         return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("nobody is there to ask: add --yes")
-        click.confirm(f"Finish {len(found)} open transactions of {', '.join(names)}?", abort=True)
+    confirm(f"Finish {counted(len(found), 'open transaction')} of {', '.join(names)}?", yes=yes)
     from sparklog.spark.leftovers import finish_scope
 
+    refused: list[DataSourceError] = []
     with connected(bootstrap) as cluster:
         for name in names:
-            committed, aborted = finish_scope(cluster.config, name)
-            click.echo(f"{name}: {committed} committed, {aborted} aborted")
+            try:
+                committed, aborted = finish_scope(cluster.config, name)
+            except DataSourceError as error:  # of this scope alone
+                refused.append(error)
+            else:
+                click.echo(f"{name}: {committed} committed, {aborted} aborted")
+    for each in refused[1:]:
+        click.echo(f"sparklog: {each}", err=True)
+    if refused:
+        raise refused[0]
+
+
+@writes.command(short_help="Say which batch of a scope was the last one, where that is lost.")
+@click.argument("scope")
+@click.option(
+    "--last-batch",
+    type=click.IntRange(-1),
+    required=True,
+    metavar="BATCH",
+    help="The last batch that counts as written; -1 for none.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask first; a script must give it.")
+@click.option("--force", is_flag=True, help="Though nothing is known of such a scope.")
+@bootstrap_option
+def declare(scope: str, last_batch: int, yes: bool, force: bool, bootstrap: str) -> None:
+    """Have BATCH count as the last one that SCOPE has written, with nothing of it left to commit.
+
+    For a job that stops with SPARKLOG_DECISION_LOST or SPARKLOG_DECISION_UNPROVEN, and for nothing else: the record of
+    what it decided is gone. Commit first what belongs to a batch that was written ("sparklog writes list", "sparklog
+    txn commit"): what the scope has open afterwards is aborted by its next batch. The job's next batch must have a
+    greater number, and a batch of this number is not written again. A SCOPE of which the cluster knows nothing is
+    refused, since it is mostly misspelt; --force declares it all the same.
+
+    \b
+    Examples:
+      sparklog writes declare daily-import@orders --last-batch 20261121 --yes
+    """
+    from sparklog.spark.leftovers import declare_last_batch, is_known
+
+    if not force:
+        with connected(bootstrap) as cluster, administered(bootstrap) as admin:
+            if not is_known(cluster, admin, scope):
+                raise _unknown([scope], "check how it is spelt, or add --force to declare it all the same")
+    confirm(f"Have {last_batch} count as the last batch of {scope}?", yes=yes)
+    with connected(bootstrap) as cluster:
+        declare_last_batch(cluster.config, scope, last_batch)
+    click.echo(f"{scope}: batch {last_batch} is the last one")
 
 
 def _check_known(scopes: tuple[str, ...], bootstrap: str) -> None:
@@ -105,11 +150,15 @@ def _check_known(scopes: tuple[str, ...], bootstrap: str) -> None:
     with administered(bootstrap) as admin:
         unknown = unknown_scopes(admin, scopes)
     if unknown:
-        raise ApiError(
-            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-            f"nobody has written under {', '.join(map(repr, unknown))}, or not for a long time;"
-            ' "sparklog writes list" shows what is open',
-        )
+        raise _unknown(unknown, "check how it is spelt")
+
+
+def _unknown(scopes: list[str], advice: str) -> ApiError:
+    return ApiError(
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        f"nobody has written under {', '.join(map(repr, scopes))}, or not for a long time: {advice};"
+        ' "sparklog writes list" shows what is open',
+    )
 
 
 def _found(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> list[OpenWrite]:
@@ -120,8 +169,20 @@ def _found(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> list[OpenW
     return [each for each in found if each.open_for_s >= open_for]
 
 
+def _document(each: OpenWrite) -> dict[str, object]:
+    return {
+        "scope": each.scope,
+        "batch": each.batch if each.is_decided else None,
+        "decided": each.is_decided,
+        "open_for_s": round(each.open_for_s),
+        "partition": each.task,
+        "transactional_id": each.transactional_id,
+        "written": [tp._asdict() for tp in each.partitions],
+    }
+
+
 def _row(each: OpenWrite) -> list[object]:
     places = ", ".join(map(str, each.partitions))
     batch = each.batch if each.is_decided else None
-    word = "yes" if each.is_decided else "no"
+    word = {True: "yes", False: "no", None: "unknown"}[each.is_decided]
     return [each.scope, batch, word, f"{each.open_for_s:.0f}", each.task, each.transactional_id, places]

@@ -69,6 +69,8 @@ class Accumulator:
         """A batch was begun or closed since somebody last looked: the sender may have something to do."""
         self.waiters: list[Callable[[], object]] = []
         """Called, once each, when there is room again."""
+        self.settler: int | None = None
+        """The thread on which batches are settled, as far as it is known."""
 
     def append(
         self,
@@ -96,6 +98,7 @@ class Accumulator:
             batch = ProducerBatch(queue.tp, float(queue.begun + 1), now)
             future = batch.append(timestamp, key, value, headers)
             self._begin(queue, batch)  # only now: what is no record begins no batch
+            batch.delivery.settler = self.settler
         else:
             future = batch.append(timestamp, key, value, headers)
         batch.charged += size
@@ -111,6 +114,7 @@ class Accumulator:
         queue = self._queue(tp)
         queue.begun += 1
         batch = ProducerBatch.encoded(tp, float(queue.begun), now, data)
+        batch.delivery.settler = self.settler
         batch.charged = len(data)
         self.used += len(data)
         self.appended += len(data)
@@ -223,6 +227,16 @@ class Accumulator:
             while queue.waiting and queue.waiting[0].created + self._patience <= now:
                 expired.append(self._drop(queue, queue.waiting[0]))
         return expired
+
+    def stranded(self) -> list[ProducerBatch]:
+        """Take out what may have been written and has lost its place in the sequence: it can never be sent again."""
+        return [
+            self._drop(queue, batch)
+            for queue in list(self._busy.values())
+            if queue.sequences.is_broken
+            for batch in list(queue.waiting)
+            if queue.sequences.strands(batch)
+        ]
 
     def drop_waiting(self) -> list[ProducerBatch]:
         """Take out every batch that waits."""

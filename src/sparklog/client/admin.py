@@ -101,6 +101,7 @@ class Admin:
         self.close()
 
     def close(self) -> None:
+        """Hang up; requests under way fail, and later calls raise ClientClosed."""
         if self._thread.is_usable:
             self._thread.run(self._admin.__aexit__(None, None, None))
             self._thread.close()
@@ -113,6 +114,7 @@ class Admin:
     create_partitions = _blocking(TopicAdmin.create_partitions)
     elect_leaders = _blocking(TopicAdmin.elect_leaders)
     list_offsets = _blocking(TopicAdmin.list_offsets)
+    reachable_offsets = _blocking(TopicAdmin.reachable_offsets)
     delete_records = _blocking(TopicAdmin.delete_records)
     topic_configs = _blocking(ConfigAdmin.topic_configs)
     broker_configs = _blocking(ConfigAdmin.broker_configs)
@@ -121,6 +123,7 @@ class Admin:
     log_dirs = _blocking(ConfigAdmin.log_dirs)
     features = _blocking(ConfigAdmin.features)
     list_groups = _blocking(GroupAdmin.list_groups)
+    reachable_groups = _blocking(GroupAdmin.reachable_groups)
     describe_groups = _blocking(GroupAdmin.describe_groups)
     delete_groups = _blocking(GroupAdmin.delete_groups)
     group_offsets = _blocking(GroupAdmin.group_offsets)
@@ -136,6 +139,7 @@ class Admin:
     add_to_prepared = _blocking(PreparedAdmin.add_to_prepared)
     open_transactions = _blocking(PreparedAdmin.open_transactions)
     open_under = _blocking(PreparedAdmin.open_under)
+    committed_under = _blocking(PreparedAdmin.committed_under)
     end_prepared = _blocking(PreparedAdmin.end_prepared)
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sparklog.client.retry import retrying_async
 from sparklog.client.session import CONTROL, Build, Check, Session, raise_error_code
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message
 from sparklog.structs import BrokerId, TopicPartition
@@ -25,7 +25,9 @@ class AdminBase:
 
     @property
     def _timeout_ms(self) -> int:
-        return self._session.config.request_timeout_ms
+        """How long brokers may take over a change: it is they who say what it waits for, so not beyond the call."""
+        config = self._session.config
+        return min(config.request_timeout_ms, config.api_timeout_ms)
 
     async def _ask_broker(
         self, broker: BrokerId, api: ApiKey, build: Build, check: Check = raise_error_code
@@ -48,6 +50,31 @@ class AdminBase:
         brokers = await self._every_broker()
         answers = await asyncio.gather(*(self._ask_broker(broker, api, build, check) for broker in brokers))
         return dict(zip(brokers, answers, strict=True))
+
+    async def _ask_reachable_brokers(
+        self, api: ApiKey, build: Build, timeout: float
+    ) -> dict[BrokerId, Message | SparklogError]:
+        """What each broker answers within ``timeout`` seconds, or why it does not; each is asked once."""
+
+        async def ask(broker: BrokerId) -> Message | SparklogError:
+            try:
+                async with asyncio.timeout(timeout):
+                    answer = await self._session.request(broker, api, build, lane=CONTROL)
+                raise_error_code(answer)
+                return answer
+            except (SparklogError, TimeoutError) as error:
+                return self._silence(broker, timeout, error)
+
+        brokers = await self._every_broker()
+        return dict(zip(brokers, await asyncio.gather(*map(ask, brokers)), strict=True))
+
+    def _silence(self, broker: BrokerId, timeout: float, error: Exception) -> SparklogError:
+        """The error that names a broker which did not answer; what a broker answers is an error of its own."""
+        if isinstance(error, ApiError):
+            return error
+        at = self._session.leaders.brokers.get(broker)
+        what = f"did not answer in {timeout:g} s" if isinstance(error, TimeoutError) else f"cannot be asked: {error}"
+        return ConnectionFailed(f"broker {broker} at {at} {what}")
 
     async def _ask_leaders(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, SupportsIndex
 
 from sparklog.client.offsets_to_commit import OffsetAndMetadata, Offsets
+from sparklog.client.outgoing import as_timestamp
 from sparklog.errors import LocalProtocolError
 from sparklog.structs import TopicPartition
 
@@ -59,6 +60,17 @@ def check_offsets(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> 
         found[tp] = check_offset(offset)
         if found[tp].offset < 0:
             raise LocalProtocolError(f"cannot commit the offset {found[tp].offset} for partition {tp}")
+    return found
+
+
+def check_timestamps(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Times (ms) that records may have: to a broker a negative one means an end of the partition, or nothing."""
+    if not isinstance(timestamps, Mapping):
+        raise TypeError(f"timestamps are a mapping such as {{TopicPartition('t', 0): 5}}, not {timestamps!r}")
+    found = {}
+    for tp, timestamp in timestamps.items():
+        check_partition(tp)
+        found[tp] = as_timestamp(timestamp)
     return found
 
 

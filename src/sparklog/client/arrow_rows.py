@@ -7,7 +7,7 @@ choice where it is not null, ``partition``; besides, ``timestamp``. At least one
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,11 +23,17 @@ Encoded = tuple[TopicPartition, bytearray]
 
 
 def encoded_batches(
-    config: ProducerConfig, topic: str, partition_count: int, rows: pa.RecordBatch | pa.Table, now_ms: int
+    config: ProducerConfig,
+    topic: str,
+    partition_count: int,
+    rows: pa.RecordBatch | pa.Table,
+    now_ms: int,
+    available: Sequence[int] | None = None,
 ) -> Iterator[Encoded]:
     """Each batch and where it goes. Raises ConfigError for other columns, ApiError for a partition that is not there.
 
-    Rows of one partition keep their order. ``now_ms`` is the time of rows without one.
+    Rows of one partition keep their order. Those that name no partition and have no key go to the ``available`` ones,
+    if any are named. ``now_ms`` is the time of rows without one.
     """
     _check_columns(rows.schema.names)
     encoder = ColumnarEncoder(
@@ -41,7 +47,7 @@ def encoded_batches(
             if partition is not None:
                 yield from _encode(encoder, TopicPartition(topic, partition), group, None, now_ms)
                 continue
-            for share in partitioner.shares(_column(group, "key"), group.num_rows):
+            for share in partitioner.shares(_column(group, "key"), group.num_rows, available):
                 shared = group.slice(share.offset, share.length)
                 yield from _encode(encoder, TopicPartition(topic, share.partition), shared, share.rows, now_ms)
 

@@ -267,11 +267,13 @@ class AsyncConsumer:
         self._subscription.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Let ``poll`` return records of these again, from where it had come to."""
         self._subscription.resume(partitions)
         self._news.set()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
+        """The partitions of which ``poll`` returns nothing now."""
         return self._subscription.paused
 
     def lag(self) -> dict[TopicPartition, int | None]:
@@ -322,7 +324,7 @@ class AsyncConsumer:
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each timestamp (ms); None where there is none."""
-        return await self._list_offsets(timestamps)
+        return await self._list_offsets(arguments.check_timestamps(timestamps))
 
     async def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> FoundOffsets:
         found: FoundOffsets = {}

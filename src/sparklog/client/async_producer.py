@@ -92,6 +92,7 @@ class AsyncProducer:
             self._driver = TransactionDriver(
                 self._session, self.config, self._transaction, self._accumulator, self._sender
             )
+        self._accumulator.settler = threading.get_ident()
         self._is_open = True
         await self._session.start()
 
@@ -136,8 +137,10 @@ class AsyncProducer:
                 lost[0].delivery.error,
             )
 
-    def warn_of_left(self) -> None:
-        """Log how much the end of the program loses, if it is anything; from any thread."""
+    def abandon(self) -> None:
+        """The program ends: log how much is lost, if it is anything, and send no more; from any thread."""
+        if self._is_open:
+            self._sender.abandon()
         with self._lock:
             left = 0 if self._is_closed else sum(batch.count for batch in self._accumulator.incomplete())
         if left:
@@ -303,9 +306,12 @@ class AsyncProducer:
         """The encoded batches of ``rows``, each with its partition, one after another."""
         from sparklog.client.arrow_rows import encoded_batches
 
-        info = self._session.leaders.last_known(topic)
+        leaders = self._session.leaders
+        info = leaders.last_known(topic)
         assert info is not None
-        return encoded_batches(self.config, topic, len(info.partitions), rows, self._now_ms())
+        numbers = [each.partition for each in info.partitions]
+        led = [each for each in numbers if leaders.leader(TopicPartition(topic, each)) is not None]
+        return encoded_batches(self.config, topic, len(numbers), rows, self._now_ms(), led)
 
     def try_add(self, tp: TopicPartition, data: bytearray) -> ProducerBatch | None:
         """Add an encoded batch now, from any thread; None if there is no room."""
@@ -341,6 +347,7 @@ class AsyncProducer:
         await self._driver.init(keep_prepared)
 
     async def begin_transaction(self) -> None:
+        """What is sent from now on is one transaction, until it is committed or aborted. Asks nobody."""
         self._transactional().begin()
 
     async def send_offsets_to_transaction(self, offsets: Positions, group: GroupMetadata | str) -> None:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from sparklog.client.consumer_record import Header
-from sparklog.client.fetcher import scan, visible_end
+from sparklog.client.fetcher import scan, unreadable, visible_end
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets, list_offsets
+from sparklog.client.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets
 from sparklog.client.retry import Backoff
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
@@ -19,6 +19,7 @@ from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchR
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
+from sparklog.record.layout import MAX_INT64
 from sparklog.structs import Endpoint, TopicPartition
 
 Positions = dict[TopicPartition, int]
@@ -47,6 +48,8 @@ class BatchConsumer:
         self._cluster = cluster
         self._config = cluster.config
         self.positions = resolve(cluster, positions)
+        self.damaged: dict[TopicPartition, CorruptRecord] = {}
+        """Partitions that have a damaged batch at their position: they give nothing more until it is moved."""
         self._nothing_at: Positions = {}
 
     def poll(self, max_wait_ms: int | None = None, patience_ms: int | None = None) -> Batches:
@@ -80,24 +83,48 @@ class BatchConsumer:
 
     def _recover(self, error: SparklogError, backoff: Backoff, wanted: Iterable[TopicPartition]) -> None:
         backoff.wait(error)
-        for topic in {tp.topic for tp in wanted}:
-            self._cluster.invalidate(topic)
+        self._forget_leaders(wanted)
 
     def _poll_once(self, wanted: Mapping[TopicPartition, int], wait_ms: int) -> Batches:
-        asked: list[BlockingConnection] = []
+        """What the brokers give that answer; what is wrong with the others is raised where nobody gives anything."""
+        groups, leaderless = self._cluster.led(wanted)
+        failure: SparklogError | None = None
+        if leaderless:
+            failure = self._why_not(leaderless)
+        asked: list[tuple[BlockingConnection, list[TopicPartition]]] = []
         answers: list[FetchedPartition] = []
-        try:
-            for endpoint, partitions in self._cluster.by_leader(wanted).items():
-                asked.append(self._ask(endpoint, {tp: wanted[tp] for tp in partitions}, wait_ms))
-            for connection in asked:
+        for endpoint, partitions in groups.items():
+            try:
+                asked.append((self._ask(endpoint, {tp: wanted[tp] for tp in partitions}, wait_ms), partitions))
+            except SparklogError as error:
+                failure = error
+                self._forget_leaders(partitions)
+        for connection, partitions in asked:
+            try:
                 answers += self._answer(connection)
-        except BaseException:
-            for connection in asked:
+            except SparklogError as error:
                 connection.close()
-            raise
-        for connection in asked:
+                failure = error
+                self._forget_leaders(partitions)
+            except BaseException:
+                for each, _ in asked:
+                    each.close()
+                raise
+        for connection, _ in asked:
             self._cluster.pool.give_back(connection)
-        return self._take(answers, wanted)
+        return self._take(answers, wanted, failure)
+
+    def _forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        for topic in {tp.topic for tp in partitions}:
+            self._cluster.invalidate(topic)
+
+    def _why_not(self, leaderless: list[TopicPartition]) -> ApiError:
+        """Why the first of these has no leader; who leads it now is asked for at the next poll."""
+        try:
+            self._cluster.leader(leaderless[0])
+        except ApiError as error:
+            return error
+        return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {leaderless[0]} has no leader")
 
     def _ask(self, endpoint: Endpoint, wanted: Mapping[TopicPartition, int], wait_ms: int) -> BlockingConnection:
         topics = {tp.topic: self._cluster.topic(tp.topic).topic_id for tp in wanted}
@@ -119,19 +146,27 @@ class BatchConsumer:
             raise ApiError(error, f"fetch from broker {connection.endpoint}: {error.name}")
         return partitions
 
-    def _take(self, answers: list[FetchedPartition], wanted: Mapping[TopicPartition, int]) -> Batches:
+    def _take(
+        self, answers: list[FetchedPartition], wanted: Mapping[TopicPartition, int], failure: SparklogError | None
+    ) -> Batches:
         names = {self._cluster.topic(tp.topic).topic_id: tp.topic for tp in wanted}
         taken: Batches = {}
-        failure = None
         if not any(answer.records or answer.error for answer in answers):
             self._pass_over_gaps(answers, names)
+            if failure is not None:
+                raise failure
             return taken
         for answer in answers:
             tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
             if answer.error is not ErrorCode.NONE:
                 failure = ApiError(answer.error, f"partition {tp} at offset {wanted[tp]}: {answer.error.name}")
+                self._forget_leaders([tp])
                 continue
-            found = scan(tp, answer, wanted[tp], self._config.isolation_level, check_crcs=self._config.check_crcs)
+            try:
+                found = scan(tp, answer, wanted[tp], self._config.isolation_level, check_crcs=self._config.check_crcs)
+            except CorruptRecord as error:
+                self.damaged[tp] = failure = error
+                continue
             self.positions[tp] = found.next_offset
             if found.batches:
                 taken[tp] = found.batches
@@ -157,19 +192,13 @@ def resolve(cluster: ClusterMetadata, positions: Mapping[TopicPartition, int]) -
     return {**positions, **first, **last}
 
 
-def positions_at(cluster: ClusterMetadata, partitions: Iterable[TopicPartition], timestamp: int) -> Positions:
-    """The first offset at or after a timestamp (ms) in each partition; its end where there is none."""
-    found = list_offsets(cluster, dict.fromkeys(partitions, timestamp))
-    return resolve(cluster, {tp: LATEST if each is None else each.offset for tp, each in found.items()})
-
-
 def _rows(tp: TopicPartition, batches: list[RecordBatch], start: int, end: int | None) -> Iterator[ConsumedRecord]:
     decoder = ColumnarDecoder(COLUMNS)
     for batch in batches:
-        if end is None:
-            decoder.append(batch, start)
-        else:
-            decoder.append(batch, start, end)
+        try:
+            decoder.append(batch, start, MAX_INT64 if end is None else end)
+        except CorruptRecord as error:
+            raise unreadable(tp, batch, error) from error
     columns = {name: column.to_pylist() for name, column in decoder.finish().items()}
     for key, value, headers, offset, timestamp, kind in zip(*(columns[name] for name in COLUMNS), strict=True):
         pairs = tuple((each["key"], each["value"]) for each in headers or ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from sparklog.client.metadata import ClusterMetadata
@@ -14,10 +14,15 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
 from sparklog.protocol.messages import Message, decode_response
 from sparklog.record.batch import RecordBatch
+from sparklog.record.layout import RECORD_COUNT
 from sparklog.structs import Endpoint, TopicPartition
 
 Batch = bytes | bytearray
 _Batches = dict[TopicPartition, Batch]
+OnWait = Callable[[SparklogError], object]
+"""Told, before each pause, of what is to be tried again and may pass by itself."""
+Reroute = Callable[[TopicPartition], TopicPartition]
+"""Where a batch goes that is to be sent again: to its partition, or to another where nothing binds it."""
 
 
 class _Pipeline:
@@ -42,15 +47,19 @@ class BatchProducer:
     _ceiling: int | None = None
     """The newest version of Produce to use."""
 
-    def __init__(self, cluster: ClusterMetadata) -> None:
+    def __init__(self, cluster: ClusterMetadata, on_wait: OnWait | None = None, reroute: Reroute | None = None) -> None:
         self._cluster = cluster
+        self._on_wait = on_wait
+        self._reroute = reroute
         self._config = cluster.config
         self._acks = cluster.config.required_acks
         self._pipelines: dict[Endpoint, _Pipeline] = {}
         self._retries: deque[tuple[TopicPartition, Batch]] = deque()
         self._backoff: Backoff | None = None
         self._last_error: SparklogError | None = None
+        self._broken_off: set[int] = set()
         self.acknowledged_bytes = 0
+        self.acknowledged_records = 0
 
     def __enter__(self) -> BatchProducer:
         return self
@@ -172,7 +181,9 @@ class BatchProducer:
 
     def _acknowledge(self, batches: Iterable[Batch]) -> None:
         self._backoff = None
-        self.acknowledged_bytes += sum(map(len, batches))
+        for batch in batches:
+            self.acknowledged_bytes += len(batch)
+            self.acknowledged_records += int.from_bytes(batch[RECORD_COUNT : RECORD_COUNT + 4])
 
     def _hang_up(self, endpoint: Endpoint, error: SparklogError) -> None:
         """The connection is broken: whatever it carried is sent again."""
@@ -180,8 +191,19 @@ class BatchProducer:
         pipeline.connection.close()
         self._cluster.pool.forget(endpoint)
         for sent in pipeline.in_flight:
+            self._check_taken(sent, error)
             self._retry_later(sent, error)
         self._retry_later(pipeline.filling, error)
+
+    def _check_taken(self, sent: _Batches, error: SparklogError) -> None:
+        """A broker hangs up on who sends more than it takes at once, and says nothing: the second time that is believed
+        of a batch beyond ``max.request.size``, which is alone in its request. Raises BatchRefused then."""
+        for tp, batch in sent.items():
+            if len(batch) <= self._config.max_request_size:
+                continue
+            if id(batch) in self._broken_off:
+                raise _refusal(tp, ErrorCode.MESSAGE_TOO_LARGE, f"the broker hung up on it twice: {error}", batch)
+            self._broken_off.add(id(batch))
 
     def _retry_later(self, batches: _Batches, error: SparklogError) -> None:
         if not is_retriable(error):
@@ -196,9 +218,11 @@ class BatchProducer:
             return
         if self._backoff is None:
             self._backoff = self._cluster.backoff(self._config.delivery_timeout_ms)
+        if self._on_wait is not None:
+            self._on_wait(self._last_error)
         self._backoff.wait(self._last_error)
         for tp, batch in self._take_retries():
-            self._enqueue(tp, batch)
+            self._enqueue(tp if self._reroute is None else self._reroute(tp), batch)
 
     def _take_retries(self) -> Iterable[tuple[TopicPartition, Batch]]:
         """What is to be sent again, in order."""

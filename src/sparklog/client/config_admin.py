@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from sparklog.client import named
 from sparklog.client.admin_base import AdminBase, error_of, raise_first
 from sparklog.client.session import CONTROL
 from sparklog.protocol.api_key import ApiKey
@@ -48,29 +49,35 @@ class ConfigAdmin(AdminBase):
 
     async def topic_configs(self, name: str) -> list[ConfigEntry]:
         """Every setting of a topic, in force."""
+        named.names([name], "topics")
         return await self._configs(TOPIC_RESOURCE, name, None)
 
-    async def broker_configs(self, broker_id: BrokerId) -> list[ConfigEntry]:
-        """Every setting of a broker, as that broker tells it."""
-        return await self._configs(BROKER_RESOURCE, str(broker_id), broker_id)
+    async def broker_configs(self, broker_id: BrokerId | None) -> list[ConfigEntry]:
+        """Every setting of a broker, as that broker tells it; for None what is set for all brokers at once."""
+        return await self._configs(BROKER_RESOURCE, "" if broker_id is None else str(broker_id), broker_id)
 
     async def _configs(self, kind: int, name: str, broker_id: BrokerId | None) -> list[ConfigEntry]:
         resource = _Resource(resource_type=kind, resource_name=name, configuration_keys=None)
-        broker = (await self._every_broker())[0] if broker_id is None else broker_id
-        answer = await self._ask_broker(
-            broker,
-            ApiKey.DESCRIBE_CONFIGS,
-            lambda version: DescribeConfigsRequest(
+
+        def build(version: int) -> Message:
+            return DescribeConfigsRequest(
                 version=version, resources=[resource], include_synonyms=False, include_documentation=False
-            ),
-            check=lambda answer: raise_first(answer.results, lambda _: f"cannot describe {name!r}"),
-        )
+            )
+
+        def check(answer: Message) -> None:
+            raise_first(answer.results, lambda _: f"cannot describe {_title(kind, name)}")
+
+        if broker_id is None:
+            answer = await self._session.any_broker_request(ApiKey.DESCRIBE_CONFIGS, build, check=check)
+        else:
+            answer = await self._ask_broker(broker_id, ApiKey.DESCRIBE_CONFIGS, build, check)
         return sorted(_config_entry(each) for each in answer.results[0].configs)
 
     async def alter_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         """Set these settings of a topic, or with None go back to the default; the others stay."""
+        named.names([name], "topics")
         await self._alter(TOPIC_RESOURCE, name, changes, None, validate_only)
 
     async def alter_broker_configs(
@@ -98,7 +105,7 @@ class ConfigAdmin(AdminBase):
             lambda version: IncrementalAlterConfigsRequest(
                 version=version, resources=[altered], validate_only=validate_only
             ),
-            check=lambda answer: raise_first(answer.responses, lambda _: f"cannot change {name or 'all brokers'!r}"),
+            check=lambda answer: raise_first(answer.responses, lambda _: f"cannot change {_title(kind, name)}"),
         )
 
     async def log_dirs(self) -> dict[BrokerId, list[LogDir]]:
@@ -113,6 +120,10 @@ class ConfigAdmin(AdminBase):
         broker = (await self._every_broker())[0]
         connection = await self._session.connection(broker, CONTROL)
         return dict((await connection.versions()).features)
+
+
+def _title(kind: int, name: str) -> str:
+    return "all brokers" if kind == BROKER_RESOURCE and not name else repr(name)
 
 
 def _config_entry(each: Message) -> ConfigEntry:

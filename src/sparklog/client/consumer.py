@@ -189,10 +189,12 @@ class Consumer:
         self._do(self._consumer.pause, *partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """As ``AsyncConsumer.resume``."""
         self._do(self._consumer.resume, *partitions)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
+        """As ``AsyncConsumer.paused``."""
         return self._consumer.paused
 
     def lag(self) -> dict[TopicPartition, int | None]:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import ApiError, ClientClosed, ErrorCode, SparklogError
 from sparklog.structs import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -44,11 +44,23 @@ class BatchMetadata(NamedTuple):
 class Delivery:
     """How a batch ends: ``succeed`` or ``fail``, whichever is called first; the other then does nothing."""
 
-    __slots__ = ("_listeners", "_middle", "_parts", "append_time", "base_offset", "error", "is_settled", "tp")
+    __slots__ = (
+        "_listeners",
+        "_middle",
+        "_parts",
+        "append_time",
+        "base_offset",
+        "error",
+        "is_settled",
+        "settler",
+        "tp",
+    )
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.is_settled = False
+        self.settler: int | None = None
+        """The thread that settles it, which cannot wait for itself; None if that is not known."""
         self.base_offset = -1
         self.append_time = -1
         self.error: SparklogError | None = None
@@ -103,8 +115,15 @@ class Delivery:
         _call(listener)
 
     def wait(self, timeout: float | None) -> None:
-        """Block until it is settled. Raises ApiError(REQUEST_TIMED_OUT) after ``timeout`` seconds."""
+        """Block until it is settled. Raises ApiError(REQUEST_TIMED_OUT) after ``timeout`` seconds.
+
+        Raises ClientClosed on the thread that is to settle it: in a callback, and on an asynchronous producer's loop.
+        """
         if not self.is_settled:
+            if self.settler == threading.get_ident():
+                raise ClientClosed(
+                    "a callback, or a task, cannot block until its own producer has sent: await the future"
+                )
             settled = threading.Lock()  # an Event is three of them, and Python code
             settled.acquire()
             self.on_settled(settled.release)

@@ -36,27 +36,37 @@ class Scan(NamedTuple):
     epoch: LeaderEpoch = NO_EPOCH
 
 
+def unreadable(tp: TopicPartition, batch: RecordBatch, error: CorruptRecord) -> CorruptRecord:
+    """What is said of a whole batch whose records cannot be read: where it stands, and how to get past it."""
+    writer = f" by producer id {batch.producer_id}" if batch.producer_id >= 0 else ""
+    return CorruptRecord(
+        f"partition {tp} at offset {batch.base_offset}: {error}. The batch of offsets {batch.base_offset} to"
+        f" {batch.last_offset} was written{writer} as no reader can read it; to go on without it, start at offset"
+        f" {batch.next_offset}"
+    )
+
+
 def scan(
     tp: TopicPartition, fetched: FetchedPartition, position: int, isolation: IsolationLevel, *, check_crcs: bool = True
 ) -> Scan:
-    """The batches in an answer that a reader may see; raises CorruptRecord, naming the place, for one with damage."""
-    try:
-        return _scan(fetched, position, isolation, check_crcs)
-    except CorruptRecord as error:
-        raise CorruptRecord(f"partition {tp} at offset {position}: {error}") from error
+    """The batches in an answer that a reader may see, up to the first with damage.
 
-
-def _scan(fetched: FetchedPartition, position: int, isolation: IsolationLevel, check_crcs: bool) -> Scan:
+    Raises CorruptRecord, naming the place, where that one is the first: what stands before damage is never kept back.
+    """
     shown = Visibility(fetched.aborted or (), isolation)
-    visible = []
-    epoch = NO_EPOCH
-    for batch in (batch for chunk in fetched.records for batch in iter_batches(chunk)):  # type: ignore[arg-type]
-        if check_crcs:
-            batch.validate()
-        if shown.shows(batch):
-            visible.append(batch)
-        position = max(position, batch.next_offset)
-        epoch = LeaderEpoch(batch.partition_leader_epoch)
+    visible: list[RecordBatch] = []
+    start, epoch = position, NO_EPOCH
+    try:
+        for batch in (batch for chunk in fetched.records for batch in iter_batches(chunk)):  # type: ignore[arg-type]
+            if check_crcs:
+                batch.validate()
+            if shown.shows(batch):
+                visible.append(batch)
+            position = max(position, batch.next_offset)
+            epoch = LeaderEpoch(batch.partition_leader_epoch)
+    except CorruptRecord as error:
+        if position == start:
+            raise CorruptRecord(f"partition {tp} at offset {position}: {error}") from error
     return Scan(visible, position, epoch)
 
 

@@ -24,7 +24,7 @@ from sparklog.client.retry import is_retriable
 from sparklog.client.session import DATA, Session
 from sparklog.client.subscription import SubscriptionState
 from sparklog.client.wanted_topics import refresh_wanted
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -211,7 +211,11 @@ class Fetching:
         state.last_stable_offset = fetched.last_stable_offset
         self._subscription.leader_changed(tp, LeaderEpoch(request.current_leader_epoch))
         isolation = self._config.isolation_level
-        found = scan(tp, fetched, request.offset, isolation, check_crcs=self._config.check_crcs)
+        try:
+            found = scan(tp, fetched, request.offset, isolation, check_crcs=self._config.check_crcs)
+        except CorruptRecord as error:  # this partition's alone: the others in the answer go on
+            self._failures[tp] = (asked.incarnations[tp], error)
+            return
         if found.next_offset == request.offset:
             found = self._gap(tp, visible_end(fetched, isolation), found, plan)
         if found.next_offset > request.offset:

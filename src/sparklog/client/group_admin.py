@@ -11,19 +11,23 @@ from sparklog.client.membership import Generation
 from sparklog.client.offset_requests import Asker, commit_request, fetch_request, fetched_offsets
 from sparklog.client.offsets_to_commit import OffsetAndMetadata, Offsets
 from sparklog.client.session import Build, Check, CoordinatorKind
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, ErrorCode, ProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from sparklog.protocol.messages import (
+    ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
     Message,
     OffsetDeleteRequest,
 )
-from sparklog.structs import TopicPartition, by_topic
+from sparklog.structs import BrokerId, TopicPartition, by_topic
 
 _BY_NAME = 9
 """The newest OffsetFetch and OffsetCommit in which topics go by their names."""
+_DEAD = "Dead"
+"""The state in which a coordinator describes a group that it does not know."""
 _DeleteTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 
 
@@ -37,7 +41,10 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member. ``metadata`` and ``assignment`` are bytes in the form of the group's protocol."""
+    """A member. ``metadata`` and ``assignment`` are bytes in the form of the group's protocol.
+
+    ``partitions`` are those that it holds, where the members are consumers.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -45,10 +52,11 @@ class GroupMember(NamedTuple):
     client_host: str
     metadata: bytes
     assignment: bytes
+    partitions: tuple[TopicPartition, ...] = ()
 
 
 class GroupDescription(NamedTuple):
-    """A classic group: its state by Kafka's name, the protocol that it chose, its members."""
+    """A group: its state by Kafka's name, the assignor that it chose (``protocol``), its members."""
 
     group_id: str
     state: str
@@ -62,30 +70,56 @@ class GroupAdmin(AdminBase):
 
     async def list_groups(self, *, states: Collection[str] = ()) -> list[GroupListing]:
         """Every group of the cluster, by name; of certain states only, if any are given."""
-        states = named.names(states, "states")
+        answers = await self._ask_every_broker(ApiKey.LIST_GROUPS, _list_request(named.names(states, "states")))
+        return _listings(answers.values())
 
-        def build(version: int) -> Message:
-            if states and version < 4:
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a broker cannot list groups by their states")
-            return ListGroupsRequest(version=version, states_filter=list(states), types_filter=[])
-
-        answers = await self._ask_every_broker(ApiKey.LIST_GROUPS, build)
-        return sorted(
-            GroupListing(
-                each.group_id,
-                each.protocol_type,
-                getattr(each, "group_state", "") or "",
-                getattr(each, "group_type", "") or "",
-            )
-            for answer in answers.values()
-            for each in answer.groups
-        )
+    async def reachable_groups(
+        self, *, states: Collection[str] = (), timeout: float = 5.0
+    ) -> tuple[list[GroupListing], dict[BrokerId, SparklogError]]:
+        """The groups that ``list_groups`` finds at the brokers that answer within ``timeout`` seconds, and why the
+        others do not: the groups that these coordinate are missing."""
+        request = _list_request(named.names(states, "states"))
+        answers = await self._ask_reachable_brokers(ApiKey.LIST_GROUPS, request, timeout)
+        failures = {broker: each for broker, each in answers.items() if isinstance(each, SparklogError)}
+        return _listings(each for each in answers.values() if not isinstance(each, SparklogError)), failures
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """These groups; one that nobody knows has the state Dead, or raises GROUP_ID_NOT_FOUND with newer brokers."""
+        """These groups, of either protocol; one that nobody knows has the state Dead."""
         return {group_id: await self._describe_group(group_id) for group_id in named.names(group_ids, "groups")}
 
     async def _describe_group(self, group_id: str) -> GroupDescription:
+        """A coordinator tells of a group only by the API of the protocol that its members speak."""
+        try:
+            found = await self._describe_classic_group(group_id)
+        except ApiError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            found = GroupDescription(group_id, _DEAD, "", "", ())
+        return found if found.state != _DEAD else await self._describe_consumer_group(group_id) or found
+
+    async def _describe_consumer_group(self, group_id: str) -> GroupDescription | None:
+        """A group of the consumer protocol; None where there is none, or the coordinator does not know the protocol."""
+        try:
+            answer = await self._ask_coordinator(
+                group_id,
+                ApiKey.CONSUMER_GROUP_DESCRIBE,
+                lambda version: ConsumerGroupDescribeRequest(
+                    version=version, group_ids=[group_id], include_authorized_operations=False
+                ),
+                lambda answer: raise_error(answer.groups[0], f"group {group_id!r}"),
+            )
+        except ApiError as error:
+            if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                return None
+            raise
+        found = answer.groups[0]
+        members = tuple(
+            GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host, b"", b"", _held(each))
+            for each in found.members
+        )
+        return GroupDescription(group_id, found.group_state, PROTOCOL_TYPE, found.assignor_name, members)
+
+    async def _describe_classic_group(self, group_id: str) -> GroupDescription:
         answer = await self._ask_coordinator(
             group_id,
             ApiKey.DESCRIBE_GROUPS,
@@ -103,6 +137,7 @@ class GroupAdmin(AdminBase):
                 each.client_host,
                 bytes(each.member_metadata),
                 bytes(each.member_assignment),
+                _assigned(found.protocol_type, bytes(each.member_assignment)),
             )
             for each in found.members
         )
@@ -171,6 +206,44 @@ class GroupAdmin(AdminBase):
         return await self._session.coordinator_request(
             CoordinatorKind.GROUP, group_id, api, build, check=check, ceiling=ceiling
         )
+
+
+def _list_request(states: list[str]) -> Build:
+    def build(version: int) -> Message:
+        if states and version < 4:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a broker cannot list groups by their states")
+        return ListGroupsRequest(version=version, states_filter=states, types_filter=[])
+
+    return build
+
+
+def _listings(answers: Iterable[Message]) -> list[GroupListing]:
+    return sorted(
+        GroupListing(
+            each.group_id,
+            each.protocol_type,
+            getattr(each, "group_state", "") or "",
+            getattr(each, "group_type", "") or "",
+        )
+        for answer in answers
+        for each in answer.groups
+    )
+
+
+def _assigned(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:
+    """What a member of a classic group holds; nothing where its bytes are not a consumer's."""
+    if protocol_type != PROTOCOL_TYPE or not assignment:
+        return ()
+    try:
+        return tuple(sorted(decode_assignment(assignment).partitions))
+    except ProtocolError:
+        return ()
+
+
+def _held(member: Message) -> tuple[TopicPartition, ...]:
+    """What a member of the consumer protocol holds."""
+    topics = member.assignment.topic_partitions
+    return tuple(sorted(TopicPartition(each.topic_name, number) for each in topics for number in each.partitions))
 
 
 def _check_topics(answer: Message, group_id: str) -> None:

@@ -16,7 +16,8 @@ Invariants:
    that does the member join again, so that the leader may assign it anew. What it claims is told with the generation
    of the assignment that gave it, so that a member who missed a generation is believed less.
 4. An answer to a request of an earlier generation or member id changes nothing.
-5. What a fenced static member asks is refused for good: FENCED_INSTANCE_ID is raised.
+5. What a fenced static member asks is refused for good: FENCED_INSTANCE_ID is raised. A static member never joins as
+   a dynamic one: UNSUPPORTED_VERSION is raised where the coordinator knows no static members.
 
 Times are seconds on a clock that never goes back. Facts: Kafka 3.9, ``AbstractCoordinator``, ``ConsumerCoordinator``.
 """
@@ -48,6 +49,8 @@ from sparklog.structs import TopicPartition
 
 NO_GENERATION = -1
 NO_MEMBER = ""
+_FIRST_VERSION_OF_INSTANCES = 5
+"""Of JoinGroup. An older one has no place for the instance id, and would make a dynamic member of a static one."""
 Build = Callable[[int], Message]
 """Makes a request for the version that the coordinator speaks."""
 
@@ -215,6 +218,13 @@ class Membership:
         identity = self._identity()
 
         def build(version: int) -> Message:
+            if self.settings.instance_id is not None and version < _FIRST_VERSION_OF_INSTANCES:
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"the coordinator of group {self.settings.group_id!r} is older than Kafka 2.3 and knows no static"
+                    f" members (JoinGroup {version}, {_FIRST_VERSION_OF_INSTANCES} is needed): leave group.instance.id"
+                    " out, or upgrade the broker",
+                )
             return JoinGroupRequest(
                 version=version,
                 **identity,

@@ -27,6 +27,8 @@ class ClusterMetadata:
         self._bootstrap = config.bootstrap
         self._brokers: dict[BrokerId, Endpoint] = {}
         self._topics: dict[str, TopicInfo] = {}
+        self.cluster_id: str | None = None
+        """As the first answer told it, which is one of the bootstrap servers'."""
 
     def __enter__(self) -> ClusterMetadata:
         return self
@@ -88,15 +90,32 @@ class ClusterMetadata:
         return self._brokers.get(info.leader) if info is not None else None
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Endpoint, list[TopicPartition]]:
-        """The partitions under the brokers that lead them; one Metadata request for all topics not known."""
+        """The partitions under the brokers that lead them; one Metadata request for all topics not known.
+
+        Raises ApiError for the first that none leads.
+        """
+        groups, leaderless = self.led(partitions)
+        for tp in leaderless:
+            self.leader(tp)
+        return groups
+
+    def led(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[Endpoint, list[TopicPartition]], list[TopicPartition]]:
+        """``by_leader`` of those that have a leader, and the others."""
         wanted = list(partitions)
         unknown = {tp.topic for tp in wanted} - self._topics.keys()
         if unknown:
             self._describe_once(sorted(unknown), create=False)
         groups: dict[Endpoint, list[TopicPartition]] = {}
+        leaderless = []
         for tp in wanted:
-            groups.setdefault(self.leader(tp)[0], []).append(tp)
-        return groups
+            endpoint = self.known_leader(tp)
+            if endpoint is None:
+                leaderless.append(tp)
+            else:
+                groups.setdefault(endpoint, []).append(tp)
+        return groups, leaderless
 
     def invalidate(self, topic: str) -> None:
         """Ask again before the next use of ``topic``: its leaders have moved, or may have."""
@@ -127,6 +146,8 @@ class ClusterMetadata:
         self.pool.give_back(connection)
         info = read_metadata(answer)
         self._brokers = info.brokers
+        if self.cluster_id is None:
+            self.cluster_id = info.cluster_id
         self._topics.update(info.topics)
         for gone in info.errors:
             self._topics.pop(gone, None)

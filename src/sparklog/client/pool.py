@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sparklog.client.config import ClientConfig
-from sparklog.errors import ConnectionFailed
+from sparklog.errors import ConnectionFailed, PeerSilent
 from sparklog.net.connection import BlockingConnection
 from sparklog.structs import Endpoint
 
@@ -63,14 +63,20 @@ class ConnectionPool:
             connection.close()
 
     def first_reachable(self, endpoints: list[Endpoint]) -> BlockingConnection:
-        """A connection to the first of ``endpoints`` that answers. Raises ConnectionFailed naming all of them."""
-        failures = []
-        for endpoint in endpoints:
+        """A connection to the first of ``endpoints`` that answers. Raises ConnectionFailed naming all of them,
+        PeerSilent where one accepts connections.
+
+        Those to which one is open are tried first: opening one to a broker that is frozen takes long.
+        """
+        failures: dict[Endpoint, ConnectionFailed] = {}
+        for endpoint in sorted(endpoints, key=lambda each: not self._idle.get(each)):
             try:
                 return self.take(endpoint)
             except ConnectionFailed as error:
-                failures.append(f"{endpoint} ({error.__cause__ or error})")
-        raise ConnectionFailed(f"no broker can be reached; tried {', '.join(failures)}")
+                failures[endpoint] = error
+        is_silent = any(isinstance(error, PeerSilent) for error in failures.values())
+        tried = ", ".join(f"{endpoint} ({error.__cause__ or error})" for endpoint, error in failures.items())
+        raise (PeerSilent if is_silent else ConnectionFailed)(f"no broker can be reached; tried {tried}")
 
     def close(self) -> None:
         with self._lock:

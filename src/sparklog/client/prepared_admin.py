@@ -32,6 +32,7 @@ _OTHERS = frozenset(
 )
 """What an end is refused with where the pair's transaction is not open, or not the pair's to end."""
 _COMMITTED = "CompleteCommit"
+_COMMITTING = "PrepareCommit"
 _Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
 
@@ -102,10 +103,12 @@ class PreparedAdmin(TransactionAdmin):
             _LAST_ADD_PARTITIONS,
         )
 
-    async def open_transactions(self, transactional_ids: Collection[str]) -> dict[str, TransactionDescription]:
-        """Those of the ids that have a transaction open, or on the way to its end."""
+    async def open_transactions(
+        self, transactional_ids: Collection[str], *, also_ended: bool = False
+    ) -> dict[str, TransactionDescription]:
+        """Those of the ids that have a transaction open or on the way to its end; ``also_ended``: all known ids."""
         found = await asyncio.gather(*(self._found(each) for each in transactional_ids))
-        return {each.transactional_id: each for each in found if each is not None and each.partitions}
+        return {each.transactional_id: each for each in found if each is not None and (also_ended or each.partitions)}
 
     async def open_under(self, prefix: str) -> set[PreparedTransaction]:
         """Those open whose ids begin so. Who lists an id is its coordinator, which need not be looked for then."""
@@ -116,22 +119,30 @@ class PreparedAdmin(TransactionAdmin):
         found = await self.open_transactions([each.transactional_id for each in mine])
         return {PreparedTransaction(key, *_pair(each)) for key, each in found.items() if each.state == ONGOING}
 
-    async def end_prepared(self, transactions: Collection[PreparedTransaction], *, commit: bool) -> list[bool]:
+    async def committed_under(self, prefix: str) -> list[str]:
+        """Ids that begin so whose last transaction was committed, or is on its way to it; by name.
+
+        A coordinator forgets an id that was not used for ``transactional.id.expiration.ms``.
+        """
+        listed = await self.list_transactions(states=[_COMMITTING, _COMMITTED])
+        return [each.transactional_id for each in listed if each.transactional_id.startswith(prefix)]
+
+    async def end_prepared(self, transactions: Collection[PreparedTransaction], *, commit: bool) -> list[bool | None]:
         """End these, each by its pair; whether each has ended so, now or before.
 
-        False where it has ended otherwise, or never was open; an id that is known no more was at rest for days, and
-        nothing is left to end. A transaction that somebody took over
-        (``keepPreparedTxn``) is taken back; if he committed it, the id's last transaction is a committed one, and that
+        False where it has ended otherwise, or never was open. None where the id is known no more: nothing is left to
+        end, but how it ended cannot be told. A transaction that somebody took over (``keepPreparedTxn``) is taken back;
+        if he committed it, the id's last transaction is a committed one, and that
         is taken for this one. Returns when the coordinator has accepted every end: markers may follow a moment later.
         """
         return list(await asyncio.gather(*(self._end_prepared(each, commit) for each in transactions)))
 
-    async def _end_prepared(self, transaction: PreparedTransaction, commit: bool) -> bool:
+    async def _end_prepared(self, transaction: PreparedTransaction, commit: bool) -> bool | None:
         if await self._end_by_pair(transaction, commit):
             return True
         found = await self._found(transaction.transactional_id)
         if found is None:
-            return True
+            return None
         if found.state != ONGOING or _pair(found) != transaction[1:]:
             return commit and found.state == _COMMITTED
         kept = await self._take_over(transaction.transactional_id)

@@ -42,7 +42,7 @@ class Producer:
         self._producer = AsyncProducer(settings, **more)
         self.config = self._producer.config
         self._process = _process
-        self._thread = LoopThread("sparklog producer", at_exit=self._producer.warn_of_left)
+        self._thread = LoopThread("sparklog producer", at_exit=self._producer.abandon)
         self._thread.run(self._producer.start())
 
     def __enter__(self) -> Producer:
@@ -127,6 +127,7 @@ class Producer:
         self._thread.run(self._producer.init_transactions(keep_prepared=keep_prepared))
 
     def begin_transaction(self) -> None:
+        """As ``AsyncProducer.begin_transaction``."""
         self._thread.run(self._producer.begin_transaction())
 
     def send_offsets_to_transaction(self, offsets: Positions, group: GroupMetadata | str) -> None:

@@ -36,7 +36,7 @@ class ProducerBatch:
     """One batch of one partition. ``order`` rises from one batch of a partition to the next.
 
     It is filled with ``append``, or made whole with ``encoded``. ``stamp`` is None until it is first sent; with a stamp
-    it is never changed, and it gets another one only when the first is known not to have been written.
+    it is never changed, and it gets another one only when it is known not to have been written.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class ProducerBatch:
         self.retry_at = 0.0
         self.last_error = ""
         self.is_doubtful = False
-        """An earlier attempt was not answered, or not clearly: it may have been written."""
+        """An attempt was not answered, or not clearly: it may have been written."""
         self.delivery = Delivery(tp)
         self.stamp: Stamp | None = None
         self._base_timestamp = self._max_timestamp = layout.NO_TIMESTAMP

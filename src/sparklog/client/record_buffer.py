@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from sparklog.client.consumer_record import ConsumerRecord
-from sparklog.client.fetcher import Scan
+from sparklog.client.fetcher import Scan, unreadable
 from sparklog.client.subscription import Position, SubscriptionState
 from sparklog.errors import CorruptRecord, DeserializationError
 from sparklog.record.batch import RecordBatch
@@ -177,7 +177,7 @@ class RecordBuffer:
             except CorruptRecord as error:
                 if taken:
                     return False
-                raise CorruptRecord(f"partition {tp} at offset {self._position(tp)}: {error}") from error
+                raise unreadable(tp, buffer.batches[0], error) from error
             if records and not self._hand_over(tp, records, taken):
                 return False
             if buffer.at_end_of_batch:
@@ -245,7 +245,7 @@ class RecordBuffer:
             except CorruptRecord as error:
                 if decoder.rows:
                     return False
-                raise CorruptRecord(f"partition {tp} at offset {position}: {error}") from error
+                raise unreadable(tp, batch, error) from error
             if end < batch.next_offset:
                 self._move(tp, Position(end, LeaderEpoch(batch.partition_leader_epoch)))
             else:

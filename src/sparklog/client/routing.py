@@ -71,6 +71,8 @@ class Router:
         if known is None or known.count != len(info.partitions):
             known = self._topics[topic] = _Topic(topic, len(info.partitions))
         known.generation = self._leaders.generation
+        if self._leaders.leader(known.sticky) is None:
+            known.stuck = 0  # its leader has gone: the next record without a key goes elsewhere
         return known
 
     def _next(self, known: _Topic) -> TopicPartition:

@@ -96,6 +96,10 @@ class Sender:
         """``wake`` from any thread."""
         self._turns.call()
 
+    def abandon(self) -> None:
+        """Begin nothing more, from any thread; what is not settled stays so."""
+        self._turns.stop()
+
     async def stop(self) -> None:
         """Send nothing more; what is not settled fails with ClientClosed."""
         self._turns.end()
@@ -127,7 +131,9 @@ class Sender:
         """Do what there is to do now; returns the seconds until there is more, None if nothing waits."""
         now = self._session.clock.monotonic()
         with self._lock:
+            stranded = self._accumulator.stranded()
             expired = self._accumulator.expire(now)
+        self._settle_failed(stranded, _stranding)
         self._settle_failed(expired, self._expiry)
         if self._is_stopped():
             return None
@@ -197,6 +203,8 @@ class Sender:
             return False
         batches = self._take(queues)
         if batches:
+            if self._transaction is not None:
+                self._transaction.goes_out()
             node.connection.hold()  # a write lets other threads in, which then have Python for milliseconds
             self._held.append(node.connection)
             self._send(node, node.connection, self._version(node.versions), batches)
@@ -314,9 +322,11 @@ class Sender:
             self._make_room()
 
     def _expiry(self, batch: ProducerBatch) -> SparklogError:
-        text = f"{batch.count} records for {batch.tp} were not acknowledged within delivery.timeout.ms"
+        text = f"{_counted(batch)} for {batch.tp} not acknowledged within delivery.timeout.ms"
         text += f"={self._config.delivery_timeout_ms}"
-        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{text}: {batch.last_error}" if batch.last_error else text)
+        if batch.last_error and not batch.is_doubtful:
+            text += f": {batch.last_error}"
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, text + _doubt(batch))
 
     def _make_room(self) -> None:
         with self._lock:
@@ -388,10 +398,30 @@ class Sender:
             self._producer = ProducerId(answer.producer_id, answer.producer_epoch)
 
 
+def _counted(batch: ProducerBatch) -> str:
+    return "1 record" if batch.count == 1 else f"{batch.count} records"
+
+
 def _refusal(batch: ProducerBatch, result: ProduceResult) -> ApiError:
-    text = f"{batch.tp} refused {batch.count} records"
+    text = f"{batch.tp} refused {_counted(batch)}"
     if result.message:
         text += f": {result.message}"
     if result.error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         text += f"; a record of {batch.size} bytes needs a higher max.message.bytes of the topic"
-    return ApiError(result.error, text)
+    return ApiError(result.error, text + _doubt(batch))
+
+
+def _stranding(batch: ProducerBatch) -> ApiError:
+    text = f"{_counted(batch)} for {batch.tp} cannot be sent again in their order: a batch before them was not written"
+    return ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text + _doubt(batch))
+
+
+def _doubt(batch: ProducerBatch) -> str:
+    """What the user has to know of a batch whose fate is unknown."""
+    if not batch.is_doubtful:
+        return ""
+    why = f" ({batch.last_error})" if batch.last_error else ""
+    return (
+        f"; an earlier attempt was not answered clearly{why}, so that they may have been written:"
+        " look for them in the partition before you send them again"
+    )

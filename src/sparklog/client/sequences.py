@@ -8,16 +8,25 @@ rules, which keep the records of a partition in order, each once:
   again as it was. Batches sent again go one by one, in order; new ones only behind them.
 - Nothing is sent behind the first batch under a stamp's epoch until that one is acknowledged: a broker that does not
   know a producer takes any sequence from it, so the second could be written without the first.
-- A batch that is refused for good at once, or whose sequence is refused although everything before it is settled, is
-  not written, and neither is any behind it. Once those before it are settled and nothing is under way any more, the
-  partition goes on under the next epoch, from sequence 0, and what waits gets new stamps.
-- The halves of a batch that is refused as too large share its numbers, so that those behind it keep theirs.
-- A batch that is given up while its fate is unknown leaves a doubt, also one that is refused only when it is sent
-  again: the first attempt may have been written. No new batch goes out then until those that were sent before are
-  settled. If the last of them was acknowledged, nothing is missing; else the epoch is raised too.
+- A batch is *doubtful* once an attempt was not answered, or answered with an error that a leader may give behind the
+  append. A doubtful batch never gets another stamp, since it would be written again under it. If it is refused for
+  good, or its sequence or epoch is refused although everything before it is settled, it fails with that error: the
+  broker has forgotten it, or never had it, and nothing tells which.
+- A batch that is not doubtful and is refused in one of these ways is not written. What is behind it then has no place
+  under this epoch. Once those before it are settled and nothing is under way any more, the partition goes on under
+  the next epoch, from sequence 0. What waits gets new stamps, but for what is doubtful: that fails.
+- The halves of a batch that is refused as too large share its numbers, so that those behind it keep theirs. A doubtful
+  one is not halved.
+- A batch that is given up while its fate is unknown leaves a gap that may be none. No new batch goes out then until
+  those that were sent before are settled. If the last of them was acknowledged, nothing is missing; else the epoch is
+  raised too.
 
 The epoch is raised for the partition alone: brokers compare it partition by partition. A transaction has one epoch for
 all and is aborted instead.
+
+Kafka's Java client (3.9, ``TransactionManager.canRetry``) raises the epoch for every batch out of sequence, numbers all
+that is in flight anew, and so writes a batch again whose answer was lost. librdkafka stops for good where the first in
+flight is refused, with the status "possibly persisted". Here one batch fails and the producer goes on.
 """
 
 from __future__ import annotations
@@ -34,7 +43,21 @@ from sparklog.record.batch import increment_sequence
 LAST_EPOCH = (1 << 15) - 1
 _E = ErrorCode
 _OUT_OF_SEQUENCE = frozenset({_E.OUT_OF_ORDER_SEQUENCE_NUMBER, _E.UNKNOWN_PRODUCER_ID})
-_MAYBE_WRITTEN = frozenset({_E.NETWORK_EXCEPTION, _E.REQUEST_TIMED_OUT, _E.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+_NOT_WRITTEN = frozenset(
+    {
+        _E.CORRUPT_MESSAGE,
+        _E.NOT_ENOUGH_REPLICAS,
+        _E.FENCED_LEADER_EPOCH,
+        _E.UNKNOWN_LEADER_EPOCH,
+        _E.CONCURRENT_TRANSACTIONS,
+        _E.COORDINATOR_LOAD_IN_PROGRESS,
+        _E.COORDINATOR_NOT_AVAILABLE,
+        _E.NOT_COORDINATOR,
+        _E.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""The retriable errors that a leader gives before it appends and never behind it. NOT_LEADER_OR_FOLLOWER is none: with
+``acks=all`` it is the answer also where the leadership was lost while the batch waited for its replicas."""
 _TOO_LARGE = frozenset({_E.MESSAGE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE})
 
 
@@ -97,8 +120,12 @@ class PartitionSequences:
             return not on_wire and self._start_over(producer, waiting)
         return not self._has_doubt
 
+    def strands(self, batch: ProducerBatch) -> bool:
+        """Whether ``batch``, which waits, can neither be sent as it is nor be numbered anew."""
+        return batch.is_doubtful and self._gap_at is not None and batch.order >= self._gap_at
+
     def _start_over(self, producer: ProducerId, waiting: Sequence[ProducerBatch]) -> bool:
-        if self.is_exhausted(producer):
+        if self.is_exhausted(producer) or any(batch.is_doubtful for batch in waiting):
             return False
         if producer != self._given:
             self._given, self._epoch = producer, producer.epoch
@@ -130,10 +157,13 @@ class PartitionSequences:
         if code in _OUT_OF_SEQUENCE or code is _E.INVALID_PRODUCER_EPOCH:
             if any(each.stamp is not None and each.order < batch.order for each in others):
                 return Verdict.RETRY  # behind one that is to come again
+            if batch.is_doubtful and not is_transactional:
+                self.give_up(batch)
+                return Verdict.FAIL
             self._mark_gap(batch)
             return Verdict.GAP if is_transactional else Verdict.RETRY
         if code.retriable:
-            batch.is_doubtful |= code in _MAYBE_WRITTEN
+            batch.is_doubtful |= code not in _NOT_WRITTEN
             return Verdict.RETRY
         if batch.is_doubtful:
             self.give_up(batch)

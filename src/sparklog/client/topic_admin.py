@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sparklog.client import named
@@ -10,7 +12,7 @@ from sparklog.client.admin_base import AdminBase, Answers, error_of, raise_first
 from sparklog.client.cluster_info import ClusterInfo, TopicInfo
 from sparklog.client.offsets import OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.retry import retrying_async
-from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
+from sparklog.errors import ApiError, ErrorCode, LocalProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     CreatePartitionsRequest,
@@ -156,14 +158,87 @@ class TopicAdmin(AdminBase):
         level = self._session.config.isolation_level if isolation is None else isolation
 
         async def ask(broker: BrokerId, tps: list[TopicPartition]) -> Answers[OffsetAndTimestamp | None]:
-            request = list_offsets_request({tp: wanted[tp] for tp in tps}, level, self._timeout_ms)
-            answer = await self._session.request(broker, ApiKey.LIST_OFFSETS, request)
-            return {
-                tp: at if code is ErrorCode.NONE else ApiError(code, f"{tp}: {code.name}")
-                for tp, code, at in listed_offsets(answer)
-            }
+            return await self._offsets_of(broker, {tp: wanted[tp] for tp in tps}, level)
 
         return await self._ask_leaders(wanted, ask)
+
+    async def _offsets_of(
+        self, broker: BrokerId, wanted: Mapping[TopicPartition, int], level: IsolationLevel
+    ) -> dict[TopicPartition, OffsetAndTimestamp | ApiError | None]:
+        request = list_offsets_request(wanted, level, self._timeout_ms)
+        answer = await self._session.request(broker, ApiKey.LIST_OFFSETS, request)
+        return {
+            tp: at if code is ErrorCode.NONE else ApiError(code, f"{tp}: {code.name}")
+            for tp, code, at in listed_offsets(answer)
+        }
+
+    async def reachable_offsets(
+        self,
+        wanted: Mapping[TopicPartition, int],
+        *,
+        isolation: IsolationLevel | None = None,
+        timeout: float = 5.0,
+        patience: float = 1.0,
+    ) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, SparklogError]]:
+        """What ``list_offsets`` finds for the partitions that can be asked now, and why the others cannot.
+
+        All leaders are asked at once. One that has not answered after ``timeout`` seconds counts as out of reach;
+        leaders that move, or are not there yet, are followed for ``patience`` seconds.
+        """
+        named.partitions(wanted)
+        level = self._session.config.isolation_level if isolation is None else isolation
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        failures: dict[TopicPartition, SparklogError] = {}
+
+        async def ask(broker: BrokerId, tps: list[TopicPartition]) -> None:
+            try:
+                async with asyncio.timeout(timeout):
+                    answers = await self._offsets_of(broker, {tp: wanted[tp] for tp in tps}, level)
+            except (SparklogError, TimeoutError) as error:
+                failures.update(dict.fromkeys(tps, self._silence(broker, timeout, error)))
+                return
+            for tp, answer in answers.items():
+                if isinstance(answer, ApiError):
+                    failures[tp] = answer
+                else:
+                    found[tp] = answer
+                    failures.pop(tp, None)
+
+        async def ask_what_is_left() -> None:
+            left = [tp for tp in wanted if tp not in found and _may_pass(failures.get(tp))]
+            await self._session.refresh(sorted({tp.topic for tp in left}))
+            await asyncio.gather(*(ask(broker, tps) for broker, tps in self._led(left, failures).items()))
+            passing = next((each for each in failures.values() if _may_pass(each)), None)
+            if passing is not None:
+                raise passing
+
+        with suppress(ApiError):  # it is among the failures
+            await retrying_async(self._session.backoff(round(patience * 1000)), ask_what_is_left)
+        return found, failures
+
+    def _led(
+        self, partitions: Iterable[TopicPartition], failures: dict[TopicPartition, SparklogError]
+    ) -> dict[BrokerId, list[TopicPartition]]:
+        """The partitions under their leaders; those without one go to ``failures``."""
+        leaders = self._session.leaders
+        groups: dict[BrokerId, list[TopicPartition]] = {}
+        for tp in sorted(partitions):
+            leader = leaders.leader(tp)
+            if leader is not None:
+                groups.setdefault(leader, []).append(tp)
+            elif leaders.partition(tp) is None:
+                failures[tp] = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, leaders.why_no_leader(tp))
+            else:
+                failures[tp] = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, self._why_no_leader(tp))
+        return groups
+
+    def _why_no_leader(self, tp: TopicPartition) -> str:
+        info = self._session.leaders.partition(tp)
+        gone = [
+            str(each) for each in (() if info is None else info.replicas) if each not in self._session.leaders.brokers
+        ]
+        text = self._session.leaders.why_no_leader(tp)
+        return f"{text}; start broker {', '.join(gone)}, which has it" if gone else text
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete what is before these offsets (-1: everything); returns each partition's first offset then."""
@@ -196,6 +271,11 @@ class TopicAdmin(AdminBase):
         return await self._ask_leaders(named.partitions(before), ask)
 
 
+def _may_pass(failure: SparklogError | None) -> bool:
+    """Whether a partition is to be asked about (again): a broker that was silent once is not."""
+    return failure is None or (isinstance(failure, ApiError) and failure.code.retriable)
+
+
 def new_topics(given: Iterable[NewTopic]) -> list[NewTopic]:
     """The topics to create. Raises LocalProtocolError for anything else than a collection of ``NewTopic``."""
     topics = [] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else list(given)
@@ -203,6 +283,7 @@ def new_topics(given: Iterable[NewTopic]) -> list[NewTopic]:
         raise LocalProtocolError(
             f'topics to create are a list, such as [NewTopic("name", partitions=3)], not {given!r}'
         )
+    named.names([each.name for each in topics], "topics")
     return topics
 
 

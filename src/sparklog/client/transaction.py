@@ -124,10 +124,13 @@ class Transaction:
             return False
         if self.second_version:
             self.added.add(tp)
-            self.has_begun = True
         else:
             self.pending.add(tp)
         return True
+
+    def goes_out(self) -> None:
+        """A batch of it is sent to its leader, who tells the coordinator in the second version."""
+        self.has_begun = True
 
     def sends_offsets(self) -> None:
         self._require("send offsets", Step.OPEN)

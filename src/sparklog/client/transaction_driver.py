@@ -6,6 +6,7 @@ transaction as it is, so that the call can be made again; one that is refused sp
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from sparklog.client.accumulator import Accumulator
@@ -55,6 +56,7 @@ class TransactionDriver:
         self._transaction = transaction
         self._accumulator = accumulator
         self._sender = sender
+        self._ending = asyncio.Lock()
         sender.add_partitions = self._add_partitions
 
     async def init(self, keep_prepared: bool = False) -> None:
@@ -167,7 +169,14 @@ class TransactionDriver:
         )
 
     async def end(self, commit: bool) -> None:
-        """Commit, once everything is written, or abort: what was not sent yet is not sent any more."""
+        """Commit, once everything is written, or abort: what was not sent yet is not sent any more.
+
+        One at a time: who asks meanwhile, in another thread maybe, finds the transaction ended, and ends no later one.
+        """
+        async with self._ending:
+            await self._end_transaction(commit)
+
+    async def _end_transaction(self, commit: bool) -> None:
         transaction = self._transaction
         spoiled = transaction.step is Step.ABORTABLE
         transaction.end(commit)

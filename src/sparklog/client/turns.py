@@ -35,9 +35,13 @@ class Turns:
             self._is_called = True  # taken back before the turn looks at anything, so what comes later calls again
             self._loop.call_soon_threadsafe(self._take)
 
+    def stop(self) -> None:
+        """No turn begins after this; from any thread."""
+        self._is_over = True
+
     def end(self) -> None:
         """No turn after this."""
-        self._is_over = True
+        self.stop()
         self._forget()
 
     def _forget(self) -> None:

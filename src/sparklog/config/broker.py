@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparklog.config.definition import ConfigType as T
 from sparklog.config.definition import Definition, any_of, at_least, between, definitions, one_of, parse, setting
-from sparklog.config.topic import TopicConfig, check_together
+from sparklog.config.kafka_broker import divide
+from sparklog.config.topic import NOTHING_COMPACTS, TopicConfig, check_together
 from sparklog.errors import ConfigError
 
 ASSIGNOR_CLASSES = {
@@ -15,6 +18,7 @@ ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 """What Kafka calls its assignors in ``group.consumer.assignors``, and their names."""
+_logger = logging.getLogger(__name__)
 _INT_MAX = (1 << 31) - 1
 
 
@@ -37,13 +41,36 @@ def _complaint_about_overrides(text: str) -> str | None:
     return None
 
 
+def is_every_address(host: str) -> bool:
+    """Whether listening there is listening on every address of the machine: no client can be told to connect to it."""
+    return host in ("", "0.0.0.0", "::")
+
+
+def _complaint_about_advertised(host: str) -> str | None:
+    return "is no address that a client can connect to" if host and is_every_address(host) else None
+
+
 @dataclass(frozen=True)
 class BrokerConfig:
     """Immutable. ``topic_defaults`` holds what topics without a setting of their own use."""
 
     broker_id: int = setting("broker.id", T.INT, 0, "This broker's number; unique in the cluster.", at_least(0))
-    host: str = setting("host.name", T.STRING, "127.0.0.1", "Address to listen on, and to tell clients.")
-    port: int = setting("port", T.INT, 9092, "Port to listen on; 0 takes a free one.", between(0, 65535))
+    host: str = setting("host.name", T.STRING, "127.0.0.1", "Address to listen on (listeners).")
+    port: int = setting("port", T.INT, 9092, "Port to listen on; 0 takes a free one (listeners).", between(0, 65535))
+    advertised_host: str = setting(
+        "advertised.host.name",
+        T.STRING,
+        "",
+        "Address to tell clients (advertised.listeners); empty for the one to listen on.",
+        _complaint_about_advertised,
+    )
+    advertised_port: int = setting(
+        "advertised.port",
+        T.INT,
+        0,
+        "Port to tell clients (advertised.listeners); 0 for the one to listen on.",
+        between(0, 65535),
+    )
     log_dirs: tuple[str, ...] = setting("log.dirs", T.LIST, ("sparklog-data",), "Directories that hold the partitions.")
     zookeeper_connect: str = setting("zookeeper.connect", T.STRING, "127.0.0.1:2181", "ZooKeeper, host:port[/chroot].")
     zookeeper_session_timeout_ms: int = setting(
@@ -248,6 +275,13 @@ class BrokerConfig:
         True,
         "Whether a producer may have transactions without a timeout, for a two-phase commit.",
     )
+    internal_topics_protect: bool = setting(
+        "sparklog.internal.topics.protect",
+        T.BOOLEAN,
+        True,
+        "Whether to refuse what would lose the state of groups, transactions and Spark's sinks: deleting or growing "
+        "their topics, changing what these keep, and plain commits to the groups of the sinks.",
+    )
     transactional_id_expiration_ms: int = setting(
         "transactional.id.expiration.ms",
         T.INT,
@@ -301,11 +335,48 @@ def _refine(properties: dict[str, str]) -> dict[str, str]:
     only_dir = refined.pop("log.dir", None)
     if only_dir is not None:
         refined.setdefault("log.dirs", only_dir)
+    for name, (host_name, port_name) in _LISTENERS.items():
+        text = refined.pop(name, None)
+        if text:
+            host, port = _listener(name, text)
+            refined.setdefault(host_name, host)
+            refined.setdefault(port_name, port)
     return refined
 
 
+_LISTENERS = {
+    "listeners": ("host.name", "port"),
+    "advertised.listeners": ("advertised.host.name", "advertised.port"),
+}
+_LISTENER = re.compile(r"(?P<protocol>\w+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^\s:/\[\]]*)):(?P<port>\d+)")
+
+
+def _listener(name: str, text: str) -> tuple[str, str]:
+    """Host and port of the one listener there may be, PLAINTEXT://HOST:PORT. Raises ConfigError for anything else."""
+    found = _LISTENER.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"{name}={text!r} is not one PLAINTEXT://HOST:PORT, and a broker has one listener here")
+    if found["protocol"].upper() != "PLAINTEXT":
+        raise ConfigError(f"{name}={text!r}: only PLAINTEXT is spoken here, no TLS and no SASL")
+    return found["v6"] or found["host"] or "", found["port"]
+
+
+def _check_reachable(config: BrokerConfig) -> None:
+    if is_every_address(config.host) and not config.advertised_host:
+        raise ConfigError(
+            f"host.name={config.host!r} listens on every address of this machine, and clients must be told one that"
+            " they can reach: set advertised.listeners=PLAINTEXT://NAME:PORT too"
+        )
+
+
 def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
-    """A broker's settings, those that are topics' defaults among them. Raises ConfigError on any that does not fit."""
+    """A broker's settings, those that are topics' defaults among them.
+
+    Raises ConfigError on any that does not fit. Kafka's settings that mean nothing here are left out, with one warning.
+    """
+    properties, left_out = divide(properties)
+    if left_out:
+        _logger.warning("these settings of Kafka's mean nothing here and are left out: %s", ", ".join(left_out))
     properties = _refine(properties)
     synonyms = topic_synonyms()
     for_topics = {synonyms[name]: text for name, text in properties.items() if name in synonyms}
@@ -313,6 +384,9 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     config = parse(BrokerConfig, own)
     defaults = parse(TopicConfig, for_topics)
     check_together(defaults)
+    _check_reachable(config)
+    if "compact" in defaults.cleanup_policy:
+        _logger.warning("log.%s", NOTHING_COMPACTS)
     return replace(config, topic_defaults=defaults)
 
 

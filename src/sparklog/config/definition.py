@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from sparklog.errors import ConfigError
 
 T = TypeVar("T")
+_ALIKE = 0.8
+"""How alike a name that is not known must be to one that is, of 1, to be taken for a misspelt one."""
 Check = Callable[[Any], str | None]
 """Returns what is wrong with a value, or None."""
 
@@ -48,7 +50,7 @@ class Definition:
         try:
             value = _PARSERS[self.kind](text.strip())
         except ValueError as error:
-            raise ConfigError(f"{self.name}={text!r} is not a {self.kind.name.lower()}") from error
+            raise ConfigError(f"{self.name}={text!r} is not {_IN_WORDS[self.kind]}") from error
         complaint = self.check(value) if self.check else None
         if complaint:
             raise ConfigError(f"{self.name}={text!r}: {complaint}")
@@ -87,6 +89,16 @@ _PARSERS: dict[ConfigType, Callable[[str], Any]] = {
     ConfigType.LONG: _bounded(64),
     ConfigType.DOUBLE: float,
     ConfigType.LIST: lambda text: tuple(item.strip() for item in text.split(",") if item.strip()),
+}
+
+_IN_WORDS = {
+    ConfigType.BOOLEAN: "true or false",
+    ConfigType.STRING: "a text",
+    ConfigType.INT: "a whole number of 32 bits",
+    ConfigType.SHORT: "a whole number of 16 bits",
+    ConfigType.LONG: "a whole number of 64 bits",
+    ConfigType.DOUBLE: "a number",
+    ConfigType.LIST: "a list",
 }
 
 
@@ -140,7 +152,7 @@ def parse(cls: type[T], properties: Mapping[str, str], base: T | None = None) ->
     values: dict[str, Any] = {}
     for name, text in properties.items():
         if name not in table:
-            near = difflib.get_close_matches(name, table, n=3)
+            near = difflib.get_close_matches(name, table, n=3, cutoff=_ALIKE)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise ConfigError(f"unknown setting {name!r}{hint}")
         attribute, definition = table[name]

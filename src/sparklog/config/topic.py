@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from sparklog.config.definition import ConfigType as T
 from sparklog.config.definition import any_of, at_least, between, matching, one_of, parse, setting
@@ -13,6 +14,11 @@ from sparklog.errors import ConfigError
 _logger = logging.getLogger(__name__)
 
 _LONG_MAX = (1 << 63) - 1
+NOTHING_COMPACTS = (
+    "cleanup.policy=compact is kept, and demands that every record has a key, but nothing compacts yet: the log grows,"
+    " and keeps every record"
+)
+"""What is to be said wherever a topic is given that policy."""
 COMPRESSION_NAMES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -24,7 +30,7 @@ class TopicConfig:
         "cleanup.policy",
         T.LIST,
         ("delete",),
-        "What becomes of old segments.",
+        "What becomes of old segments: they are deleted; compact is kept, but nothing compacts yet.",
         any_of("delete", "compact"),
         broker="log.cleanup.policy",
     )
@@ -247,6 +253,12 @@ class TopicConfig:
         both = self.message_timestamp_difference_max_ms
         before, after = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
         return (both if before == _LONG_MAX else before), (both if after == _LONG_MAX else after)
+
+    @cached_property
+    def decodes_records(self) -> bool:
+        """Whether an append decodes a client's records: for their keys, for their times, or to compress them anew."""
+        timed = self.message_timestamp_type == "CreateTime" and self.record_time_bounds_ms != (_LONG_MAX, _LONG_MAX)
+        return self.compression_type != "producer" or "compact" in self.cleanup_policy or timed
 
     @property
     def longest_segment_ms(self) -> int:

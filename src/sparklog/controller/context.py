@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
-from sparklog.structs import TopicPartition
+from sparklog.errors import ErrorCode
+from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
 
 
 @dataclass
 class ControllerContext:
-    """A mirror of ZooKeeper, for as long as this controller's ``epoch`` lasts."""
+    """A mirror of ZooKeeper, for as long as this controller's ``epoch`` lasts, and what the brokers answered.
+
+    A replica is online when its broker lives and has not refused it. Clients are told of a leader once it has answered
+    that it leads; of what an earlier controller decided they are told as it stands.
+    """
 
     epoch: int
     epoch_version: int
@@ -19,9 +25,23 @@ class ControllerContext:
     assignments: dict[str, TopicAssignment] = field(default_factory=dict)
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
+    offline: dict[int, dict[TopicPartition, ErrorCode]] = field(default_factory=lambda: defaultdict(dict))
+    """The partitions that a live broker cannot hold, as it answered last, and why."""
+    awaited: set[TopicPartition] = field(default_factory=set)
+    """Those whose leader has yet to answer that it leads."""
+    new: set[TopicPartition] = field(default_factory=set)
+    """Those made in this term, which no broker has held yet."""
 
     def replicas(self, tp: TopicPartition) -> tuple[int, ...]:
         return self.assignments[tp.topic].partitions[tp.partition]
+
+    def online(self, tp: TopicPartition) -> list[int]:
+        """The replicas that may lead."""
+        return [id_ for id_ in self.replicas(tp) if id_ in self.brokers and tp not in self.offline.get(id_, ())]
+
+    def announced_leader(self, tp: TopicPartition) -> int:
+        """Whom clients are told to turn to."""
+        return int(NO_LEADER) if tp in self.awaited else self.states[tp].leader
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, number) for number in self.assignments[topic].partitions]
@@ -30,9 +50,57 @@ class ControllerContext:
         """Every partition with a state that has a replica on the broker, those being deleted left out."""
         return [tp for tp in self.states if tp.topic not in self.deleting and broker_id in self.replicas(tp)]
 
+    def write(self, states: dict[TopicPartition, PartitionState]) -> None:
+        """These states are in ZooKeeper now, by this controller's hand."""
+        for tp, state in states.items():
+            if tp not in self.states:
+                self.new.add(tp)
+            self.states[tp] = state
+            self._await(tp)
+
+    def begin_anew(self, broker_id: int) -> None:
+        """The broker has started or lost its session: what it answered in its former life says nothing any more."""
+        self.offline.pop(broker_id, None)
+        for tp in self.partitions_on(broker_id):
+            if self.states[tp].leader == broker_id:
+                self._await(tp)
+
+    def took(self, broker_id: int, tp: TopicPartition) -> bool:
+        """The broker holds the partition as its state says; whether that is news."""
+        was_offline = tp in self.offline.get(broker_id, ())
+        self.offline[broker_id].pop(tp, None)
+        was_awaited = self.states[tp].leader == broker_id and tp in self.awaited
+        if was_awaited:
+            self.awaited.discard(tp)
+        self.new.discard(tp)
+        return was_offline or was_awaited
+
+    def refused(self, broker_id: int, tp: TopicPartition, why: ErrorCode) -> None:
+        """The broker cannot hold the partition."""
+        self.offline[broker_id][tp] = why
+
+    def refusals(self, topic: str) -> dict[int, ErrorCode]:
+        """The brokers that cannot hold partitions of the topic, each with a reason of its own."""
+        found = {}
+        for broker_id, partitions in self.offline.items():
+            for tp, why in partitions.items():
+                if tp.topic == topic:
+                    found[broker_id] = why
+        return found
+
     def forget(self, topic: str) -> None:
         """The topic is gone."""
         for tp in self.partitions_of(topic):
             self.states.pop(tp, None)
+            self.awaited.discard(tp)
+            self.new.discard(tp)
+            for each in self.offline.values():
+                each.pop(tp, None)
         self.assignments.pop(topic, None)
         self.deleting.discard(topic)
+
+    def _await(self, tp: TopicPartition) -> None:
+        if self.states[tp].leader == NO_LEADER:
+            self.awaited.discard(tp)
+        else:
+            self.awaited.add(tp)

@@ -1,8 +1,9 @@
 """Who leads: pure decisions from a context, to be written to ZooKeeper and sent to brokers by ``runtime``.
 
-Invariants: a leader is a live replica; without ``unclean.leader.election.enable`` it comes from the ISR; the leader
-epoch rises with every change of leader or ISR; the last member of an ISR stays in it even when it dies, for only it is
-known to hold all that was acknowledged. Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``.
+Invariants: a leader is a replica that lives and was not refused; without ``unclean.leader.election.enable`` it comes
+from the ISR; the leader epoch rises with every change of leader or ISR; the last member of an ISR stays in it even when
+it dies, for only it is known to hold all that was acknowledged. Source: Kafka 3.9, ``PartitionStateMachine`` and
+``Election``.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def elect(
 def decide(context: ControllerContext) -> dict[TopicPartition, PartitionState]:
     """Every partition state that ought to change, with the version over which it is to be written."""
     live = context.brokers.keys()
+    offline = {tp for each in context.offline.values() for tp in each}
     changes = {}
     for topic, assignment in context.assignments.items():
         if topic in context.deleting:
@@ -43,10 +45,11 @@ def decide(context: ControllerContext) -> dict[TopicPartition, PartitionState]:
         for number, replicas in assignment.partitions.items():
             tp = TopicPartition(topic, number)
             state = context.states.get(tp)
+            online = context.online(tp) if tp in offline else live
             change = (
-                initial_state(replicas, live, context.epoch)
+                initial_state(replicas, online, context.epoch)
                 if state is None
-                else elect(state, replicas, live, context.epoch)
+                else elect(state, replicas, online, context.epoch)
             )
             if change is not None:
                 changes[tp] = change

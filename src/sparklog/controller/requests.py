@@ -1,18 +1,26 @@
-"""The messages that a controller sends, built from its context."""
+"""The messages that a controller sends, built from its context, and what the answers refuse.
+
+They are built in steps, a partition a step: between two of them the loop may serve others. What brokers answer may be
+taken note of meanwhile; the states are the controller's own to change, which waits for the message.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 
 from sparklog.controller.context import ControllerContext
+from sparklog.errors import ErrorCode
 from sparklog.protocol.messages import LeaderAndIsrRequest, Message, StopReplicaRequest, UpdateMetadataRequest
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import NO_LEADER, TopicPartition
 
 LEADER_DURING_DELETE = -2
 """The leader that UpdateMetadata gives a partition that is going away."""
-_FULL, _INCREMENTAL = 2, 1
+FULL, _INCREMENTAL = 2, 1
+"""The types of a LeaderAndIsr."""
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
@@ -29,7 +37,7 @@ def leader_and_isr(
     partitions: Iterable[TopicPartition],
     *,
     full: bool,
-) -> Message:
+) -> Steps[Message]:
     """Tells one broker to lead or follow ``partitions``; ``full`` says that it holds no others."""
     request = LeaderAndIsrRequest
     state_type = request.LeaderAndIsrTopicState.LeaderAndIsrPartitionState
@@ -49,10 +57,11 @@ def leader_and_isr(
                     replicas=list(context.replicas(tp)),
                     adding_replicas=[],
                     removing_replicas=[],
-                    is_new=state.leader_epoch == 0,
+                    is_new=tp in context.new,
                     leader_recovery_state=0,
                 )
             )
+            yield
         topic_states.append(
             request.LeaderAndIsrTopicState(
                 topic_name=topic,
@@ -68,20 +77,38 @@ def leader_and_isr(
         controller_id=controller_id,
         controller_epoch=context.epoch,
         broker_epoch=broker_epoch,
-        type=_FULL if full else _INCREMENTAL,
+        type=FULL if full else _INCREMENTAL,
         topic_states=topic_states,
         live_leaders=live,
     )
 
 
+def refused_replicas(request: Message, answer: Message) -> dict[TopicPartition, ErrorCode]:
+    """The partitions of a LeaderAndIsr request that the broker does not hold, and why not.
+
+    Topics without an id are known by their place, which the answer keeps.
+    """
+    names = {topic.topic_id: topic.topic_name for topic in request.topic_states if topic.topic_id}
+    refused = {}
+    for place, topic in enumerate(answer.topics):
+        name = names.get(topic.topic_id)
+        if name is None and place < len(request.topic_states):
+            name = request.topic_states[place].topic_name
+        for each in topic.partition_errors:
+            if each.error_code != ErrorCode.NONE and name is not None:
+                refused[TopicPartition(name, each.partition_index)] = ErrorCode(each.error_code)
+    return refused
+
+
 def update_metadata(
     context: ControllerContext, controller_id: int, broker_epoch: int, partitions: Iterable[TopicPartition]
-) -> Message:
+) -> Steps[Message]:
     """Tells one broker which brokers live, and the state of ``partitions``."""
     request = UpdateMetadataRequest
     topic_states = []
     for topic, group in _by_topic(partitions).items():
-        states = [_metadata_state(context, tp) for tp in group if tp in context.states]
+        known = (tp for tp in group if tp in context.states)
+        states = yield from each_of(partial(_metadata_state, context), known)
         topic_id = context.assignments[topic].topic_id or ZERO_UUID
         topic_states.append(
             request.UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id, partition_states=states)
@@ -110,7 +137,8 @@ def update_metadata(
 def _metadata_state(context: ControllerContext, tp: TopicPartition) -> Message:
     state = context.states[tp]
     replicas = context.replicas(tp)
-    leader = LEADER_DURING_DELETE if tp.topic in context.deleting else state.leader
+    leader = LEADER_DURING_DELETE if tp.topic in context.deleting else context.announced_leader(tp)
+    online = context.online(tp)
     return UpdateMetadataRequest.UpdateMetadataTopicState.UpdateMetadataPartitionState(
         partition_index=tp.partition,
         controller_epoch=context.epoch,
@@ -119,13 +147,13 @@ def _metadata_state(context: ControllerContext, tp: TopicPartition) -> Message:
         isr=list(state.isr),
         zk_version=state.version,
         replicas=list(replicas),
-        offline_replicas=[replica for replica in replicas if replica not in context.brokers],
+        offline_replicas=[replica for replica in replicas if replica not in online],
     )
 
 
 def stop_replicas(
     context: ControllerContext, controller_id: int, broker_epoch: int, partitions: Iterable[TopicPartition]
-) -> Message:
+) -> Steps[Message]:
     """Tells one broker to stop and delete its replicas of ``partitions``."""
     request = StopReplicaRequest
     topic_states = []
@@ -138,10 +166,18 @@ def stop_replicas(
                     partition_index=tp.partition, leader_epoch=epoch, delete_partition=True
                 )
             )
+            yield
         topic_states.append(request.StopReplicaTopicState(topic_name=topic, partition_states=states))
     return request(
         controller_id=controller_id,
         controller_epoch=context.epoch,
         broker_epoch=broker_epoch,
         topic_states=topic_states,
+    )
+
+
+def has_stopped(answer: Message) -> bool:
+    """Whether a broker did all that a StopReplica request asked of it."""
+    return answer.error_code == ErrorCode.NONE and all(
+        each.error_code == ErrorCode.NONE for each in answer.partition_errors
     )

@@ -2,6 +2,10 @@
 
 Level-triggered: whatever a watch says, the answer is to look again, at the brokers, the topics and the deletions asked
 for, and to bring the rest of the cluster in line. A watch that fires twice, or for nothing, costs a look.
+
+What a broker answers counts like what ZooKeeper says. A replica that it refuses is offline there: another leads, or
+nobody, and clients are told so. It is asked again after a pause that grows, with the state as it stands, and once it
+holds the replica there is an election. A topic is forgotten when every broker has answered that its part is deleted.
 """
 
 from __future__ import annotations
@@ -11,15 +15,19 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.controller import requests
 from sparklog.controller.channel import BrokerChannel
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import decide
-from sparklog.errors import CoordinationError, ErrorCode, MalformedZnode
+from sparklog.controller.pauses import Pauses
+from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
+from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message
+from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo
@@ -27,6 +35,9 @@ from sparklog.zk.znodes import BrokerInfo
 _logger = logging.getLogger(__name__)
 _LOOK_AT_LEAST_EVERY_S = 5.0
 """Also without a watch: a word lost on the way to this loop costs seconds, not the cluster's attention."""
+_STAND_AGAIN_S = 0.2
+_STEPS_A_TURN = 50
+"""Of a message that is being built: as many as take about a millisecond."""
 RunZk = Callable[..., Awaitable[Any]]
 """Runs a blocking ZooKeeper call off the loop and awaits what it gives."""
 
@@ -40,7 +51,6 @@ class Controller:
         self._run_zk = run_zk
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._context: ControllerContext | None = None
         self._channels: dict[int, BrokerChannel] = {}
         self._look = asyncio.Event()
         self._stand = asyncio.Event()
@@ -50,6 +60,19 @@ class Controller:
         self._task: asyncio.Task[None] | None = None
         self._brokers_changed = False
         self._grown: set[str] = set()
+        self._begin_term(None)
+
+    def _begin_term(self, context: ControllerContext | None) -> None:
+        """Forget what brokers answered to an earlier term, or to another controller."""
+        self._context = context
+        self._answered: set[TopicPartition] = set()
+        """Of these clients are to be told, for their leaders have answered."""
+        self._unheard: set[tuple[int, ApiKey]] = set()
+        """The brokers that refused a request whole, and its kind."""
+        self._retries = Pauses[int](self._clock)
+        self._deletions = Pauses[str](self._clock)
+        self._stops: dict[str, asyncio.Future[list[Message | BaseException]]] = {}
+        """What the brokers answer that were asked to delete a topic."""
 
     @property
     def is_active(self) -> bool:
@@ -59,6 +82,10 @@ class Controller:
     def context(self) -> ControllerContext | None:
         """What the controller knows; None out of office."""
         return self._context
+
+    def refusals(self, topic: str) -> dict[int, ErrorCode]:
+        """The brokers that cannot hold partitions of the topic, and why; none known out of office."""
+        return {} if self._context is None else self._context.refusals(topic)
 
     def start(self) -> None:
         self._task = asyncio.ensure_future(self._run())
@@ -105,7 +132,11 @@ class Controller:
             except CoordinationError as error:
                 _logger.warning("controller: %s", error)
                 await self._resign()
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(_STAND_AGAIN_S)
+            except Exception:  # or the cluster would be without a controller for as long as this process lives
+                _logger.exception("the controller failed")
+                await self._resign()
+                await asyncio.sleep(_STAND_AGAIN_S)
 
     async def _stand_for_election(self) -> None:
         await self._resign()
@@ -113,7 +144,7 @@ class Controller:
         if won is None:
             return
         epoch, version = won
-        self._context = ControllerContext(epoch, version)
+        self._begin_term(ControllerContext(epoch, version))
         _logger.info("broker %d is the controller, epoch %d", self._id, epoch)
         self._look.set()
 
@@ -122,7 +153,7 @@ class Controller:
         while not self._stand.is_set():
             # Not wait_for: in Python 3.11 it loses a cancellation that comes together with what it waits for.
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_AT_LEAST_EVERY_S):
+                async with asyncio.timeout(self._deletions.left(self._retries.left(_LOOK_AT_LEAST_EVERY_S))):
                     await self._look.wait()
             self._look.clear()
             if not self._stand.is_set():
@@ -131,7 +162,7 @@ class Controller:
     async def _resign(self) -> None:
         if self._context is not None:
             _logger.info("broker %d is no longer the controller", self._id)
-        self._context = None
+        self._begin_term(None)
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
@@ -140,16 +171,20 @@ class Controller:
         context = self._context
         assert context is not None
         wake = self._on_cluster_change
+        asked_again = self._retries.take_due()
+        for id_ in asked_again & {id_ for id_, _ in self._unheard}:
+            context.brokers.pop(id_, None)  # as if it were new: tell it everything
         fresh = await self._observe_brokers(context, await self._run_zk(self._zk.brokers, wake))
         await self._observe_topics(context, await self._run_zk(self._zk.topics, wake))
-        asked = set(await self._run_zk(self._zk.topics_to_delete, wake))
-        context.deleting = asked & context.assignments.keys()
-        for unknown in asked - context.assignments.keys():
-            await self._run_zk(self._zk.forget_topic, unknown)
+        await self._observe_deletions(context, await self._run_zk(self._zk.topics_to_delete, wake))
+        failed = await self._observe_log_dirs(context, await self._run_zk(self._zk.log_dir_events, wake))
         changed = await self._decide(context)
-        self._announce(context, changed, fresh)
+        await self._announce(context, changed, fresh)
+        await self._ask_again(context, asked_again - fresh, failed - fresh)
+        self._deletions.take_due()
         for topic in sorted(context.deleting):
-            await self._delete(context, topic)
+            if not self._deletions.is_paused(topic):
+                await self._delete(context, topic)
 
     async def _observe_brokers(self, context: ControllerContext, brokers: dict[int, BrokerInfo]) -> set[int]:
         """Open and close channels; return the brokers that are new, or came back."""
@@ -162,7 +197,25 @@ class Controller:
             self._channels[id_] = BrokerChannel(brokers[id_], f"controller-{self._id}")
         self._brokers_changed = bool(fresh) or context.brokers.keys() != brokers.keys()
         context.brokers = brokers
+        for id_ in fresh:
+            context.begin_anew(id_)
         return fresh
+
+    async def _observe_deletions(self, context: ControllerContext, asked: dict[str, UUID | None]) -> None:
+        """A request may name the id of the topic that it means: one of that name that was made since is kept."""
+        context.deleting = {
+            topic
+            for topic, topic_id in asked.items()
+            if topic in context.assignments and topic_id in (None, context.assignments[topic].topic_id)
+        }
+        for unknown in asked.keys() - context.deleting:
+            await self._run_zk(self._zk.forget_deletion, unknown, context.epoch_version)
+
+    async def _observe_log_dirs(self, context: ControllerContext, events: dict[str, int]) -> set[int]:
+        """The brokers that report a failed log directory."""
+        if events:
+            await self._run_zk(self._zk.forget_log_dir_events, list(events), context.epoch_version)
+        return set(events.values())
 
     async def _observe_topics(self, context: ControllerContext, topics: list[str]) -> None:
         for gone in context.assignments.keys() - set(topics):
@@ -170,13 +223,15 @@ class Controller:
         grown, self._grown = self._grown, set()
         for topic in set(topics) - (context.assignments.keys() - grown):
             try:
+                check_topic_name(topic)
                 assignment = await self._run_zk(self._zk.assignment, topic)
-            except MalformedZnode as error:
+                partitions = [TopicPartition(topic, number) for number in assignment.partitions] if assignment else []
+                states = await self._run_zk(self._zk.partition_states, partitions)
+            except (ApiError, MalformedZnode) as error:  # brokers would refuse what they are told of all topics
                 _logger.error("topic %s is left alone: %s", topic, error)
                 continue
             if assignment is not None:
                 context.assignments[topic] = assignment
-                states = await self._run_zk(self._zk.partition_states, context.partitions_of(topic))
                 context.states.update(states)
 
     async def _decide(self, context: ControllerContext) -> list[TopicPartition]:
@@ -184,46 +239,117 @@ class Controller:
         if not wanted:
             return []
         written = await self._run_zk(self._zk.write_partition_states, wanted, context.epoch_version)
-        context.states.update(written)
+        context.write(written)
         if len(written) < len(wanted):
             lost = [tp for tp in wanted if tp not in written]
             context.states.update(await self._run_zk(self._zk.partition_states, lost))
             self._look.set()
         return list(written)
 
-    def _announce(self, context: ControllerContext, changed: list[TopicPartition], fresh: set[int]) -> None:
-        if not changed and not self._brokers_changed:
+    async def _announce(self, context: ControllerContext, changed: list[TopicPartition], fresh: set[int]) -> None:
+        news, self._answered = [*changed, *(self._answered & context.states.keys() - set(changed))], set()
+        if not news and not self._brokers_changed:
             return
-        for id_, channel in self._channels.items():
+        for id_, channel in list(self._channels.items()):
             full = id_ in fresh
-            mine = context.partitions_on(id_) if full else [tp for tp in changed if id_ in context.replicas(tp)]
+            mine = context.partitions_on(id_) if full else [tp for tp in changed if id_ in context.online(tp)]
             if mine or full:
-                message = requests.leader_and_isr(context, self._id, channel.broker.epoch, mine, full=full)
-                channel.send(ApiKey.LEADER_AND_ISR, message)
-            self._tell(context, channel, list(context.states) if full else changed)
+                await self._send_states(context, channel, mine, full=full)
+            await self._tell(context, channel, list(context.states) if full else news, is_full=full)
 
-    def _tell(self, context: ControllerContext, channel: BrokerChannel, partitions: Iterable[TopicPartition]) -> None:
-        message = requests.update_metadata(context, self._id, channel.broker.epoch, partitions)
-        channel.send(ApiKey.UPDATE_METADATA, message)
+    async def _ask_again(self, context: ControllerContext, refused_before: set[int], failed: set[int]) -> None:
+        """Find out which replicas the brokers hold by now: those they refused, or where a disk has failed all."""
+        for id_ in (refused_before | failed) & self._channels.keys():
+            partitions = context.partitions_on(id_)
+            if id_ not in failed:
+                partitions = [tp for tp in partitions if tp in context.offline.get(id_, ())]
+            if partitions:
+                await self._send_states(context, self._channels[id_], partitions, full=False)
 
-    async def _all_took(self, answers: list[asyncio.Future[Message]]) -> bool:
-        """Whether every broker answered without an error.
+    async def _send_states(
+        self, context: ControllerContext, channel: BrokerChannel, partitions: list[TopicPartition], *, full: bool
+    ) -> None:
+        message = await _in_steps(
+            requests.leader_and_isr(context, self._id, channel.broker.epoch, partitions, full=full)
+        )
+        asked = {tp: context.states[tp].leader_epoch for tp in partitions}
+        answer = channel.send(ApiKey.LEADER_AND_ISR, message)
+        answer.add_done_callback(lambda answer: self._hear(context, channel, asked, message, answer))
 
-        Whatever else there is to look at ends the wait: a broker that died would never answer, and only another look
-        finds that it did.
-        """
-        everyone = asyncio.gather(*answers, return_exceptions=True)
-        look = asyncio.ensure_future(self._look.wait())
-        try:
-            await asyncio.wait((everyone, look), timeout=_LOOK_AT_LEAST_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            look.cancel()
-        if not everyone.done():
-            return False
-        if any(isinstance(each, BaseException) or each.error_code != ErrorCode.NONE for each in everyone.result()):
+    def _hear(
+        self,
+        context: ControllerContext,
+        channel: BrokerChannel,
+        asked: dict[TopicPartition, int],
+        request: Message,
+        answer: asyncio.Future[Message],
+    ) -> None:
+        """Take note of which partitions the broker holds; what was decided anew meanwhile is asked anew."""
+        is_full = request.type == requests.FULL
+        message = self._hear_whole(context, channel, ApiKey.LEADER_AND_ISR, answer, is_full=is_full)
+        id_ = channel.broker.id
+        if message is None:
+            return
+        refused = requests.refused_replicas(request, message)
+        current = {
+            tp for tp, epoch in asked.items() if tp in context.states and context.states[tp].leader_epoch == epoch
+        }
+        lost = current & refused.keys()
+        for tp in lost:
+            context.refused(id_, tp, refused[tp])
+        news = {tp for tp in current - lost if context.took(id_, tp)}
+        if lost:
+            example = min(lost)
+            text = "broker %d does not hold %d of its partitions, which are offline there until it does; %s for one: %s"
+            _logger.warning(text, id_, len(lost), example, refused[example].name)
+        if context.offline.get(id_):
+            self._retries.postpone(id_)
+        elif not any(id_ == unheard for unheard, _ in self._unheard):
+            self._retries.forget(id_)
+        self._answered |= news
+        if news or lost:
             self._look.set()
-            return False
-        return True
+
+    async def _tell(
+        self,
+        context: ControllerContext,
+        channel: BrokerChannel,
+        partitions: Iterable[TopicPartition],
+        *,
+        is_full: bool = False,
+    ) -> None:
+        message = await _in_steps(requests.update_metadata(context, self._id, channel.broker.epoch, partitions))
+        answer = channel.send(ApiKey.UPDATE_METADATA, message)
+        answer.add_done_callback(
+            lambda answer: self._hear_whole(context, channel, ApiKey.UPDATE_METADATA, answer, is_full=is_full)
+        )
+
+    def _hear_whole(
+        self,
+        context: ControllerContext,
+        channel: BrokerChannel,
+        api: ApiKey,
+        answer: asyncio.Future[Message],
+        *,
+        is_full: bool,
+    ) -> Message | None:
+        """The answer, if the broker is still the one that was asked, and took the request as a whole.
+
+        What it refused to hear is said again by a request that is full: others, sent before or since, do not say it.
+        """
+        id_ = channel.broker.id
+        if answer.cancelled() or context is not self._context or self._channels.get(id_) is not channel:
+            return None
+        message = answer.result()
+        if message.error_code == ErrorCode.NONE:
+            if is_full:
+                self._unheard.discard((id_, api))
+            return message
+        _logger.warning("broker %d refused %s: %s", id_, api.name, ErrorCode(message.error_code).name)
+        self._unheard.add((id_, api))
+        self._retries.postpone(id_)
+        self._look.set()
+        return None
 
     async def _delete(self, context: ControllerContext, topic: str) -> None:
         """Delete the topic everywhere, if every broker that holds a part of it lives; else wait for that broker."""
@@ -233,23 +359,50 @@ class Controller:
             _logger.info(
                 "topic %s will be deleted when brokers %s are back", topic, sorted(holders - self._channels.keys())
             )
-            return
-        for channel in self._channels.values():
-            self._tell(context, channel, partitions)
-        answers = [
-            channel.send(
-                ApiKey.STOP_REPLICA,
-                requests.stop_replicas(
-                    context, self._id, channel.broker.epoch, [tp for tp in partitions if id_ in context.replicas(tp)]
-                ),
-            )
-            for id_, channel in self._channels.items()
-            if id_ in holders
-        ]
-        if not await self._all_took(answers):
-            return
-        await self._run_zk(self._zk.forget_topic, topic)
-        context.forget(topic)
-        if self._id in self._channels:
-            self._tell(context, self._channels[self._id], [])  # wakes who waits here for the end of the deletion
-        _logger.info("topic %s is deleted", topic)
+        elif topic not in self._stops:
+            await self._stop_replicas(context, topic, holders)
+        elif self._stops[topic].done() and self._all_stopped(topic, self._stops.pop(topic).result()):
+            await self._run_zk(self._zk.forget_topic, topic, context.epoch_version)
+            context.forget(topic)
+            self._deletions.forget(topic)
+            if self._id in self._channels:
+                await self._tell(
+                    context, self._channels[self._id], []
+                )  # wakes who waits here for the end of the deletion
+            _logger.info("topic %s is deleted", topic)
+
+    async def _stop_replicas(self, context: ControllerContext, topic: str, holders: set[int]) -> None:
+        """Ask for the deletion; the answers, or the end of a broker that owes one, are cause for another look."""
+        partitions = context.partitions_of(topic)
+        for channel in list(self._channels.values()):
+            await self._tell(context, channel, partitions)
+        answers = []
+        for id_ in holders:
+            channel, mine = self._channels[id_], [tp for tp in partitions if id_ in context.replicas(tp)]
+            message = await _in_steps(requests.stop_replicas(context, self._id, channel.broker.epoch, mine))
+            answers.append(channel.send(ApiKey.STOP_REPLICA, message))
+        self._stops[topic] = asyncio.gather(*answers, return_exceptions=True)
+        self._stops[topic].add_done_callback(lambda _: self._look.set())
+
+    def _all_stopped(self, topic: str, answers: list[Message | BaseException]) -> bool:
+        """Whether every broker has deleted each partition that it was asked to. After a refusal the topic pauses."""
+        if any(isinstance(each, BaseException) for each in answers):  # a broker has gone meanwhile
+            self._look.set()
+            return False
+        if not all(requests.has_stopped(each) for each in answers):
+            _logger.warning("topic %s could not be deleted everywhere; this will be tried again", topic)
+            self._deletions.postpone(topic)
+            return False
+        return True
+
+
+async def _in_steps(steps: Steps[Message]) -> Message:
+    """What they come to; the loop serves others between."""
+    while True:
+        try:
+            for _ in range(_STEPS_A_TURN):
+                next(steps)
+        except StopIteration as end:
+            message: Message = end.value
+            return message
+        await asyncio.sleep(0)

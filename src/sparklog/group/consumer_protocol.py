@@ -1,4 +1,8 @@
-"""What members of the protocol type ``consumer`` tell each other, as far as the coordinator reads or writes it."""
+"""What members of the protocol type ``consumer`` tell each other, as far as the coordinator reads or writes it.
+
+A member tells as much as a request holds, and a group is looked into in one turn of the loop: no more than
+``MOST_ELEMENTS`` topics and partitions are read of one group at a time.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,13 @@ from sparklog.protocol.consumer_protocol import (
     encode_assignment,
     read_partitions,
     read_version,
+    reader_of,
 )
-from sparklog.protocol.wire import WireReader
+from sparklog.protocol.wire import Budget
 from sparklog.structs import TopicPartition
+
+MOST_ELEMENTS = 50_000
+"""To read so many takes some tens of milliseconds."""
 
 
 def is_subscribed(group: Group, topic: str) -> bool:
@@ -24,30 +32,34 @@ def is_subscribed(group: Group, topic: str) -> bool:
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
-    """What all members of the generation read; None for other protocol types, and for what cannot be parsed."""
+    """What all members of the generation read; None for other protocol types, and for what cannot be parsed or is too
+    much to read.
+    """
     if group.protocol_type != PROTOCOL_TYPE:
         return None
+    budget = Budget(MOST_ELEMENTS)
     try:
-        return frozenset(topic for each in group.members.values() for topic in _topics(each.metadata(group.protocol)))
+        told = (each.metadata(group.protocol) for each in group.members.values())
+        return frozenset(topic for metadata in told for topic in _topics(metadata, budget))
     except ProtocolError:
         return None
 
 
-def _topics(metadata: bytes) -> list[str]:
+def _topics(metadata: bytes, budget: Budget) -> list[str]:
     """What stands behind the topics is not looked at."""
-    reader = WireReader(memoryview(metadata))
+    reader = reader_of(metadata, budget)
     read_version(reader)
     return [reader.string() for _ in range(reader.array_length())]
 
 
-def read_assignment(data: bytes) -> frozenset[TopicPartition]:
+def read_assignment(data: bytes, budget: Budget | None = None) -> frozenset[TopicPartition]:
     """What a leader gave a member, its user data not looked at; nothing before it has given any.
 
     Raises ProtocolError.
     """
     if not data:
         return frozenset()
-    reader = WireReader(memoryview(data))
+    reader = reader_of(data, budget)
     read_version(reader)
     return frozenset(read_partitions(reader))
 

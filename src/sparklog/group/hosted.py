@@ -30,6 +30,10 @@ class LedPartition:
     pending: PendingOffsets = field(default_factory=PendingOffsets)
     last_place: int = 0
 
+    def host(self, group_id: str) -> Hosted:
+        """The group, made if need be; ``Hosted.keep`` keeps it if something came of it."""
+        return self.hosted.get(group_id) or Hosted(Group(group_id), self)
+
     def place(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, PlacedOffset]:
         """To be called in the turn in which the log gets them."""
         self.last_place += 1

@@ -1,14 +1,16 @@
 """A partition of ``__consumer_offsets``, read back into groups.
 
-The last record of a key counts. So the records are kept as bytes by key, and only what is left at the end is parsed:
-a log that compaction has not reached yet may hold a thousand commits of the same offset. Offsets committed in a
-transaction count from its commit marker on, each in the place of its own record; those of an aborted or an open one do
-not. A place is the number of a batch in the log.
+``LatestRecords`` keeps as bytes what counts in the end, and only that is parsed: a log that compaction has not reached
+yet may hold a thousand commits of the same offset. The place of an offset is one more than the offset of its record.
+
+Damage costs what it holds. A batch or a record that cannot be read is left out and named in the broker's log, and what
+it spoke of is as it was before: one must not cost all groups. Records of kinds that are not known are left alone.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,108 +19,93 @@ from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.records import ConsumerKey, read_consumer_group, read_consumer_key
 from sparklog.group.offsets import GroupKey, OffsetKey, read_group, read_key, read_offset
 from sparklog.group.pending import OpenOffsets, PlacedOffset
-from sparklog.group.state import Group
-from sparklog.record.batch import RecordBatch
-from sparklog.record.control import ControlType, read_marker
-from sparklog.record.records import iter_batches, iter_records
+from sparklog.group.state import CommittedOffset, Group
+from sparklog.record.latest import LatestRecords
+from sparklog.structs import TopicPartition
 
 _LOG = logging.getLogger(__name__)
-_Placed = tuple[int, bytes]
+_SLICE = 200
+"""How many records are parsed in one turn of the loop."""
+_NOWHERE = 0
+"""The place before all others."""
 
 
 class GroupLoader:
-    """Takes the log in order through ``add``; ``finish`` gives the groups that it describes."""
+    """Takes the log in order through ``add``; after ``parse`` it has the groups that the log describes.
 
-    def __init__(self) -> None:
-        self.last_place = 0
-        self._latest: dict[bytes, _Placed] = {}
-        self._open_transactions: dict[int, dict[bytes, _Placed]] = {}
+    ``where`` is the partition's name. ``open_offsets`` are those committed in transactions that the log does not end,
+    by producer id; one that will not count even then, because a later one does, has the place 0.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._records = LatestRecords(self._left_out)
+        self._offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._consumer_values: dict[str, dict[ConsumerKey, bytes]] = {}
+        self._unknown: Counter[int] = Counter()
+        self.last_place = _NOWHERE
+        self.groups: dict[str, Group] = {}
+        self.consumers: dict[str, ConsumerGroup] = {}
+        self.open_offsets: OpenOffsets = {}
 
     def add(self, batches: memoryview) -> None:
         """Whole batches, the next of the log."""
-        for batch in iter_batches(batches):
-            self.last_place += 1
-            if batch.is_control:
-                self._end_transaction(batch)
-            else:
-                self._add_records(batch)
+        self._records.add(batches)
 
-    def _add_records(self, batch: RecordBatch) -> None:
-        latest = self._latest
-        if batch.is_transactional:
-            latest = self._open_transactions.setdefault(batch.producer_id, {})
-        for each in iter_records(batch):
-            if each.key is not None and each.value is not None:
-                latest[each.key] = (self.last_place, each.value)
-            elif each.key is not None:
-                self._take_back(each.key)
+    def parse(self) -> Iterator[None]:
+        """To be run to its end once the log is taken; stops wherever others may have the loop."""
+        for number, (key, (offset, value)) in enumerate(self._records.latest.items()):
+            with self._leaving_out(offset):
+                self._parse(key, offset, value)
+            if number % _SLICE == _SLICE - 1:
+                yield
+        for producer_id, records in self._records.undecided.items():
+            for key, (offset, value) in records.items():
+                with self._leaving_out(offset):
+                    self._parse_open(producer_id, key, offset, value)
+            yield
+        for group_id, offsets in self._offsets.items():
+            self.groups.setdefault(group_id, Group(group_id)).offsets = offsets
+        for group_id, values in self._consumer_values.items():
+            try:
+                self.consumers[group_id] = read_consumer_group(group_id, values)
+            except CorruptRecord as error:
+                _LOG.error("%s: leaving out what is known of the members of a group: %s", self._where, error)
+            yield
+        for version, count in self._unknown.items():
+            _LOG.warning("%s: %d records of an unknown kind (%d) are left alone", self._where, count, version)
 
-    def _end_transaction(self, batch: RecordBatch) -> None:
-        records = self._open_transactions.pop(batch.producer_id, {})
-        if read_marker(batch).type is ControlType.COMMIT:
-            self._latest.update((key, each) for key, each in records.items() if not self._is_overtaken(key, each[0]))
+    def _parse(self, key: bytes, offset: int, value: bytes) -> None:
+        self.last_place = max(self.last_place, offset + 1)
+        described = read_key(key)
+        if isinstance(described, OffsetKey):
+            group_id, tp = described
+            committed = read_offset(value)
+            self._offsets.setdefault(group_id, {})[tp] = committed
+        elif isinstance(described, GroupKey):
+            self.groups[described.group_id] = read_group(described.group_id, value)
+        elif (of_consumers := read_consumer_key(key)) is not None:
+            self._consumer_values.setdefault(of_consumers.group_id, {})[of_consumers] = value
+        else:
+            self._unknown[int.from_bytes(key[:2], signed=True)] += 1
 
-    def _is_overtaken(self, key: bytes, place: int) -> bool:
-        """Whether what counts for the key stands later in the log."""
-        return key in self._latest and self._latest[key][0] > place
+    def _parse_open(self, producer_id: int, key: bytes, offset: int, value: bytes) -> None:
+        self.last_place = max(self.last_place, offset + 1)
+        described = read_key(key)
+        if isinstance(described, OffsetKey):
+            place = _NOWHERE if self._records.is_overtaken(key, offset) else offset + 1
+            self.open_offsets.setdefault(producer_id, {})[described] = PlacedOffset(place, read_offset(value))
 
-    def _take_back(self, key: bytes) -> None:
-        """Also from open transactions: the coordinator that wrote the tombstone did not let them count any more."""
-        self._latest.pop(key, None)
-        for records in self._open_transactions.values():
-            records.pop(key, None)
+    @contextmanager
+    def _leaving_out(self, offset: int) -> Iterator[None]:
+        try:
+            yield
+        except CorruptRecord as error:
+            self._left_out(offset, error)
 
-    def open_offsets(self) -> OpenOffsets:
-        """By producer id, the offsets committed in transactions that the log does not end.
-
-        One that will not count even then, because a later one does, has the place 0.
-        """
-        found: OpenOffsets = {}
-        for producer_id, records in self._open_transactions.items():
-            for key, (place, value) in records.items():
-                with _skipping_corrupt():
-                    described = read_key(key)
-                    if isinstance(described, OffsetKey):
-                        place = 0 if self._is_overtaken(key, place) else place
-                        found.setdefault(producer_id, {})[described] = PlacedOffset(place, read_offset(value))
-        return found
-
-    def finish(self) -> dict[str, Group]:
-        """The groups by id. A record that cannot be read is logged and left out: one must not cost all groups."""
-        groups: dict[str, Group] = {}
-        offsets: list[tuple[OffsetKey, bytes]] = []
-        for key, (_, value) in self._latest.items():
-            with _skipping_corrupt():
-                described = read_key(key)
-                if isinstance(described, GroupKey):
-                    groups[described.group_id] = read_group(described.group_id, value)
-                elif isinstance(described, OffsetKey):
-                    offsets.append((described, value))
-        for group_id_and_tp, value in offsets:
-            with _skipping_corrupt():
-                group_id, tp = group_id_and_tp
-                committed = read_offset(value)
-                groups.setdefault(group_id, Group(group_id)).offsets[tp] = committed
-        return groups
-
-    def consumer_groups(self) -> dict[str, ConsumerGroup]:
-        """Those of the consumer protocol, likewise."""
-        values: dict[str, dict[ConsumerKey, bytes]] = {}
-        for key, (_, value) in self._latest.items():
-            with _skipping_corrupt():
-                described = read_consumer_key(key)
-                if described is not None:
-                    values.setdefault(described.group_id, {})[described] = value
-        groups: dict[str, ConsumerGroup] = {}
-        for group_id, found in values.items():
-            with _skipping_corrupt():
-                groups[group_id] = read_consumer_group(group_id, found)
-        return groups
-
-
-@contextmanager
-def _skipping_corrupt() -> Iterator[None]:
-    try:
-        yield
-    except CorruptRecord as error:
-        _LOG.error("skipping a record of __consumer_offsets: %s", error)
+    def _left_out(self, offset: int, error: CorruptRecord) -> None:
+        _LOG.error(
+            "%s: what lies at offset %d cannot be read and is left out: %s. Groups may go back to offsets that they "
+            "committed before; 'sparklog log dump' shows whose they were",
+            *(self._where, offset, error),
+        )

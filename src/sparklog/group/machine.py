@@ -166,6 +166,7 @@ class GroupMachine:
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             outcome.store = Store(group.generation, assignments, member_id, leader, request.can_skip_assignment)
         else:
+            group.has_new_ids = True
             self._prepare(group, now_ms, outcome)
 
     def sync(self, group: Group, request: SyncRequest, waiter: Waiter, now_ms: int) -> Outcome:

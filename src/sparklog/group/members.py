@@ -32,6 +32,7 @@ from sparklog.group.requests import (
     SyncAnswer,
     SyncRequest,
 )
+from sparklog.group.reserved import reserved_error
 from sparklog.group.state import Group
 from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
 
@@ -56,6 +57,7 @@ class MemberRequests:
             config.group_initial_rebalance_delay_ms,
             config.group_max_size,
         )
+        self._protects = config.internal_topics_protect
         self._machine = GroupMachine(settings, new_id)
         self._board = Board(store, clock, loop, self._expire)
         self._consumers = ConsumerGroups(config, self._board, topics, self._machine, self._apply, new_id)
@@ -68,11 +70,14 @@ class MemberRequests:
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
         """A member of the consumer protocol; returns when the log has what its heartbeat changed."""
+        error = reserved_error(request.group_id, self._protects)
+        if error is not ErrorCode.NONE:
+            return ConsumerAnswer(error)
         return await self._consumers.heartbeat(request)
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
         """Returns when the member's next generation begins, or at once if there is nothing to wait for."""
-        error = self._status(group_id)
+        error = self._open_status(group_id)
         texts = (request.member_id, request.instance_id, request.client_id, request.protocol_type)
         if error is ErrorCode.NONE and not all(map(fits, (*texts, *(each.name for each in request.protocols)))):
             error = ErrorCode.INVALID_REQUEST
@@ -182,6 +187,11 @@ class MemberRequests:
     def _status(self, group_id: str, *, allow_empty_id: bool = False) -> ErrorCode:
         return self._board.status(group_id, allow_empty_id=allow_empty_id)
 
+    def _open_status(self, group_id: str) -> ErrorCode:
+        """``_status`` for what must not be done to a reserved group."""
+        error = reserved_error(group_id, self._protects)
+        return self._status(group_id) if error is ErrorCode.NONE else error
+
     def _find(self, group_id: str) -> Hosted | None:
         return self._board.find(group_id)
 
@@ -215,7 +225,7 @@ class MemberRequests:
     def _write(self, hosted: Hosted, store: Store) -> None:
         now_ms = self._board.clock.now_ms()
         hosted.group.state_timestamp_ms = now_ms
-        batch = build_batch([group_record(hosted.group, store.assignments)], now_ms)
+        batch = build_batch([group_record(hosted.group, store.assignments, store.generation)], now_ms)
         written = self._board.append(hosted.partition, batch, f"group {hosted.group.group_id}", GROUP_STORE_ERRORS)
         self._board.spawn(self._stored(hosted, store, written))
 

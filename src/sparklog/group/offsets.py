@@ -117,12 +117,14 @@ def offset_record(group_id: str, tp: TopicPartition, committed: CommittedOffset)
     return offset_key(group_id, tp), value.joined()
 
 
-def group_record(group: Group, assignments: Mapping[str, bytes]) -> tuple[bytes, bytes]:
-    """Key and value of the group's metadata: its members as they are, with ``assignments`` in place of theirs."""
+def group_record(group: Group, assignments: Mapping[str, bytes], generation: int | None = None) -> tuple[bytes, bytes]:
+    """Key and value of the group's metadata: its members as they are, with ``assignments`` in place of theirs, and
+    ``generation``, if one is given, in place of its own.
+    """
     value = WireWriter()
     value.int16(_GROUP_VALUE_VERSION)
     value.string(group.protocol_type or "")
-    value.int32(group.generation)
+    value.int32(group.generation if generation is None else generation)
     value.string(group.protocol)
     value.string(group.leader)
     value.int64(group.state_timestamp_ms)

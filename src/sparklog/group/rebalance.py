@@ -110,6 +110,13 @@ def _begin_generation(group: Group, now_ms: int, outcome: Outcome) -> None:
         answer = generation_answer(group, member.member_id, with_members=member.member_id == group.leader)
         answer_join(group, member.member_id, answer, outcome)
         outcome.wake(member.touch(now_ms))
+    if group.has_new_ids:
+        # As of the generation before: a coordinator that has to go on from here calls for a rebalance. If it knew the
+        # old ids only, it would take the holders of the new ones for strangers to their own places.
+        outcome.store = Store(
+            group.generation - 1, {each.member_id: each.assignment for each in group.members.values()}
+        )
+        group.has_new_ids = False
     group.pending_sync = set(group.members)
     group.sync_deadline_ms = now_ms + group.rebalance_timeout_ms
     outcome.wake(group.sync_deadline_ms)

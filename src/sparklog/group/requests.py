@@ -107,7 +107,7 @@ class TransactionalCommit(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Group metadata to be written now; the machine's ``stored`` is told how it went.
+    """Group metadata to be written now, as of ``generation``; the machine's ``stored`` is told how it went.
 
     ``static_member`` is the new id of a static member that took its own place in a stable group, ``leader`` the member
     that led until then.

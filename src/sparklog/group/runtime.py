@@ -14,7 +14,7 @@ stands: compaction will keep no other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from uuid import uuid4
 
 from sparklog.clock import Clock
@@ -30,12 +30,15 @@ from sparklog.group.offsets import build_batch, offset_record
 from sparklog.group.pending import GroupOffsets
 from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, offset_deletion
 from sparklog.group.requests import CommitRequest, TransactionalCommit
+from sparklog.group.reserved import reserved_error
 from sparklog.group.state import CommittedOffset, Group
 from sparklog.group.storage import COMMIT_ERRORS, OffsetsStore
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
 
 Offsets = dict[TopicPartition, CommittedOffset]
+_GROUPS_A_STEP = 10
+"""What of them expires is buried together."""
 
 
 class GroupCoordinator(MemberRequests):
@@ -53,12 +56,15 @@ class GroupCoordinator(MemberRequests):
         super().__init__(config, store, clock, loop, topics, new_id)
         self._retention_ms = config.offsets_retention_minutes * 60_000
         self._metadata_limit = config.offset_metadata_max_bytes
+        self._loading = asyncio.Lock()
 
     # Offsets. ``_status`` first: is the group ours, and loaded?
 
     async def commit_offsets(self, group_id: str, request: CommitRequest) -> dict[TopicPartition, ErrorCode]:
         """An error code for each offset; NONE once it is replicated, and visible to ``fetch_offsets``."""
-        error = self._commit_error(group_id, request)
+        error = reserved_error(group_id, self._protects)
+        if error is ErrorCode.NONE:
+            error = self._commit_error(group_id, request)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(request.offsets, error)
         fitting = {tp: each for tp, each in request.offsets.items() if self._metadata_fits(each.metadata)}
@@ -135,7 +141,7 @@ class GroupCoordinator(MemberRequests):
 
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeletion:
         """Forget the group's offsets in these partitions; returns once that is replicated."""
-        error = self._status(group_id)
+        error = self._open_status(group_id)
         if error is not ErrorCode.NONE:
             return OffsetDeletion(error, {})
         hosted = self._find(group_id)
@@ -173,41 +179,51 @@ class GroupCoordinator(MemberRequests):
     # Leadership.
 
     async def load(self, partition: int) -> None:
-        """This broker leads the partition now: read its groups. Until that is done they answer that it is under way."""
+        """This broker leads the partition now: read its groups. Until that is done they answer that it is under way.
+
+        A broker may lead before it hears how many partitions there are, so nothing here asks where a group belongs.
+        """
         self.unload(partition)
         led = self._board.led[partition] = LedPartition(partition)
-        loader = GroupLoader()
-        try:
-            for piece in self._board.store.read(partition):
-                loader.add(piece)
-                await asyncio.sleep(0)  # let other requests through
-                if self._board.led.get(partition) is not led:
-                    return
-        except BaseException:
-            if self._board.led.get(partition) is led:
-                del self._board.led[partition]
-            raise
+        async with self._loading:  # one after another, so that each turn of the loop is short
+            loader = await self._read(led)
+        if loader is None:
+            return
         self._take_in(led, loader)
         led.is_loading = False
-        for committed in led.pending.loaded(loader.open_offsets()):
-            self._adopt(committed)
+        for committed in led.pending.loaded(loader.open_offsets):
+            self._adopt(led, committed)
         for group_id, tp in led.pending.all_keys():
-            hosted = self._board.hosted(group_id)
+            hosted = led.host(group_id)
             hosted.group.pending_commits[tp] += 1
             hosted.keep()
         if led.deleted:
             self._clean(led, lambda _: led.deleted)
 
+    async def _read(self, led: LedPartition) -> GroupLoader | None:
+        """What the log says; None if it is somebody else's by now."""
+        loader = GroupLoader(f"__consumer_offsets-{led.number}")
+        async for piece in self._board.store.read(led.number):
+            loader.add(piece)
+            await asyncio.sleep(0)  # let other requests through
+            if not self._is_current(led):
+                return None
+        for _ in loader.parse():
+            await asyncio.sleep(0)
+        return loader if self._is_current(led) else None
+
+    def _is_current(self, led: LedPartition) -> bool:
+        return self._board.led.get(led.number) is led
+
     def _take_in(self, led: LedPartition, loader: GroupLoader) -> None:
         """The groups that the log describes; a consumer group in whose place the log has a classic one too counts."""
         now_ms, led.last_place = self._now_ms(), loader.last_place
-        consumers = loader.consumer_groups()
-        for group in loader.finish().values():
+        for group in loader.groups.values():
             hosted = led.hosted[group.group_id] = Hosted(group, led)
-            if group.group_id not in consumers:
+            if group.group_id not in loader.consumers:
                 self._apply(hosted, self._machine.loaded(group, now_ms))
-        for group_id, consumer in consumers.items():
-            self._consumers.loaded(led.hosted.get(group_id) or Hosted(Group(group_id), led), consumer)
+        for group_id, consumer in loader.consumers.items():
+            self._consumers.loaded(led.host(group_id), consumer)
 
     def unload(self, partition: int) -> None:
         """Another broker leads the partition now: whoever waits is sent away."""
@@ -227,16 +243,34 @@ class GroupCoordinator(MemberRequests):
             else:
                 self._clean(led, lambda _: partitions)
 
-    def expire_offsets(self) -> None:
-        """Forget the offsets that have been unused for too long, and groups that have neither members nor offsets."""
+    def expire_offsets(self) -> Generator[None, None, None]:
+        """Forget the offsets that have been unused for too long, and groups that have neither members nor offsets; of
+        some groups a step.
+        """
         now_ms = self._board.clock.now_ms()
-        for led in self._board.led.values():
-            self._clean(led, lambda hosted: expired_offsets(hosted.group, now_ms, self._retention_ms, hosted.consumer))
 
-    def _clean(self, led: LedPartition, doomed: Callable[[Hosted], Collection[TopicPartition]]) -> None:
+        def expired(hosted: Hosted) -> Collection[TopicPartition]:
+            return expired_offsets(hosted.group, now_ms, self._retention_ms, hosted.consumer)
+
+        for led in [*self._board.led.values()]:
+            groups = [*led.hosted.values()]
+            for first in range(0, len(groups), _GROUPS_A_STEP):
+                if not self._is_current(led):
+                    break
+                self._clean(led, expired, groups[first : first + _GROUPS_A_STEP])
+                yield
+
+    def _clean(
+        self,
+        led: LedPartition,
+        doomed: Callable[[Hosted], Collection[TopicPartition]],
+        groups: Collection[Hosted] | None = None,
+    ) -> None:
+        """In ``groups``, or all; those that have gone meanwhile are passed over. What goes is buried in this turn."""
         keys: list[bytes] = []
-        for hosted in [*led.hosted.values()]:
-            keys += hosted.take_out(doomed(hosted)) + hosted.end_if_vacant()
+        for hosted in [*led.hosted.values()] if groups is None else groups:
+            if led.hosted.get(hosted.group.group_id) is hosted:
+                keys += hosted.take_out(doomed(hosted)) + hosted.end_if_vacant()
         if keys:
             self._board.bury(led, keys)
 
@@ -296,15 +330,16 @@ class GroupCoordinator(MemberRequests):
         if led is None:
             return
         ended = led.pending.of_producer(producer_id)
-        self._adopt(led.pending.end(producer_id, commit=commit))
+        self._adopt(led, led.pending.end(producer_id, commit=commit))
         for group_id, tp in ended:
-            hosted = self._board.hosted(group_id)
+            hosted = led.host(group_id)
             hosted.group.settle([tp])
             hosted.keep()
 
-    def _adopt(self, offsets_by_group: GroupOffsets) -> None:
+    @staticmethod
+    def _adopt(led: LedPartition, offsets_by_group: GroupOffsets) -> None:
         for group_id, offsets in offsets_by_group.items():
-            hosted = self._board.hosted(group_id)
+            hosted = led.host(group_id)
             hosted.put(offsets)
             hosted.keep()
 

@@ -109,7 +109,8 @@ class Group:
     ``joining`` and ``syncing`` hold who waits for the answer to a JoinGroup and a SyncGroup, by member id. ``pending``
     holds ids that were given out to members which have not come back with them, each with its deadline.
     ``initial_delay_left_ms`` is set while a rebalance from EMPTY waits for more members to show up. ``is_assigned``
-    says that the leader's assignment is here and being written; a second one must not overtake it. ``subscribed`` are
+    says that the leader's assignment is here and being written; a second one must not overtake it. ``has_new_ids``:
+    static members have other ids than the log gives them. ``subscribed`` are
     the topics that the generation reads, None where that is not known. ``pending_commits`` counts the commits of each
     partition that are being written; whoever keeps a partition's offset unstable for another reason counts here too.
     """
@@ -131,6 +132,7 @@ class Group:
     initial_delay_left_ms: int | None = None
     new_member_added: bool = False
     is_assigned: bool = False
+    has_new_ids: bool = False
     state_timestamp_ms: int = NO_TIMESTAMP
     subscribed: frozenset[str] | None = None
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)

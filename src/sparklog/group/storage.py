@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Protocol
 
 from sparklog.errors import ErrorCode
@@ -49,5 +49,5 @@ class OffsetsStore(Protocol):
         Either raises ApiError, the second within bounded time.
         """
 
-    def read(self, partition: int) -> Iterator[memoryview]:
-        """The whole log of the partition, from start to end, in pieces of whole batches."""
+    def read(self, partition: int) -> AsyncIterator[memoryview]:
+        """The whole log of the partition, from start to end, in pieces of whole batches that take about 1 ms each."""

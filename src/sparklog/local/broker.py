@@ -18,6 +18,8 @@ STOP_GRACE_S = 20.0
 PROGRAM = (sys.executable, "-P", "-m", "sparklog.cli.main")
 """``-P``: a module that lies about in the working directory must not stand in for one of the library's."""
 
+_FOR_THE_OPERATOR = re.compile(r"^\S+ \S+ WARNING sparklog\.log\.(?:cut|room)  (.*)\n", re.MULTILINE)
+"""Lines for whoever watches the broker: what a start cut off a damaged log, and full disks."""
 _ERROR = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL) ", re.MULTILINE)
 """How the line of an error begins in the log of ``sparklog broker``: date, time, level."""
 
@@ -31,6 +33,7 @@ class BrokerSpec:
     data_dir: Path
     port: int
     host: str = "127.0.0.1"
+    advertised_host: str = ""
     arguments: Sequence[str] = ()
     program: Sequence[str] = PROGRAM
 
@@ -43,6 +46,7 @@ class BrokerSpec:
             *("--data", str(self.data_dir)),
             *("--host", self.host),
             *("--port", str(self.port)),
+            *(("--advertised-host", self.advertised_host) if self.advertised_host else ()),
             *self.arguments,
         ]
 
@@ -55,12 +59,14 @@ class BrokerProcess:
         self.name = f"broker {spec.broker_id}"
         self._ready = re.compile(rf"^sparklog broker {spec.broker_id} listening on ", re.MULTILINE)
         # Unbuffered, or the line that says "ready" would wait in the child's buffer.
-        self._child = ChildProcess(self.name, log_path, environ={"PYTHONUNBUFFERED": "1"}, clock=clock)
+        self._child = ChildProcess(
+            self.name, log_path, environ={"PYTHONUNBUFFERED": "1"}, clock=clock, data_dir=spec.data_dir
+        )
 
     @property
     def address(self) -> str:
         """``host:port``, as clients want it."""
-        return f"{self.spec.host}:{self.spec.port}"
+        return f"{self.spec.advertised_host or self.spec.host}:{self.spec.port}"
 
     @property
     def pid(self) -> int:
@@ -98,6 +104,10 @@ class BrokerProcess:
     def has_reported_errors(self) -> bool:
         """Whether the latest run has logged one: it may serve all the same, without what is damaged."""
         return _ERROR.search(self._child.output()) is not None
+
+    def news(self) -> list[str]:
+        """What it has logged for an operator since this was asked last."""
+        return _FOR_THE_OPERATOR.findall(self._child.new_lines())
 
     @property
     def log_path(self) -> Path:

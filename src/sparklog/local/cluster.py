@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from sparklog.config.broker import is_every_address
 from sparklog.errors import ConfigError
 from sparklog.local.broker import PROGRAM, BrokerProcess, BrokerSpec
 from sparklog.local.directory import ClusterDirectory
-from sparklog.local.ports import free_port, require_free
+from sparklog.local.ports import free_port, require_free, require_own
 from sparklog.local.running import Running
 from sparklog.local.supervisor import Service, Supervisor
 from sparklog.local.zookeeper import EmbeddedZooKeeper
+
+LOOPBACK = "127.0.0.1"
 
 
 def _say_nothing(text: str) -> None:
@@ -22,11 +25,13 @@ def _say_nothing(text: str) -> None:
 class LocalCluster(Running):
     """ZooKeeper and ``brokers`` brokers (ids from 0) under ``data_dir``; an existing one goes on from where it was.
 
-    Broker N listens on ``base_port + N``; ``base_port`` 0 picks free ports. ZooKeeper's port, if 0, is last run's when
-    that is still free. Ports picked once are kept while the directory lives. A broker or a ZooKeeper that dies is
-    started again; ``on_event(text)`` hears of it, on another thread, and of a broker that serves but reported errors
-    at the start. ``start`` raises ConfigError (no Java, a port or the directory in use) or ConnectionFailed (a child
-    died; with its log's tail), and then leaves nothing running.
+    Broker N listens on ``base_port + N`` of ``host``, and tells clients ``advertised_host`` where that is given;
+    ZooKeeper, which asks nobody for a password, listens on the loopback address only. ``base_port`` 0 picks free ports.
+    ZooKeeper's port, if 0, is last run's when that is still free. Ports picked once are kept while the directory lives.
+    A broker or a ZooKeeper that dies is started again; ``on_event(text)`` hears of it, on another thread, of a
+    broker that serves but reported errors at the start, of what a start cut off a damaged log, and of full disks.
+    ``start`` raises ConfigError (no Java, a port or the directory
+    in use) or ConnectionFailed (a child died; with its log's tail), and then leaves nothing running.
     """
 
     program: ClassVar[Sequence[str]] = PROGRAM
@@ -44,11 +49,19 @@ class LocalCluster(Running):
         host: str = "127.0.0.1",
         broker_args: Sequence[str] = (),
         on_event: Callable[[str], None] = _say_nothing,
+        advertised_host: str = "",
     ) -> None:
         if brokers < 1:
             raise ConfigError(f"a cluster needs at least one broker, not {brokers}")
+        if is_every_address(host) and not advertised_host:
+            raise ConfigError(
+                f"{host} listens on every address of this machine, and clients must be told one that they can reach:"
+                " name it with --advertised-host"
+            )
+        require_own(host)
         self.directory = ClusterDirectory(data_dir)
         self.host = host
+        self._advertised_host = advertised_host
         self._base_port = base_port
         self._broker_args = tuple(broker_args)
         self._on_event = on_event
@@ -56,8 +69,8 @@ class LocalCluster(Running):
         remembered = self.directory.remembered_ports()
         self.zookeeper = EmbeddedZooKeeper(
             self.directory.zookeeper,
-            zookeeper_port or self._still_free(remembered.get("zookeeper", 0)),
-            host,
+            zookeeper_port or self._still_free(remembered.get("zookeeper", 0), LOOPBACK),
+            LOOPBACK,
             tick_time_ms=self.tick_time_ms,
             fsync=self.fsync_zookeeper,
         )
@@ -80,6 +93,8 @@ class LocalCluster(Running):
                 self._note_process(broker)
             for broker in self.brokers:
                 broker.wait_until_ready()
+                for line in broker.news():
+                    self._on_event(f"{broker.name}: {line}")
                 if broker.has_reported_errors():
                     self._on_event(f"{broker.name} reported errors while starting: see {broker.log_path}")
         except BaseException:
@@ -116,22 +131,23 @@ class LocalCluster(Running):
             data_dir=self.directory.broker(broker_id),
             port=self._broker_port(broker_id, remembered.get(f"broker-{broker_id}", 0)),
             host=self.host,
+            advertised_host=self._advertised_host,
             arguments=self._broker_args,
             program=self.program,
         )
         return BrokerProcess(spec, self.directory.log(f"broker-{broker_id}"))
 
     def _broker_port(self, broker_id: int, remembered: int) -> int:
-        return self._base_port + broker_id if self._base_port else self._still_free(remembered)
+        return self._base_port + broker_id if self._base_port else self._still_free(remembered, self.host)
 
-    def _still_free(self, port: int) -> int:
+    def _still_free(self, port: int, host: str) -> int:
         """``port`` if it can be listened on, else a free one; 0 means none is remembered."""
         if port:
             try:
-                require_free(self.host, port, "a local cluster", "choosing another")
+                require_free(host, port, "a local cluster", "choosing another")
             except ConfigError:
                 port = 0
-        return port or free_port(self.host)
+        return port or free_port(host)
 
     def _note_process(self, service: Service) -> None:
         self.directory.write_pid(service.name, service.pid)

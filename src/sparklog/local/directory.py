@@ -10,6 +10,7 @@ DIR/logs/             what they print
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from sparklog.errors import ConfigError
+from sparklog.local.disk import shortage
 
 
 class ClusterDirectory:
@@ -53,10 +55,13 @@ class ClusterDirectory:
             raise ConfigError(
                 f"{self.root} is in use by a running cluster (process {holder}); stop it or choose another directory"
             ) from None
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
         self._lock = lock
+        try:
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n")
+            lock.flush()
+        except OSError as error:
+            raise self._unusable(error) from error
 
     @property
     def is_locked(self) -> bool:
@@ -69,7 +74,10 @@ class ClusterDirectory:
             self._lock = None
 
     def write_pid(self, name: str, pid: int) -> None:
-        self._pid_file(name).write_text(f"{pid}\n")
+        try:
+            self._pid_file(name).write_text(f"{pid}\n")
+        except OSError as error:
+            raise self._unusable(error) from error
 
     def remove_pid(self, name: str) -> None:
         self._pid_file(name).unlink(missing_ok=True)
@@ -90,12 +98,18 @@ class ClusterDirectory:
     def remember_ports(self, ports: Mapping[str, int]) -> None:
         path = self.root / "ports.json"
         partial = path.with_suffix(".json.tmp")
-        partial.write_text(json.dumps(dict(ports), indent=2, sort_keys=True) + "\n")
-        partial.replace(path)
+        try:
+            partial.write_text(json.dumps(dict(ports), indent=2, sort_keys=True) + "\n")
+            partial.replace(path)
+        except OSError as error:
+            raise self._unusable(error) from error
 
     def _unusable(self, error: OSError) -> ConfigError:
+        full = shortage(self.root, str(error)) if error.errno == errno.ENOSPC else None
+        if full:
+            return ConfigError(f"no cluster can be kept in {self.root}: {full}")
         return ConfigError(
-            f"no cluster can be kept in {self.root}: {error.filename}: {error.strerror};"
+            f"no cluster can be kept in {self.root}: {error.filename or self.root}: {error.strerror};"
             " choose a directory (--data) that exists and may be written to, or that can be made"
         )
 

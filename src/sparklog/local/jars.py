@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparklog.errors import ConfigError
+from sparklog.local.extras import checkout, install_line
 from sparklog.local.java import find_java
 
 TIMEOUT_S = 900
@@ -92,18 +93,25 @@ JAR_SETS = {
 
 
 def pyspark_jars() -> Path:
-    """The directory of JARs in the installed PySpark, found without importing it."""
+    """The directory of JARs in the installed PySpark, found without importing it.
+
+    Under spark-submit PySpark is imported from an archive beside the JARs; these are where SPARK_HOME says, then.
+    """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise ConfigError("PySpark is not installed; type: pip install 'sparklog[spark]'")
-    return Path(spec.submodule_search_locations[0]) / "jars"
+        raise ConfigError(f"PySpark is not installed; type: {install_line('spark')}")
+    own = Path(spec.submodule_search_locations[0]) / "jars"
+    home = os.environ.get("SPARK_HOME")
+    return own if own.is_dir() or not home else Path(home) / "jars"
 
 
 def pyspark_jar(module: str) -> Path:
     """The JAR of one module that PySpark ships, whatever its version."""
     found = [jar for jar in sorted(pyspark_jars().glob(f"{module}-*.jar")) if _module_of(jar) == module]
     if not found:
-        raise ConfigError(f"the installed PySpark has no {module} JAR in {pyspark_jars()}; reinstall pyspark")
+        raise ConfigError(
+            f"Spark has no {module} JAR in {pyspark_jars()}; reinstall pyspark, or set SPARK_HOME to a whole Spark"
+        )
     return found[0]
 
 
@@ -126,9 +134,9 @@ def jars_root() -> Path:
     """Where the sets are kept: ``SPARKLOG_JARS``, the checkout's ``build/jars``, or the user's cache directory."""
     if chosen := os.environ.get("SPARKLOG_JARS"):
         return Path(chosen).absolute()
-    checkout = Path(__file__).resolve().parents[3]
-    if (checkout / "pyproject.toml").is_file():
-        return checkout / "build" / "jars"
+    root = checkout()
+    if root is not None:
+        return root / "build" / "jars"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparklog" / "jars"
 
 

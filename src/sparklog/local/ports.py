@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import sys
+from collections import deque
+from typing import Final
 
 from sparklog.errors import ConfigError
 
+_HOLDS_MOST: Final = 200
+_held: Final[deque[int]] = deque()
+"""Descriptors of sockets that are bound and never listen, one a port that ``free_port`` chose: the latest of them."""
+
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now. It is not held: another process may still be faster."""
-    with socket.socket(_family(host)) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on now, and that the system gives to nobody by itself from now on.
+
+    On Linux this process keeps it until it ends or has chosen 200 more: the port is neither chosen for somebody else's
+    connection nor by a second ``free_port``, while whoever names it, as a server does that is told its port, can
+    listen on it (``SO_REUSEADDR`` on both sides). Elsewhere another process may be faster.
+    """
+    chosen = socket.socket(_family(host))
+    chosen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    chosen.bind((host, 0))
+    port = int(chosen.getsockname()[1])
+    if sys.platform != "linux":
+        chosen.close()
+        return port
+    _held.append(chosen.detach())
+    if len(_held) > _HOLDS_MOST:
+        os.close(_held.popleft())
+    return port
 
 
 def require_free(host: str, port: int, owner: str, remedy: str) -> None:
@@ -23,8 +44,30 @@ def require_free(host: str, port: int, owner: str, remedy: str) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise _not_ours(host) from None
             reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
             raise ConfigError(f"port {port} on {host}, wanted by {owner}, {reason}; {remedy}") from None
+
+
+def require_own(host: str) -> None:
+    """Raise ConfigError unless ``host`` is an address of this machine."""
+    try:
+        with socket.socket(_family(host)) as probe:
+            probe.bind((host, 0))
+    except OSError as error:
+        raise (
+            _not_ours(host)
+            if error.errno == errno.EADDRNOTAVAIL
+            else ConfigError(f"cannot listen on {host}: {error.strerror}")
+        ) from None
+
+
+def _not_ours(host: str) -> ConfigError:
+    return ConfigError(
+        f"{host} is not an address of this machine, so nothing can listen there; listen on one that is (127.0.0.1, or"
+        " 0.0.0.0 for all) and advertise the other"
+    )
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -14,6 +14,7 @@ from pathlib import Path
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConnectionFailed
 from sparklog.local import leash
+from sparklog.local.disk import shortage
 
 POLL_S = 0.02
 TAIL_LINES = 15
@@ -22,7 +23,8 @@ TAIL_LINES = 15
 class ChildProcess:
     """A command that may be run again and again under one name, its output appended to one log file.
 
-    A child runs in its own session, so that Ctrl-C in a terminal reaches us alone and we stop children in order.
+    ``data_dir`` is where it keeps its data, the directory of the log if it is not said. A child runs in its own
+    session, so that Ctrl-C in a terminal reaches us alone and we stop children in order.
     """
 
     def __init__(
@@ -32,13 +34,16 @@ class ChildProcess:
         *,
         environ: Mapping[str, str] | None = None,
         clock: Clock | None = None,
+        data_dir: Path | None = None,
     ) -> None:
         self.name = name
+        self._data_dir = data_dir or log_path.parent
         self.log_path = log_path
         self._environ = {**os.environ, **(environ or {})}
         self._clock = clock or SystemClock()
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
+        self._log_told = 0
 
     @property
     def pid(self) -> int:
@@ -51,11 +56,14 @@ class ChildProcess:
 
     @property
     def fate(self) -> str:
-        """How the latest run ended, in words."""
+        """How the latest run ended, in words; a full disk is named with it."""
         status = self._process.poll() if self._process else None
         if status is None:
             return "is running" if self._process else "was never started"
-        return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+        if status < 0:
+            return f"was killed by {signal.Signals(-status).name}"
+        full = shortage(self._data_dir, self.output())
+        return f"exited with status {status}" + (f" ({full})" if full else "")
 
     def spawn(self, command: Sequence[str]) -> None:
         """Start ``command``; returns at once."""
@@ -63,7 +71,7 @@ class ChildProcess:
         # -I and -S: the leash needs no package, and starts in the time of a bare interpreter.
         leashed = [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *command]
         with self.log_path.open("ab") as log:
-            self._log_start = log.seek(0, os.SEEK_END)
+            self._log_start = self._log_told = log.seek(0, os.SEEK_END)
             self._process = (
                 _spawning_thread()
                 .submit(
@@ -95,6 +103,17 @@ class ChildProcess:
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
+
+    def new_lines(self) -> str:
+        """The whole lines that the latest run has written since this was asked last."""
+        if not self.log_path.exists() or self.log_path.stat().st_size <= self._log_told:
+            return ""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_told)
+            lines = log.read()
+        lines = lines[: lines.rfind(b"\n") + 1]
+        self._log_told += len(lines)
+        return lines.decode(errors="replace")
 
     def terminate(self) -> None:
         """Ask the child to end (SIGTERM); returns at once."""

@@ -35,6 +35,8 @@ class Service(Protocol):
 
     def is_ready(self) -> bool: ...
 
+    def news(self) -> list[str]: ...
+
 
 @dataclass
 class _Watched:
@@ -49,8 +51,9 @@ class _Watched:
 class Supervisor:
     """Looks at every service ten times a second; a dead one is started again after a delay that doubles each time.
 
-    ``report(text)`` is told of each death and each return, ``started(service)`` that there is a new process id; both
-    are called on the supervisor's thread. ``look`` is one round, for whoever has a thread or a test of their own.
+    ``report(text)`` is told of each death and each return, and what a service has to say; ``started(service)`` that
+    there is a new process id. Both are called on the supervisor's thread. ``look`` is one round, for whoever has a
+    thread or a test of their own.
     """
 
     def __init__(
@@ -78,6 +81,8 @@ class Supervisor:
 
     def look(self) -> None:
         for watched in self._watched:
+            for line in watched.service.news():
+                self._report(f"{watched.service.name}: {line}")
             if watched.start_at is not None:
                 self._try_again(watched)
             elif not watched.service.alive:

@@ -54,7 +54,7 @@ class EmbeddedZooKeeper(Running):
         self.log_path = self.data_dir / "zookeeper.log"
         self._tick_time_ms = tick_time_ms
         self._fsync = fsync
-        self._child = ChildProcess(self.name, self.log_path, clock=clock)
+        self._child = ChildProcess(self.name, self.log_path, clock=clock, data_dir=self.data_dir)
 
     @property
     def connect_string(self) -> str:
@@ -93,6 +93,10 @@ class EmbeddedZooKeeper(Running):
     def is_ready(self) -> bool:
         """Whether it serves requests: accepting a connection is not enough, it must have loaded its data."""
         return "Mode: " in self.four_letter_word("srvr", timeout=0.5)  # it may accept early and then stay silent
+
+    def news(self) -> list[str]:
+        """What it has to say to an operator: nothing."""
+        return []
 
     def four_letter_word(self, word: str, timeout: float = 5.0) -> str:
         """The answer to one of ZooKeeper's four-letter commands; empty when it cannot be reached."""

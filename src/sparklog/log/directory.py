@@ -1,11 +1,16 @@
-"""One log directory: its lock, whose it is, its checkpoints and the marker of a clean stop."""
+"""One log directory: its lock, whose it is, its checkpoints and the marker of a clean stop.
+
+What a checkpoint says is decided in the moment it is written, and one is written at a time, whatever thread writes it:
+a partition that was deleted meanwhile, or deleted and made again, never leaves the offsets of its former log behind.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from sparklog.errors import ConfigError, CorruptRecord, LogDirFailed
@@ -18,12 +23,23 @@ from sparklog.log.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
-from sparklog.log.files import CLEAN_SHUTDOWN_MARKER, LOCK_FILE, disk_refused, parse_partition_dir, sync_directory
+from sparklog.log.files import (
+    CLEAN_SHUTDOWN_MARKER,
+    LOCK_FILE,
+    STRAY_DIR_SUFFIX,
+    disk_refused,
+    parse_partition_dir,
+    remove_temporaries,
+    sync_directory,
+)
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
 from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
+
+Choose = Callable[[], tuple[Mapping[TopicPartition, Log], Collection[TopicPartition]]]
+"""The logs of a directory, all of them, and the partitions that cannot be used, as they are now; from any thread."""
 
 
 class LogDir:
@@ -36,7 +52,9 @@ class LogDir:
         self._begun = False
         self._recovery_points: dict[TopicPartition, int] = {}
         self._starts: dict[TopicPartition, int] = {}
-        self._named: set[TopicPartition] = set()
+        self._named: frozenset[TopicPartition] = frozenset()
+        self._writing = threading.Lock()  # held while the checkpoints are written: one writer at a time
+        self._choosing = threading.Lock()  # held for a moment, while it is decided what is written
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -62,9 +80,11 @@ class LogDir:
             write_meta_properties(self.path, cluster_id, broker_id)
 
     def partitions(self) -> dict[TopicPartition, Path]:
-        """The partition directories, those being deleted left out."""
+        """The partition directories, those being deleted and those set aside left out."""
         found = {}
         for path in self.path.iterdir():
+            if path.name.endswith(STRAY_DIR_SUFFIX):
+                _logger.warning("%s was set aside; nothing of it is served. Remove it when you need it no more", path)
             tp = parse_partition_dir(path.name) if path.is_dir() else None
             if tp is not None:
                 found[tp] = path
@@ -72,12 +92,13 @@ class LogDir:
 
     def look(self) -> None:
         """Take note of the marker and the checkpoints. One that cannot be read costs a scan, and is said in the log."""
+        remove_temporaries(self.path)
         self._clean = (self.path / CLEAN_SHUTDOWN_MARKER).exists()
         points = self._read(RECOVERY_POINTS, "every log is scanned from its start")
         self._clean = self._clean and points is not None
         self._recovery_points = points or {}
-        self._named.update(self._recovery_points)
         self._starts = self._read(LOG_START_OFFSETS, "every log starts with its first segment") or {}
+        self._named = frozenset({*self._recovery_points, *self._starts})
 
     def _read(self, name: str, consequence: str) -> dict[TopicPartition, int] | None:
         try:
@@ -101,28 +122,40 @@ class LogDir:
 
     def names(self, tp: TopicPartition) -> bool:
         """Whether the checkpoints may hold an entry of a partition; if it is gone, one made anew must not find it."""
-        return tp in self._named or tp in self._starts
+        with self._choosing:
+            return tp in self._named or tp in self._starts
 
-    def checkpoint(self, logs: Mapping[TopicPartition, Log], unusable: Collection[TopicPartition]) -> None:
-        """Write the recovery points and log start offsets of ``logs``, which are all of this directory.
+    def keep_start(self, tp: TopicPartition, offset: int) -> None:
+        """A partition cannot be used from now on; its log start offset stays in the checkpoint while that is so."""
+        with self._choosing:
+            self._starts[tp] = offset
 
-        What the ``unusable`` began with is kept. Raises LogDirFailed if the disk refuses.
+    def checkpoint(self, choose: Choose) -> None:
+        """Write the recovery points and log start offsets of the logs there are in this moment; from any thread.
+
+        What the unusable began with is kept. Raises LogDirFailed if the disk refuses.
         """
-        self._named = {*logs, *unusable}
-        kept = {tp: offset for tp, offset in self._starts.items() if tp in unusable}
-        starts = kept | {tp: log.log_start_offset for tp, log in logs.items() if log.log_start_offset > 0}
-        self._starts = kept
-        try:
-            write_offsets(self.path / RECOVERY_POINTS, {tp: log.recovery_point for tp, log in logs.items()})
-            write_offsets(self.path / LOG_START_OFFSETS, starts)
-        except OSError as error:
-            raise disk_refused(f"cannot write the checkpoints of {self.path}", error) from error
+        with self._writing:
+            with self._choosing:
+                logs, unusable = choose()
+                chosen = frozenset({*logs, *unusable})
+                self._named |= chosen  # until both files are written they may hold any of them
+                self._starts = {tp: offset for tp, offset in self._starts.items() if tp in unusable}
+                begun = {tp: log.log_start_offset for tp, log in logs.items()}
+                starts = self._starts | {tp: offset for tp, offset in begun.items() if offset > 0}
+            try:
+                write_offsets(self.path / RECOVERY_POINTS, {tp: log.recovery_point for tp, log in logs.items()})
+                write_offsets(self.path / LOG_START_OFFSETS, starts)
+            except OSError as error:
+                raise disk_refused(f"cannot write the checkpoints of {self.path}", error) from error
+            with self._choosing:
+                self._named = chosen
 
-    def end(self, logs: Mapping[TopicPartition, Log], unusable: Collection[TopicPartition]) -> None:
+    def end(self, choose: Choose) -> None:
         """Every log is closed: checkpoint, and leave the marker; durable on return. Nothing if they were never open."""
         if not self._begun:
             return
-        self.checkpoint(logs, unusable)
+        self.checkpoint(choose)
         (self.path / CLEAN_SHUTDOWN_MARKER).touch()
         sync_directory(self.path)
 

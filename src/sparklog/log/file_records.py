@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -45,7 +46,7 @@ def end_offset(path: Path, *, damaged: bool = False) -> int:
 
 
 class FileRecords:
-    """An open ``.log`` file.
+    """An open ``.log`` file. One thread appends and truncates; any may read and flush.
 
     There is no ``close``: the descriptor lives as long as this object or any slice of it does, so that a segment may be
     deleted while it is still being sent.
@@ -57,6 +58,7 @@ class FileRecords:
         self._fd = os.open(path, access | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
         self.size = os.fstat(self._fd).st_size
         self._is_ragged = False
+        self._changing = threading.Lock()  # or a flush would cut off what is being written behind the rags
         if create and self.size:  # an empty one is what a roll left that the disk cut short
             raise FileExistsError(f"{path} has {self.size} bytes already")
 
@@ -69,20 +71,25 @@ class FileRecords:
 
     def append(self, data: memoryview) -> int:
         """Write ``data`` at the end and return where it begins. A failed write leaves the file as it was."""
-        self._cut_rags()
-        position = self.size
-        done = 0
-        try:
-            while done < len(data):
-                done += os.pwrite(self.fileno(), data[done:], position + done)
-        except OSError:
-            self.truncate(position)
-            raise
-        self.size = position + done
+        with self._changing:
+            self._cut_rags()
+            position = self.size
+            done = 0
+            try:
+                while done < len(data):
+                    done += os.pwrite(self.fileno(), data[done:], position + done)
+            except OSError:
+                self._is_ragged = True
+                self._cut_rags()
+                raise
+            self.size = position + done
         return position
 
     def _cut_rags(self) -> None:
-        """The bytes behind ``size`` go, if the disk refused to cut them off when they became none of ours."""
+        """The bytes behind ``size`` go, if the disk refused to cut them off when they became none of ours.
+
+        Only with ``_changing`` held: the file may have bytes behind ``size`` that are being appended.
+        """
         if self._is_ragged:
             os.ftruncate(self.fileno(), self.size)
             self._is_ragged = False
@@ -128,11 +135,14 @@ class FileRecords:
         """
         if not 0 <= size <= self.size:
             raise LogError(f"{self.path}: cannot truncate {self.size} bytes to {size}")
-        self.size = size
-        self._is_ragged = True
-        self._cut_rags()
+        with self._changing:
+            self.size = size
+            self._is_ragged = True
+            self._cut_rags()
 
     def flush(self) -> None:
         """All bytes are on the disk when this returns."""
-        self._cut_rags()
+        if self._is_ragged:
+            with self._changing:
+                self._cut_rags()
         os.fdatasync(self.fileno())

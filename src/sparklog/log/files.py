@@ -1,12 +1,20 @@
-"""Names of the files of a partition, and the two ways of changing a file that last through a crash."""
+"""Names of the files of a partition, and the two ways of changing a file that last through a crash.
+
+A path is made of a topic's name here and nowhere else (``partition_path``, ``path_aside``), and only of a name that can
+be a topic's: whatever a request says, nothing is touched outside the log directory.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
-from sparklog.errors import DiskFull, LogDirFailed, LogError
+from sparklog.errors import ApiError, DiskFull, ErrorCode, LogDirFailed, LogError
+from sparklog.record.layout import MAX_INT32
 from sparklog.structs import TopicPartition
 
 LOG_SUFFIX = ".log"
@@ -25,12 +33,22 @@ DELETED_SUFFIX = ".deleted"
 CORRUPT_SUFFIX = ".corrupt"
 """What was cut out of a log for standing behind damage; nobody but a person removes it. Kafka has no such files."""
 
+TEMPORARY_SUFFIX = ".tmp"
+"""What is to replace a small file, while it is being written; the next start removes what a crash left."""
+
 DELETED_DIR_SUFFIX = "-delete"
+"""A partition to be removed: ``TOPIC-PARTITION.UNIQUE-delete``."""
+STRAY_DIR_SUFFIX = "-stray"
+"""A partition that the cluster does not know, named likewise; nobody but a person removes it."""
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
+SESSION_FILE = ".sparklog-session"
+"""By which a broker proves that its predecessor is dead (``broker/predecessor.py``); Kafka has no such file."""
 
 _OFFSET_DIGITS = 20
+_PARTITION_DIGITS = len(str(MAX_INT32))
 _MAX_TOPIC_NAME = 249
+_MAX_FILE_NAME = 255
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """There is no room now, on the disk or in the table of open files; the disk itself is well."""
 MISPLACED = (errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ELOOP)
@@ -64,10 +82,47 @@ def find_base_offset(path: Path) -> int | None:
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
     """The partition whose directory is called ``name``; None for any other directory."""
-    topic, dash, number = name.rpartition("-")
-    if not dash or not number.isdecimal() or not is_topic_name(topic):
+    topic, _, number = name.rpartition("-")
+    if not (number.isascii() and number.isdecimal() and len(number) <= _PARTITION_DIGITS and is_topic_name(topic)):
         return None
-    return TopicPartition(topic, int(number))
+    tp = TopicPartition(topic, int(number))
+    return tp if tp.partition <= MAX_INT32 and str(tp) == name else None
+
+
+def partition_path(home: Path, tp: TopicPartition) -> Path:
+    """The directory of a partition in the log directory ``home``. Raises ApiError if there can be no such partition."""
+    check_partition(tp)
+    return home / str(tp)
+
+
+def path_aside(directory: Path, tp: TopicPartition, suffix: str) -> Path:
+    """Another name for the partition's ``directory``, which nobody has had: ``TOPIC-PARTITION.UNIQUE`` and ``suffix``.
+
+    A long topic name is cut short, as in Kafka (``LocalLog.logDirNameWithSuffixCappedLength``).
+    """
+    end = f"-{tp.partition}.{uuid4().hex}{suffix}"
+    return directory.with_name(tp.topic[: _MAX_FILE_NAME - len(end)] + end)
+
+
+def check_topic_name(name: str) -> None:
+    """Raises ApiError(INVALID_TOPIC_EXCEPTION) unless it can be a topic's name."""
+    if not is_topic_name(name):
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{name!r} cannot be a topic's name: 1 to {_MAX_TOPIC_NAME} ASCII letters, digits, '.', '_' or '-', "
+            "not '.' or '..'",
+        )
+
+
+def check_partition(tp: TopicPartition) -> None:
+    """Raises ApiError (INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS) unless there can be such a partition."""
+    check_topic_name(tp.topic)
+    if not 0 <= tp.partition <= MAX_INT32 or len(str(tp)) > _MAX_FILE_NAME:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{tp.partition} cannot be a partition's number: 0 to {MAX_INT32}, and with the topic's name no longer "
+            f"than {_MAX_FILE_NAME} characters",
+        )
 
 
 def is_topic_name(name: str) -> bool:
@@ -79,13 +134,18 @@ def is_topic_name(name: str) -> bool:
     )
 
 
+def is_full(error: OSError) -> bool:
+    """Whether there is no room, while the disk itself is well."""
+    return error.errno in _FULL
+
+
 def disk_refused(what: str, error: OSError) -> LogDirFailed:
     """The error to raise where the disk refused ``what``: only a full one may be written to again."""
-    kind = DiskFull if error.errno in _FULL else LogDirFailed
+    kind = DiskFull if is_full(error) else LogDirFailed
     where = f" ({error.filename})" if error.filename else ""
     if error.errno == errno.EMFILE:
         where += "; raise the limit of the process (ulimit -n)"
-    return kind(f"{what}: {error.strerror or error}{where}")
+    return kind(f"{what}: {error.strerror or error}{where}", error.errno)
 
 
 def sync_descriptor(fd: int) -> None:
@@ -117,17 +177,32 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+_numbers = count()
+
+
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace ``path`` by ``data``: after a crash it holds the old content or the new, whole, and durable on return.
 
-    With ``durable=False`` only the replacement is atomic; a power cut may leave anything.
+    With ``durable=False`` only the replacement is atomic; a power cut may leave anything. Two threads that write the
+    same file disturb each other in nothing but which of them is the last.
     """
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(temporary, path)
+    temporary = path.with_name(f"{path.name}.{next(_numbers)}{TEMPORARY_SUFFIX}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
     if durable:
         sync_directory(path.parent)
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Remove what ``write_atomically`` left in ``directory`` when a crash cut it short; nobody may be writing there."""
+    for path in directory.glob(f"*{TEMPORARY_SUFFIX}"):
+        path.unlink(missing_ok=True)

@@ -2,10 +2,15 @@
 
 Epochs and start offsets both rise. A follower compares these to find where its log parts from the leader's.
 Source: KIP-101; Kafka 3.9, ``LeaderEpochFileCache``.
+
+Invariant: an epoch that begins, and a beginning that is given up, count in memory at once, and are on the disk after
+the next ``write``, which may run on another thread. The log writes before its recovery point rises, so that what the
+file does not know yet stands in batches that a start after a crash scans. What is taken back is on the disk on return.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -40,12 +45,14 @@ def read_epochs(path: Path) -> list[EpochEntry]:
 
 
 class LeaderEpochCache:
-    """Kept in memory, written through to the file at each change."""
+    """Changed on the log's thread, written on any."""
 
     def __init__(self, directory: Path, *, anew: bool = False) -> None:
         """``anew`` looks at no file. Raises CorruptRecord if the file does not hold together."""
         self._path = directory / LEADER_EPOCHS
-        self._entries = [] if anew else read_epochs(self._path)
+        self._entries = [] if anew else read_epochs(self._path)  # a change makes another list
+        self._written = self._entries
+        self._writing = threading.Lock()
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -56,12 +63,13 @@ class LeaderEpochCache:
     def latest(self) -> EpochEntry | None:
         return self._entries[-1] if self._entries else None
 
-    def assign(self, epoch: int, start_offset: int) -> None:
-        """``start_offset`` is the first offset of ``epoch``; nothing changes if the epoch is known already."""
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """``start_offset`` is the first offset of ``epoch``; False, with nothing changed, if the epoch is known."""
         if epoch < 0 or (self._entries and epoch <= self._entries[-1].epoch):
-            return
+            return False
         kept = [entry for entry in self._entries if entry.start_offset < start_offset]
-        self._replace([*kept, EpochEntry(epoch, start_offset)])
+        self._entries = [*kept, EpochEntry(epoch, start_offset)]
+        return True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
         """The largest epoch at or below ``epoch`` and where it ended; None if no epoch is known or asked for.
@@ -82,31 +90,42 @@ class LeaderEpochCache:
         return next((entry.epoch for entry in reversed(self._entries) if entry.start_offset <= offset), -1)
 
     def truncate_from_end(self, offset: int) -> None:
-        """Forget epochs that began at or beyond ``offset``."""
+        """Forget epochs that began at or beyond ``offset``; durable on return."""
         kept = [entry for entry in self._entries if entry.start_offset < offset]
         if kept != self._entries:
             self._replace(kept)
 
-    def truncate_from_start(self, offset: int) -> None:
-        """Forget epochs that ended at or before ``offset``; the one that holds it begins there from now on."""
+    def truncate_from_start(self, offset: int) -> bool:
+        """Forget epochs that ended at or before ``offset``; the one that holds it begins there from now on. False if
+        that changes nothing.
+        """
         before = [entry for entry in self._entries if entry.start_offset <= offset]
-        if before and before[-1].start_offset < offset:
-            after = self._entries[len(before) :]
-            self._replace([EpochEntry(before[-1].epoch, offset), *after])
-        elif len(before) > 1:
-            self._replace(self._entries[len(before) - 1 :])
+        kept = [EpochEntry(before[-1].epoch, offset), *self._entries[len(before) :]] if before else self._entries
+        if kept == self._entries:
+            return False
+        self._entries = kept
+        return True
 
     def clear(self) -> None:
-        """Forget all epochs."""
+        """Forget all epochs; durable on return."""
         if self._entries:
             self._replace([])
 
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Hold these (epoch, start offset) and no others."""
+        """Hold these (epoch, start offset) and no others; durable on return."""
         new = [EpochEntry(*entry) for entry in entries]
         if new != self._entries:
             self._replace(new)
 
     def _replace(self, entries: list[EpochEntry]) -> None:
-        write_checkpoint(self._path, entries)
-        self._entries = entries
+        with self._writing:
+            write_checkpoint(self._path, entries)
+            self._entries = self._written = entries
+
+    def write(self) -> None:
+        """The file knows what is known here when this returns. Any thread may call it."""
+        with self._writing:
+            entries = self._entries
+            if entries is not self._written:
+                write_checkpoint(self._path, entries)
+                self._written = entries

@@ -15,6 +15,7 @@ from pathlib import Path
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
 from sparklog.log.checkpoints import LEADER_EPOCHS
+from sparklog.log.cut import Cut
 from sparklog.log.file_records import end_offset
 from sparklog.log.files import (
     CORRUPT_SUFFIX,
@@ -95,6 +96,8 @@ class LogLoader:
         if epochs_are_lost or self._epochs_begin_late():
             epochs.replace(loaded.segments.epochs_from(loaded.log_start_offset))
         epochs.truncate_from_end(loaded.next_offset)
+        if not self.known.clean:
+            self._take_epochs_of_batches()
         self._load_producers()
         return loaded
 
@@ -116,6 +119,16 @@ class LogLoader:
         return (
             not (self.known.clean or is_empty or first is None) and first.start_offset > self._loaded.log_start_offset
         )
+
+    def _take_epochs_of_batches(self) -> None:
+        """The checkpoint may not know of those that began last: a crash came before it was written."""
+        loaded, epochs = self._loaded, self._loaded.epochs
+        latest = epochs.latest
+        if loaded.segments.last_epoch() > (-1 if latest is None else latest.epoch):
+            start = max(loaded.log_start_offset, 0 if latest is None else latest.start_offset)
+            for epoch, first in loaded.segments.epochs_from(start):
+                epochs.assign(epoch, first)
+            epochs.write()
 
     def _drop_what_ends_before_the_start(self) -> None:
         """After a crash the log may end before the start that was checkpointed: all that is left was deleted before."""
@@ -146,7 +159,7 @@ class LogLoader:
             return LeaderEpochCache(self.directory, anew=True), True
 
     def _open_segments(self, bases: list[int]) -> None:
-        loaded, is_cut, aside = self._loaded, False, 0
+        loaded, is_cut, aside, cut = self._loaded, False, 0, Cut(0)
         for base, after in zip(bases, [*bases[1:], None], strict=True):
             indexed = _has_indexes(self.directory, base)
             segment = LogSegment(
@@ -154,6 +167,7 @@ class LogLoader:
             )
             if is_cut:
                 loaded.dropped_bytes += segment.size
+                cut.take_segment(segment)
                 _set_aside(segment)
                 aside += 1
                 continue
@@ -162,7 +176,8 @@ class LogLoader:
             was_recovered = is_due or not indexed or not _can_be_believed(segment, is_last=is_last)
             if was_recovered:
                 recovered = self._recover(segment, after)
-                loaded.next_offset = recovered.next_offset
+                loaded.next_offset = cut.offset = recovered.next_offset
+                cut.take_rest(segment, recovered)
                 is_cut = recovered.damage is not None or (is_due and self._has_lost_its_end(segment, after))
             else:
                 loaded.next_offset = segment.next_offset() if after is None else after
@@ -174,6 +189,7 @@ class LogLoader:
             loaded.segments.add(segment)
         if aside:
             sync_directory(self.directory)  # or they could come back behind a clean stop
+        cut.say(self.directory)
 
     def _has_lost_its_end(self, segment: LogSegment, after: int | None) -> bool:
         """Whether a segment that was not flushed ends before the next one begins: what was between them is lost.
@@ -215,17 +231,19 @@ class LogLoader:
             self._load_producers_up_to(self._loaded.next_offset)
 
     def _load_producers_up_to(self, offset: int) -> None:
-        first = self.known.log_start_offset
-        if self._loaded.segments:
-            first = max(first, self._loaded.segments.first.base_offset)
-        replay(self._loaded.producers, self._loaded.segments, min(first, offset), offset, self.now_ms)
+        replay(self._loaded.producers, self._loaded.segments, self.known.log_start_offset, offset, self.now_ms)
 
 
 def replay(
     producers: ProducerStateManager, segments: LogSegments, log_start_offset: int, up_to: int, now_ms: int
 ) -> None:
-    """Bring ``producers`` to ``up_to`` from the newest snapshot before it; the transaction indexes are left alone."""
-    producers.load(log_start_offset, up_to)
+    """Bring ``producers`` to ``up_to`` from the newest snapshot before it; the transaction indexes are left alone.
+
+    Without a snapshot it begins with the first segment, also where the log starts inside or behind that: a producer is
+    remembered for longer than its records.
+    """
+    first = segments.first.base_offset if segments else log_start_offset
+    producers.load(min(first, up_to), up_to)
     start = producers.end_offset
     for segment in segments.from_offset(start) if start < up_to else ():
         for batch in segment.producers_batches(start, up_to):

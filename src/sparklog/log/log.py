@@ -3,7 +3,9 @@
 Invariants: offsets rise and are never given twice; ``log_end_offset`` is one past the last batch written; a batch is
 either whole in the log or not in it; every batch bears the leader epoch under which it was appended, and epochs never
 fall; a transaction's abort is in the transaction index before its marker counts as appended. Durable: everything below
-``recovery_point``; the rest is as durable as the page cache until ``flush``. Whole: ``docs/adr/0006-the-log-on-disk``.
+``recovery_point``, with the leader epochs that began there; the rest is as durable as the page cache until ``flush``.
+An append as leader never waits for the disk: where ``flush.messages`` wants its batch flushed, ``awaits_flush`` says
+so, and nobody is to be told of the batch before ``flush`` has returned. Whole: ``docs/adr/0006-the-log-on-disk``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError, SegmentsLeased
+from sparklog.errors import ApiError, DiskFull, ErrorCode, LogClosed, LogDirFailed, LogError, SegmentsLeased
 from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
 from sparklog.log.extents import Extents, find_extents
@@ -31,13 +33,17 @@ from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.log.segments import LogPosition
 from sparklog.log.time_index import TimestampOffset
 from sparklog.log.transaction_index import AbortedTransaction
-from sparklog.log.validator import as_topic_compresses, batches_of_leader, validate_appended
+from sparklog.log.validator import PreparedBatch, as_topic_compresses, batches_of_leader, validate_appended
 from sparklog.record.batch import RecordBatch, patch_append_time
 from sparklog.record.layout import NO_TIMESTAMP
 from sparklog.structs import FileSlice, OffsetAndEpoch, TopicPartition
 
 Submit = Callable[[Callable[[], None]], object]
 """Runs something later, off the calling thread (an executor's ``submit``)."""
+
+
+_DELETED_AT_ONCE = 100
+"""Segments: to rename the files of so many takes some milliseconds."""
 
 
 class Appended(NamedTuple):
@@ -74,7 +80,10 @@ class Log:
         self._clock = clock
         self._submit = submit
         self._draw = draw
+        self.topic_id: UUID | None
+        """As the directory says; None if it does not."""
         try:
+            self.topic_id = read_topic_id(directory)
             loaded = LogLoader(directory, config, known, clock.now_ms()).load()
         except OSError as error:
             if error.errno in MISPLACED:
@@ -86,6 +95,7 @@ class Log:
         self.log_end_offset = loaded.next_offset
         self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.next_offset if known.clean else min(known.recovery_point, loaded.next_offset)
+        self._flush_wanted = 0  # up to which offset, by flush.messages
         self.scanned_bytes = loaded.scanned_bytes
         self.recovered_bytes_dropped = loaded.dropped_bytes
         self._recovery_lock = threading.Lock()
@@ -106,16 +116,35 @@ class Log:
         for segment in self._segments:
             segment.config = config
 
-    @property
-    def topic_id(self) -> UUID | None:
-        return read_topic_id(self.directory)
-
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Record the id of the topic; durable on return. Raises LogDirFailed if the disk refuses."""
         try:
             write_topic_id(self.directory, topic_id)
         except OSError as error:
             raise disk_refused(f"cannot record the topic id in {self.directory}", error) from error
+        self.topic_id = topic_id
+
+    def begin_epoch(self, epoch: int) -> None:
+        """What is appended from now on is appended under ``epoch``. Nothing for one that is known.
+
+        It is written in the background, and at the latest before what is appended counts as flushed.
+        """
+        if self.epochs.assign(epoch, self.log_end_offset):
+            self._submit(self.write_epochs)
+
+    def write_epochs(self) -> None:
+        """The leader epochs are on the disk when this returns. Any thread may call it.
+
+        Raises LogDirFailed if the disk refuses; the next flush tries again.
+        """
+        if self._closed:
+            return
+        try:
+            self.epochs.write()
+        except OSError as error:
+            if self._closed:  # meanwhile: its directory may have another name by now
+                return
+            raise disk_refused(f"cannot write the leader epochs of {self.directory}", error) from error
 
     @property
     def size(self) -> int:
@@ -145,21 +174,26 @@ class Log:
 
     def append_as_leader(
         self,
-        records: memoryview,
+        records: memoryview | PreparedBatch,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification: Verification | None = None,
     ) -> Appended:
         """Give the batch in ``records`` the next offsets and write it; the buffer's header is changed in place.
 
+        One that is prepared is not looked into again, unless the settings have changed since.
+
         A batch that an idempotent producer sends again is not written; the offsets of the first time are the answer.
         ``verification`` is asked before a client's transaction begins here; without one it may not begin.
-        Raises ApiError if the batch is refused, LogDirFailed if the disk is; the log is as before then, except that a
-        batch whose fsync (``flush.messages``) failed stays, unacknowledged.
+        Raises ApiError if the batch is refused, LogDirFailed if the disk refuses; the log is as before then.
         """
         self._check_open()
         now = self._clock.now_ms()
-        batch = validate_appended(records, self._config, origin, now)
+        prepared = None
+        if isinstance(records, PreparedBatch):
+            prepared = records.batch if records.config is self._config else None
+            records = records.records
+        batch = prepared or validate_appended(records, self._config, origin, now)
         repeated = self._producers.check(batch, origin)
         if repeated is not None:
             return Appended(repeated.first_offset, repeated.last_offset, self._append_time(repeated.timestamp))
@@ -177,7 +211,18 @@ class Log:
             patch_append_time(batch.buffer, 0, now)
             batch = RecordBatch(batch.buffer)
         self._append((batch,), batch.buffer, now)
+        if self._flush_is_wanted:
+            self._flush_wanted = self.log_end_offset
         return Appended(batch.base_offset, batch.last_offset, append_time)
+
+    @property
+    def _flush_is_wanted(self) -> bool:
+        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
+
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether ``flush.messages`` wants a flush before anybody is told of what was appended last."""
+        return self.recovery_point < self._flush_wanted
 
     def _check_begun(self, batch: RecordBatch, verification: Verification | None, now: int) -> None:
         if self._producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
@@ -194,7 +239,8 @@ class Log:
             raise
 
     def append_as_follower(self, records: memoryview) -> int:
-        """Write batches as the leader gave them, offsets and epochs with them; returns the new end offset.
+        """Write batches as the leader gave them, offsets and epochs with them; returns the new end offset, up to which
+        all is flushed where ``flush.messages`` wants it.
 
         Raises CorruptRecord if they do not hold together, LogError if they do not lie behind the end of the log,
         LogDirFailed if the disk refuses.
@@ -204,6 +250,8 @@ class Log:
         if batches:
             size = sum(batch.size_in_bytes for batch in batches)
             self._append(batches, records[:size], self._clock.now_ms())
+            if self._flush_is_wanted:
+                self.flush()
         return self.log_end_offset
 
     def _append(self, batches: Sequence[RecordBatch], records: memoryview, now: int) -> None:
@@ -216,7 +264,8 @@ class Log:
             if segment.should_roll(len(records), last.last_offset, latest.timestamp, now):
                 segment = self._roll(self._next_base(first, last))
             for batch in batches:
-                self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+                if self.epochs.assign(batch.partition_leader_epoch, batch.base_offset):
+                    self._submit(self.write_epochs)
             segment.append(records, first.base_offset, last.last_offset, latest)
             try:
                 self._take_note(batches, segment, now)
@@ -229,8 +278,6 @@ class Log:
         self.log_end_offset = last.next_offset
         if self._unflushed_since_ms is None:
             self._unflushed_since_ms = now
-        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
-            self.flush()
 
     def _next_base(self, first: RecordBatch, last: RecordBatch) -> int:
         """Where a segment for these batches begins: at the end of the log, so that a lost end is told from a hole.
@@ -273,8 +320,9 @@ class Log:
             new = LogSegment(self.directory, base, self._config, active=True, create=True)
             old.seal()
             if self.recovery_point >= self.log_end_offset:
-                old.flush()  # it counts as flushed, but its indexes are not, nor is the cutting off of a failed write
-        except OSError:
+                # it counts as flushed, but its indexes are not, nor is the cutting off of a failed write
+                self._sync(old.flush)
+        except (OSError, LogDirFailed):
             for path in segment_paths(self.directory, base):  # or the log would be taken to end there
                 path.unlink()
             old.reopen_for_append()
@@ -312,7 +360,10 @@ class Log:
             )
 
     def read_all(self, block: int) -> Iterator[memoryview]:
-        """Every batch of the log, copied into memory a few at a time; each view holds whole batches."""
+        """Every batch of the log whose CRC is right, copied into memory a few at a time; each view holds whole batches.
+
+        What is damaged is left out, and logged. Any thread may go on with it while the log is written to.
+        """
         self._check_open()
         return self._segments.read_all(block)
 
@@ -361,6 +412,14 @@ class Log:
         """The offset of the producer's last marker since the log was opened; -1 if there is none."""
         return self._producers.last_marker(producer_id)
 
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """Of the coordinator that wrote the producer's last marker, as far as is known; -1 if it is not."""
+        return self._producers.coordinator_epoch(producer_id)
+
+    def disbelieve_coordinator(self, producer_id: int) -> None:
+        """No coordinator has had the epoch that the producer's last marker bears: the next marker may bear any."""
+        self._producers.disbelieve_coordinator(producer_id)
+
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in ``start <= offset < end``. Raises CorruptRecord."""
         return self._segments.aborted_transactions(start, end)
@@ -385,29 +444,24 @@ class Log:
         if offset <= self.log_start_offset:
             return
         self.log_start_offset = offset
-        try:
-            self.epochs.truncate_from_start(offset)
-        except OSError as error:
-            raise disk_refused(f"cannot advance the start of {self.directory}", error) from error
+        if self.epochs.truncate_from_start(offset):
+            self._submit(self.write_epochs)
 
     def delete_old_segments(self, high_watermark: int) -> list[Path]:
         """Give up the segments that the topic's retention no longer wants and return their files, renamed ``.deleted``.
 
-        One that is leased stays for now, and those behind it. The caller unlinks the files once nobody can still be
-        reading them.
+        No more than ``_DELETED_AT_ONCE``: ask again until there is none. One that is leased stays for now, and those
+        behind it. The caller unlinks the files once nobody can still be reading them.
         """
         self._check_open()
         policies = policies_of(self._config, self.log_start_offset)
         count = deletable(self._segment_views(), policies, high_watermark, self._clock.now_ms())
-        count = min(count, self._unleased())
+        count = min(count, self._unleased(), _DELETED_AT_ONCE)
         if not count:
             return []
+        if count == len(self._segments) and not self._is_rolled():
+            count -= 1
         try:
-            if count == len(self._segments):
-                if not self._segments.active.size:
-                    count -= 1
-                else:
-                    self.roll()
             doomed = list(self._segments)[:count]
             self._segments.remove(*doomed)
             paths = [path for segment in doomed for path in segment.rename_deleted()]
@@ -416,6 +470,18 @@ class Log:
         except OSError as error:
             raise disk_refused(f"cannot delete segments of {self.directory}", error) from error
         return paths
+
+    def _is_rolled(self) -> bool:
+        """Whether the active segment can go, since another could be begun behind it; an empty one need not."""
+        if not self._segments.active.size:
+            return False
+        try:
+            self.roll()
+        except DiskFull:
+            if len(self._segments) == 1:
+                raise
+            return False  # the others go, and make room for it
+        return True
 
     def _unleased(self) -> int:
         """How many segments, from the front, nobody has leased."""
@@ -437,6 +503,19 @@ class Log:
         with self._recovery_lock:
             self._truncations += 1
             self.recovery_point = min(self.recovery_point, offset)
+            self._flush_wanted = min(self._flush_wanted, offset)
+
+    def end_after_truncation(self, offset: int) -> int:
+        """Where ``truncate_to(offset)`` would end the log: before ``offset`` where that is in a batch or in a hole.
+
+        Raises LogDirFailed if the disk refuses.
+        """
+        if not self._segments.first.base_offset <= offset < self.log_end_offset:
+            return min(offset, self.log_end_offset)
+        try:
+            return self._segments.from_offset(offset)[0].end_before(offset)
+        except OSError as error:
+            raise disk_refused(f"cannot read {self.directory}", error) from error
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that holds ``offset`` or lies beyond it; durable on return.
@@ -449,13 +528,13 @@ class Log:
         if offset < self._segments.first.base_offset:
             self.restart_at(offset)
             return
-        self.lower_recovery_point(offset)
+        self.lower_recovery_point(self.end_after_truncation(offset))
         try:
             self._drop_segments([each for each in self._segments if each.base_offset > offset])
             survivor = self._segments.active
             survivor.reopen_for_append()
             survivor.truncate_to(offset)
-            survivor.log.flush()  # or bytes that were cut off could come back behind later ones
+            self._sync(survivor.log.flush)  # or bytes that were cut off could come back behind later ones
             self._end_at(survivor.next_offset())
         except OSError as error:
             raise disk_refused(f"cannot truncate {self.directory}", error) from error
@@ -541,25 +620,40 @@ class Log:
     def _flush_to(self, end: int) -> None:
         if self._closed:  # and so flushed already, or abandoned
             return
-        if self._flush_failure is not None:  # the system forgets what it failed to write: another fsync would succeed
-            raise self._flush_failure
         truncations = self._truncations
         end = min(end, self.log_end_offset)  # which a truncation may have lowered since the flush was asked for
         try:
-            if self._has_new_names:
-                self._has_new_names = False  # before the sync: a name that is made meanwhile sets it again
-                sync_directory(self.directory)
-            for segment in self._segments.from_offset(self.recovery_point):
-                if segment.base_offset < end:
-                    segment.flush()
-        except OSError as error:
+            self._sync(lambda: self._flush_segments(end))
+        except LogDirFailed:
             if self._closed:  # meanwhile: its directory may have another name by now
                 return
-            self._flush_failure = LogDirFailed(f"cannot flush {self.directory}: {error.strerror}")
-            raise self._flush_failure from error
+            raise
         with self._recovery_lock:
             if truncations == self._truncations:
                 self.recovery_point = max(self.recovery_point, end)
+
+    def _flush_segments(self, end: int) -> None:
+        self.write_epochs()  # or a start after a crash would not look for them in batches below the recovery point
+        if self._has_new_names:
+            self._has_new_names = False  # before the sync: a name that is made meanwhile sets it again
+            sync_directory(self.directory)
+        for segment in self._segments.from_offset(self.recovery_point):
+            if segment.base_offset < end:
+                segment.flush()
+
+    def _sync(self, flush: Callable[[], None]) -> None:
+        """Have ``flush`` sync files of the log, unless that failed before: it is never tried again.
+
+        The system forgets what it failed to write, so that another sync would succeed. Raises LogDirFailed, and not
+        DiskFull where the disk was full: what was appended before is lost, so the log cannot stay in service.
+        """
+        if self._flush_failure is not None:
+            raise self._flush_failure
+        try:
+            flush()
+        except OSError as error:
+            self._flush_failure = LogDirFailed(f"cannot flush {self.directory}: {error.strerror}")
+            raise self._flush_failure from error
 
     def flush_is_due(self, now_ms: int) -> bool:
         """Whether something has been unflushed for ``flush.ms``."""
@@ -581,7 +675,10 @@ class Log:
         self._closed = True
 
     def abandon(self) -> None:
-        """Serve no more and touch nothing: the disk has failed."""
+        """Serve no more and write nothing: the disk has failed, or the log is to be deleted.
+
+        The files are let go when the last reader lets go of the log.
+        """
         self._closed = True
 
     def _check_open(self) -> None:

@@ -2,33 +2,53 @@
 
 Durable across a clean stop: everything; the marker ``.kafka_cleanshutdown`` says so, and is removed before the first
 append of the next run, so that a crash is never taken for a clean stop. Across a crash: everything below the recovery
-points, which are written every ``log.flush.offset.checkpoint.interval.ms`` and before a truncation.
+points, which are written every ``log.flush.offset.checkpoint.interval.ms``, before a truncation, and where a start cut
+a log below its own: nothing is appended below what the file says.
 
 A directory whose disk fails goes out of service with its partitions, which are ``unusable`` from then on; the others
 go on. A partition whose own files cannot be used is unusable alone. Neither is made anew elsewhere.
+
+A partition is deleted, or set aside, by one rename of its directory and a sync of the one above: that needs no room and
+writes nothing of the partition. It is served no more before that, and counts as gone only after it. What is in a
+directory that bears another topic's id is never served.
+
+What waits for the disk is kept apart from what decides, so that it may run on another thread, many partitions at a
+time: ``plan`` decides which are made and where, what it returns makes them, ``get_or_create`` takes one over or
+``discard`` removes it; ``depart`` ends the service of one, ``rename_away`` renames, ``departed`` counts it as gone.
+Between the two ends of one partition the caller lets nobody else make it or take it away.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ConfigError, DiskFull, LogDirFailed, LogError
-from sparklog.log.checkpoints import read_topic_id
+from sparklog.errors import ConfigError, CorruptRecord, DiskFull, InconsistentTopicId, LogDirFailed, LogError
+from sparklog.log.checkpoints import RECOVERY_POINTS, read_topic_id
 from sparklog.log.directory import LogDir
-from sparklog.log.files import DELETED_DIR_SUFFIX, disk_refused, sync_directory
+from sparklog.log.files import (
+    DELETED_DIR_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    check_partition,
+    disk_refused,
+    partition_path,
+    path_aside,
+)
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
+from sparklog.log.making import Departure, MadePartition, NewPartition, make_directories, remove_directory, rename_all
+from sparklog.log.room import Room
 from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -66,10 +86,12 @@ class LogManager:
         self._executor = executor
         self._recovery_threads = recovery_threads
         self._defaults = defaults or Knowledge()
+        self._room = Room(clock)
         self.on_failure: OnFailure = self.fail
         self.logs: dict[TopicPartition, Log] = {}
         self.unusable: dict[TopicPartition, str] = {}
         """Partitions that are on a disk here and cannot be served, and why."""
+        self._unusable_at: dict[TopicPartition, Path] = {}  # those of them that lie in a directory in service
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, str] = {}
         self._doomed: list[tuple[int, Path]] = []
@@ -142,8 +164,7 @@ class LogManager:
         """Open the partitions of one directory; returns why it cannot be used. ``homes``: where each was found."""
         try:
             log_dir.look()
-            for leftover in log_dir.path.glob(f"*{DELETED_DIR_SUFFIX}"):
-                shutil.rmtree(leftover)
+            self._remove_leftovers(log_dir)
             found = log_dir.partitions()
             for tp, path in found.items():
                 if homes.setdefault(tp, path) != path:  # setdefault: the directories are loaded at the same time
@@ -151,6 +172,7 @@ class LogManager:
             with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix="recover") as pool:
                 for _ in pool.map(lambda tp: self._load_log(log_dir, tp, found[tp], configs), found):
                     pass
+            self._write_lowered_points(log_dir)
             log_dir.begin()
         except OSError as error:
             return disk_refused(f"cannot use log directory {log_dir.path}", error)
@@ -158,19 +180,44 @@ class LogManager:
             return error
         return None
 
+    @staticmethod
+    def _remove_leftovers(log_dir: LogDir) -> None:
+        """What is left of partitions that were deleted; one that stays is in nobody's way."""
+        for leftover in log_dir.path.glob(f"*{DELETED_DIR_SUFFIX}"):
+            try:
+                shutil.rmtree(leftover)
+            except OSError as error:
+                what = "%s is left of a deleted partition and cannot be removed: %s (%s); the next start tries again"
+                _logger.warning(what, leftover, error.strerror or error, error.filename)
+
     def _load_log(self, log_dir: LogDir, tp: TopicPartition, path: Path, configs: Mapping[str, TopicConfig]) -> None:
         known = replace(log_dir.known(tp), producer_expiration_ms=self._defaults.producer_expiration_ms)
         try:
-            read_topic_id(path)
             self.logs[tp] = self._open(path, tp, configs.get(tp.topic), known)
         except LogError as error:
             if isinstance(error, LogDirFailed) and not isinstance(error, DiskFull):
                 raise
-            self._cannot_use(tp, str(error))
+            self._refuse(tp, path, error)
 
-    def _cannot_use(self, tp: TopicPartition, reason: str) -> None:
-        _logger.error("%s is not served: %s", tp, reason)
-        self.unusable[tp] = reason
+    def _refuse(self, tp: TopicPartition, path: Path, error: LogError) -> None:
+        _logger.error("%s is not served: %s", tp, error)
+        self.unusable[tp] = str(error)
+        self._unusable_at[tp] = path
+
+    def _write_lowered_points(self, log_dir: LogDir) -> None:
+        """Where the start cut a log below its recovery point, what is appended next must not count as flushed."""
+        logs = self._logs_in(log_dir, self.logs.copy())
+        cut = [tp for tp, log in logs.items() if log.recovery_point < log_dir.known(tp).recovery_point]
+        if not cut:
+            return
+        try:
+            self._checkpoint(log_dir)
+        except DiskFull as error:
+            for tp in cut:
+                log = self.logs.pop(tp)
+                log.abandon()
+                self._refuse(tp, log.directory, error)
+                log_dir.keep_start(tp, log.log_start_offset)
 
     def _open(self, path: Path, tp: TopicPartition, config: TopicConfig | None, known: Knowledge) -> Log:
         def submit(work: Callable[[], None]) -> None:
@@ -179,66 +226,208 @@ class LogManager:
         return Log(path, tp, config or self._default_config, self._clock, submit, known)
 
     def get_or_create(
-        self, tp: TopicPartition, config: TopicConfig | None, topic_id: UUID | None, *, is_new: bool = True
+        self,
+        tp: TopicPartition,
+        config: TopicConfig | None,
+        topic_id: UUID | None,
+        *,
+        is_new: bool = True,
+        made: MadePartition | None = None,
     ) -> Log:
-        """The partition's log, made in the emptiest directory if there is none.
+        """The partition's log; if there is none, the one that was ``made`` ahead, else one that is made now.
 
-        Raises LogError where there is one that cannot be used, or, unless the partition ``is_new``, may be one in a
-        directory that is out of service.
+        Raises InconsistentTopicId where there is one of another topic, with nothing changed; LogError where there is
+        one that cannot be used, or, unless the partition ``is_new``, may be one in a directory that is out of service;
+        ApiError if there can be no such partition.
         """
         if tp in self.unusable:
             raise LogError(self.unusable[tp])
         log = self.logs.get(tp)
         if log is None:
-            if self._offline and (not is_new or tp.topic in self._old_topics):
+            if self._may_be_elsewhere(tp, is_new=is_new):
                 where = ", ".join(map(str, self._offline))
                 self.unusable[tp] = f"{tp} may lie in a directory that is out of service: {where}"
                 raise LogError(self.unusable[tp])
-            log = self.logs[tp] = self._create(tp, config)
-        if topic_id is not None and log.topic_id != topic_id:
-            log.assign_topic_id(topic_id)
+            if made is None:
+                made = self.plan([NewPartition(tp, config, topic_id, is_new=is_new)])().get(tp)
+            log = self._adopt(tp, made)
+        self._identify(log, topic_id)
         return log
 
-    def _create(self, tp: TopicPartition, config: TopicConfig | None) -> Log:
-        if not self._dirs:
-            raise LogDirFailed("no log directory is left in service")
-        home = min(self._dirs, key=lambda each: len(self._logs_in(each, self.logs)))
-        path = home.path / str(tp)
-        if home.names(tp):
-            home.checkpoint(self._logs_in(home, self.logs), self.unusable)
+    def _may_be_elsewhere(self, tp: TopicPartition, *, is_new: bool) -> bool:
+        return bool(self._offline) and (not is_new or tp.topic in self._old_topics)
+
+    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
+        """What makes, on any thread, those of the partitions that are not here and may be made, each in the directory
+        that is the emptiest then. Raises ApiError if there can be no such partition.
+        """
+        held = Counter(log.directory.parent for log in self.logs.values())
+        filled = {log_dir: held[log_dir.path] for log_dir in self._dirs}
+        planned = defaultdict[LogDir, list[NewPartition]](list)
+        for each in asked:
+            check_partition(each.tp)
+            is_here = each.tp in self.logs or each.tp in self.unusable
+            if filled and not is_here and not self._may_be_elsewhere(each.tp, is_new=each.is_new):
+                home = min(filled, key=lambda log_dir: filled[log_dir])
+                filled[home] += 1
+                planned[home].append(each)
+        return lambda: {tp: made for home, new in planned.items() for tp, made in self._make(home, new).items()}
+
+    def _make(self, home: LogDir, new: list[NewPartition]) -> dict[TopicPartition, MadePartition]:
+        """On any thread. One sync makes all the directories last; each log is opened and has its files."""
         try:
-            path.mkdir(exist_ok=True)  # it may be what is left of an attempt for which there was no room
-            sync_directory(home.path)
-        except OSError as error:
-            raise disk_refused(f"cannot create {path}", error) from error
-        return self._open(path, tp, config, self._defaults)
+            if any(home.names(each.tp) for each in new):
+                self._checkpoint(home)
+            fresh = make_directories(home.path, [each.tp for each in new])
+        except (LogDirFailed, OSError) as error:
+            what = f"cannot create partitions in {home.path}"
+            refused = disk_refused(what, error) if isinstance(error, OSError) else error
+            return {each.tp: MadePartition(partition_path(home.path, each.tp), error=refused) for each in new}
+        return {each.tp: self._open_new(partition_path(home.path, each.tp), each, fresh) for each in new}
+
+    def _open_new(self, path: Path, new: NewPartition, fresh: Collection[TopicPartition]) -> MadePartition:
+        made = MadePartition(path, is_fresh=new.tp in fresh)
+        try:
+            made.log = self._open(path, new.tp, new.config, self._defaults)
+            if new.topic_id is not None and made.log.topic_id is None:
+                made.log.assign_topic_id(new.topic_id)
+            made.log.begin_epoch(new.leader_epoch)
+            made.log.write_epochs()
+        except LogError as error:
+            made.error = error
+        return made
+
+    def _adopt(self, tp: TopicPartition, made: MadePartition | None) -> Log:
+        if made is None:
+            raise LogDirFailed("no log directory is left in service")
+        if not any(log_dir.path == made.path.parent for log_dir in self._dirs):
+            self.unusable[tp] = f"its log directory {made.path.parent} failed: {self._offline.get(made.path.parent)}"
+            raise LogError(self.unusable[tp])
+        if made.log is not None:
+            self.logs[tp] = made.log
+        if made.error is not None:
+            if made.log is None and isinstance(made.error, LogDirFailed):
+                self.report(made.error, made.path)
+            raise made.error
+        assert made.log is not None
+        self.written(made.path)
+        return made.log
+
+    def discard(self, unwanted: Mapping[TopicPartition, MadePartition]) -> None:
+        """Remove what was made ahead and is not taken over; on any thread. What was there before it stays."""
+        for tp, made in unwanted.items():
+            if made.log is not None:
+                made.log.abandon()
+            if made.is_fresh:
+                doomed = path_aside(made.path, tp, DELETED_DIR_SUFFIX)
+                self._guarded(partial(remove_directory, made.path, doomed), made.path)
+
+    @staticmethod
+    def _identify(log: Log, topic_id: UUID | None) -> None:
+        found = log.topic_id
+        if topic_id is None or found == topic_id:
+            return
+        if found:
+            raise InconsistentTopicId(f"{log.directory} belongs to topic id {found}, not to {topic_id}")
+        log.assign_topic_id(topic_id)
+
+    def topic_id(self, tp: TopicPartition) -> UUID | None:
+        """Which topic the partition's directory belongs to; None if it does not say, or there is none."""
+        log = self.logs.get(tp)
+        if log is not None:
+            return log.topic_id
+        directory = self._unusable_at.get(tp)
+        try:
+            return None if directory is None else read_topic_id(directory)
+        except (CorruptRecord, OSError):
+            return None
 
     def delete(self, tp: TopicPartition) -> None:
-        """Take the partition away: renamed at once, its files removed in the background or at the next start."""
-        self._old_topics.discard(tp.topic)
+        """Take the partition away: renamed at once, its files removed in the background or at the next start.
+
+        Raises LogDirFailed if the disk refuses; it is not served then, and may be deleted again.
+        """
+        self._take_away(tp, None)
+
+    def set_aside(self, tp: TopicPartition, why: str) -> None:
+        """Take the partition away, but keep its files under another name, for a person to look at: it is a stray.
+
+        Raises LogDirFailed if the disk refuses; it is not served then, and may be set aside again.
+        """
+        self._take_away(tp, why)
+
+    def _take_away(self, tp: TopicPartition, why: str | None) -> None:
+        departure = self.depart(tp, why)
+        self.rename_away([departure])
+        self.departed(departure)
+
+    def depart(self, tp: TopicPartition, why: str | None) -> Departure:
+        """Serve the partition no more: ``rename_away`` is to follow, then ``departed``. Why it is kept, if it is."""
+        log = self.logs.get(tp)
+        if log is not None:
+            log.abandon()
+            self.unusable[tp] = f"{tp} is being taken away"
+            self._unusable_at[tp] = log.directory
+            self._dir_of(log.directory).keep_start(tp, log.log_start_offset)
+            del self.logs[tp]
+        directory = self._unusable_at.get(tp)
+        suffix = DELETED_DIR_SUFFIX if why is None else STRAY_DIR_SUFFIX
+        return Departure(tp, why, directory, None if directory is None else path_aside(directory, tp, suffix))
+
+    @staticmethod
+    def rename_away(departures: Iterable[Departure]) -> None:
+        """Give the partitions' directories their last names, durable on return; on any thread."""
+        rename_all(departures)
+
+    def departed(self, departure: Departure) -> None:
+        """The partition is gone, unless the disk refused: raises LogDirFailed then.
+
+        One in a log directory that is out of service is forgotten; when that comes back, its topic id tells.
+        """
+        tp, directory, away = departure.tp, departure.directory, departure.away
+        if directory is not None and tp in self._unusable_at:
+            assert away is not None
+            if departure.is_renamed:
+                self._unusable_at[tp] = away
+            if departure.error is not None:
+                refused = disk_refused(f"cannot rename {directory}", departure.error)
+                self.unusable[tp] = f"{tp} could not be taken away: {refused}"
+                self.report(refused, directory)
+                raise refused from departure.error
+        self._unusable_at.pop(tp, None)
         self.unusable.pop(tp, None)
-        log = self.logs.pop(tp, None)
-        if log is None:
+        self._old_topics.discard(tp.topic)
+        if away is None or not departure.is_renamed:
             return
-        try:
-            log.close()
-            doomed = log.directory.with_name(f"{tp}.{uuid4().hex}{DELETED_DIR_SUFFIX}")
-            log.directory.rename(doomed)
-            sync_directory(doomed.parent)
-        except OSError as error:
-            raise disk_refused(f"cannot delete {log.directory}", error) from error
-        self._in_background(lambda: shutil.rmtree(doomed), doomed)
+        if departure.why is None:
+            self._in_background(lambda: shutil.rmtree(away), away)
+        else:
+            _logger.error(
+                "%s is set aside as %s: %s. Remove it when you need it no more",
+                away.parent / str(tp),
+                away.name,
+                departure.why,
+            )
 
     def truncate_to(self, tp: TopicPartition, offset: int) -> None:
-        """Drop what the partition holds at or beyond ``offset``, the recovery point on the disk first."""
+        """Drop what the partition holds at or beyond ``offset``, the recovery point on the disk first.
+
+        Where the log then ends before the start that is on the disk, that is lowered too, or what is appended next
+        would count as deleted after a crash.
+        """
         log = self.logs[tp]
-        if offset < log.recovery_point:
-            log.lower_recovery_point(offset)
+        start = log.log_start_offset
+        end = log.end_after_truncation(offset)  # ``offset`` may lie within a batch, all of which goes
+        if end < log.recovery_point:
+            log.lower_recovery_point(end)
             self._checkpoint_dir_of(log)
         log.truncate_to(offset)
+        if log.log_start_offset < start:
+            self._checkpoint_dir_of(log)
 
     def advance_start(self, tp: TopicPartition, offset: int) -> None:
-        """The partition begins at ``offset`` from now on, also after a crash; its segments go with the next retention.
+        """The partition begins at ``offset`` from now on, its segments go with the next retention. Also after a crash,
+        once a checkpoint has been written.
 
         Raises LogError where ``offset`` lies beyond the end of the log.
         """
@@ -246,12 +435,12 @@ class LogManager:
         if offset > log.log_end_offset:
             raise LogError(f"{tp} ends at {log.log_end_offset}; it cannot begin at {offset}")
         log.advance_start(offset)
-        self._checkpoint_dir_of(log)
 
     def _checkpoint_dir_of(self, log: Log) -> None:
-        for log_dir in self._dirs:
-            if log_dir.path == log.directory.parent:
-                log_dir.checkpoint(self._logs_in(log_dir, self.logs), self.unusable)
+        self._checkpoint(self._dir_of(log.directory))
+
+    def _dir_of(self, directory: Path) -> LogDir:
+        return next(each for each in self._dirs if each.path == directory.parent)
 
     def usage(self) -> list[DirectoryUse]:
         """Every log directory: the sizes of its partitions, and the room on its disk."""
@@ -266,25 +455,47 @@ class LogManager:
                 found.append(DirectoryUse(log_dir.path, None, sizes, room.total, room.free))
         return found + [DirectoryUse(path, reason) for path, reason in self._offline.items()]
 
-    def delete_old_segments(self, tp: TopicPartition, high_watermark: int) -> None:
-        """Apply the topic's retention; the files are unlinked by ``unlink_due`` after ``file.delete.delay.ms``."""
+    def delete_old_segments(self, tp: TopicPartition, high_watermark: int) -> bool:
+        """Apply the topic's retention; the files are unlinked by ``unlink_due`` after ``file.delete.delay.ms``.
+
+        Whether something was deleted: then more may be to go.
+        """
         log = self.logs[tp]
         due = self._clock.now_ms() + log.config.file_delete_delay_ms
         doomed = log.delete_old_segments(high_watermark)
         if doomed:
             _logger.info("%s now begins at offset %d", tp, log.log_start_offset)
         self._doomed.extend((due, path) for path in doomed)
+        return bool(doomed)
 
-    def unlink_due(self) -> None:
-        """Remove the files whose time has come; those of a partition that was deleted meanwhile are gone already."""
+    def unlink_due(self) -> Generator[None, None, None]:
+        """Remove the files whose time has come, one a step; those of a partition that was deleted meanwhile are gone
+        already.
+        """
         now = self._clock.now_ms()
-        due = [path for at, path in self._doomed if at <= now]
+        due = deque(path for at, path in self._doomed if at <= now)
         self._doomed = [each for each in self._doomed if each[0] > now]
-        for path in due:
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                self.report(disk_refused(f"cannot remove {path}", error), path.parent)
+        try:
+            while due:
+                path = due.popleft()
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    self.report(disk_refused(f"cannot remove {path}", error), path.parent)
+                yield
+        finally:
+            self._doomed.extend((now, path) for path in due)
+
+    def start_flush(self, log: Log) -> Future[None]:
+        """Flush the log in the background. Where the disk refuses, that is reported, and the future's LogDirFailed."""
+        return self._executor.submit(self._flush, log)
+
+    def _flush(self, log: Log) -> None:
+        try:
+            log.flush()
+        except LogDirFailed as error:
+            self.report(error, log.directory)
+            raise
 
     def flush_due(self) -> None:
         """Begin flushing, in the background, the logs with something unflushed for their ``flush.ms``."""
@@ -299,10 +510,11 @@ class LogManager:
         for log in self.logs.values():
             log.remember_producers(expiration_ms)
 
-    def expire_producers(self) -> None:
-        """Forget the producers that have been silent too long."""
-        for log in self.logs.values():
+    def expire_producers(self) -> Generator[None, None, None]:
+        """Forget the producers that have been silent too long, a log's a step."""
+        for log in list(self.logs.values()):
             log.expire_producers()
+            yield
 
     def fail(self, path: Path, reason: str) -> None:
         """Take the log directory ``path`` out of service; whoever waits for its partitions is the caller's to tell."""
@@ -311,8 +523,10 @@ class LogManager:
             self._dirs.remove(log_dir)
             for tp, log in self._logs_in(log_dir, self.logs).items():
                 log.abandon()
-                del self.logs[tp]
                 self.unusable[tp] = f"its log directory {path} failed: {reason}"
+                del self.logs[tp]
+            for tp in [tp for tp, directory in self._unusable_at.items() if directory.parent == path]:
+                del self._unusable_at[tp]
             log_dir.close()
 
     def _take_offline(self, path: Path, reason: str) -> None:
@@ -321,36 +535,61 @@ class LogManager:
             self._offline[path] = reason
 
     def report(self, error: LogDirFailed, directory: Path) -> None:
-        """The disk refused something in a ``directory``: unless it is full, the log directory has failed."""
-        if not isinstance(error, DiskFull):
+        """The disk refused something in a partition's ``directory``, and the log says so.
+
+        If it is full, that is all; else the log directory has failed.
+        """
+        if isinstance(error, DiskFull):
+            self._room.refused(directory.parent, error)
+        else:
             self.on_failure(directory.parent, str(error))
+
+    def written(self, directory: Path) -> None:
+        """The disk took something in a partition's ``directory``: if it was full, it is not."""
+        if self._room.is_short:  # asked at every append
+            self._room.written(directory.parent)
 
     def _in_background(self, work: Callable[[], None], directory: Path) -> None:
         """Run ``work`` on a partition's ``directory``; what fails there is logged, for nobody waits for it."""
+        self._executor.submit(self._guarded, work, directory)
 
-        def guarded() -> None:
-            try:
-                work()
-            except (LogDirFailed, OSError) as error:
-                failed = disk_refused(f"cannot remove {directory}", error) if isinstance(error, OSError) else error
+    def _guarded(self, work: Callable[[], None], directory: Path) -> None:
+        try:
+            work()
+        except (LogDirFailed, OSError) as error:
+            failed = disk_refused(f"cannot remove {directory}", error) if isinstance(error, OSError) else error
+            if not isinstance(failed, DiskFull):
                 _logger.error("%s", failed)
-                self.report(failed, directory)
-            except Exception:
-                _logger.exception("a disk operation failed")
-
-        self._executor.submit(guarded)
+            self.report(failed, directory)
+        except Exception:
+            _logger.exception("a disk operation failed")
 
     def checkpoint(self) -> None:
         """Write the recovery points and log start offsets."""
         for log_dir in self._dirs:
-            log_dir.checkpoint(self._logs_in(log_dir, self.logs), self.unusable)
+            self._checkpoint(log_dir)
+
+    def checkpoints(self) -> list[tuple[Path, Callable[[], None]]]:
+        """For each directory a file in it, and what writes its checkpoints as they stand then, on any thread."""
+        return [(log_dir.path / RECOVERY_POINTS, partial(self._checkpoint, log_dir)) for log_dir in self._dirs]
 
     def checkpoint_later(self) -> None:
-        """Write the checkpoints in the background, as they stand now."""
-        unusable = frozenset(self.unusable)
-        for log_dir in self._dirs:
-            write = partial(log_dir.checkpoint, self._logs_in(log_dir, self.logs), unusable)
-            self._in_background(write, log_dir.path / "checkpoints")
+        """Write the checkpoints in the background, as they stand then."""
+        for path, write in self.checkpoints():
+            self._in_background(write, path)
+
+    def _checkpoint(self, log_dir: LogDir) -> None:
+        if log_dir in self._dirs:  # or it is out of service, and nothing in it is touched
+            log_dir.checkpoint(partial(self._state_of, log_dir))
+            self._room.written(log_dir.path)
+
+    def _state_of(self, log_dir: LogDir) -> tuple[Mapping[TopicPartition, Log], Collection[TopicPartition]]:
+        """What a checkpoint is to tell of. On any thread: the copies are made in one step, the unusable last.
+
+        A partition that becomes unusable is among those before it leaves the logs.
+        """
+        logs = self.logs.copy()
+        return self._logs_in(log_dir, logs), frozenset(self.unusable)
 
     @staticmethod
     def _logs_in(log_dir: LogDir, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, Log]:
@@ -359,11 +598,10 @@ class LogManager:
     def close(self) -> None:
         """Flush and close every log, checkpoint, and leave the marker of a clean stop where all of that succeeded."""
         for log_dir in self._dirs:
-            logs = self._logs_in(log_dir, self.logs)
             try:
-                for log in logs.values():
+                for log in self._logs_in(log_dir, self.logs).values():
                     log.close()
-                log_dir.end(logs, self.unusable)
+                log_dir.end(partial(self._state_of, log_dir))
             except (LogError, OSError) as error:
                 _logger.error(
                     "%s was not closed in order, so its logs are recovered next time: %s", log_dir.path, error

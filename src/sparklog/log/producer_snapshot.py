@@ -3,12 +3,20 @@
 Big-endian: version 1 (2), CRC-32C of the rest (4), count (4), then 46 bytes a producer: id (8), epoch (2), last
 sequence (4), last offset (8), offset delta of the last batch (4), timestamp (8), coordinator epoch (4), first offset of
 the open transaction or -1 (8). Source: Kafka 3.9, ``ProducerStateManager.writeSnapshot``.
+
+Kafka writes one entry a producer and so forgets, when it stops, all but the last batch. Here a producer has an entry
+for each batch that is remembered, the oldest first. The last one is Kafka's, byte for byte. The earlier ones bear no
+transaction. Kafka reads such a file as its own: ``loadProducerEntry`` puts entry after entry into a map, so that the
+last one of an id stays. Their timestamps are not later than the last entry's, so that Kafka, which leaves out entries
+that have expired, never leaves out the last one alone.
+
+A reader takes the entries of one id and epoch together; one that follows under another epoch stands alone.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -24,6 +32,7 @@ from sparklog.record.layout import NO_SEQUENCE
 REMEMBERED_BATCHES = 5
 NO_TRANSACTION = -1
 NO_MARKER = -1
+NO_COORDINATOR = -1
 
 _VERSION = 1
 _HEAD = Struct(">hII")
@@ -41,6 +50,9 @@ class BatchMetadata(NamedTuple):
     timestamp: int
 
 
+_NO_BATCH = BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
+
+
 @dataclass(slots=True)
 class ProducerEntry:
     """One producer, its newest epoch. ``last_marker_offset`` is not in the file: it tells what has happened since."""
@@ -49,7 +61,7 @@ class ProducerEntry:
     epoch: int
     batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
     last_timestamp: int = -1
-    coordinator_epoch: int = -1
+    coordinator_epoch: int = NO_COORDINATOR
     transaction_first_offset: int = NO_TRANSACTION
     last_marker_offset: int = NO_MARKER
 
@@ -77,27 +89,45 @@ class ProducerEntry:
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The file's bytes."""
-    encoded = [_encode_entry(entry) for entry in entries]
+    encoded = [packed for entry in entries for packed in _encode_entry(entry)]
     checked = len(encoded).to_bytes(4, "big") + b"".join(encoded)
     return _HEAD.pack(_VERSION, crc32c.crc32c(checked), len(encoded)) + checked[4:]
 
 
-def _encode_entry(entry: ProducerEntry) -> bytes:
-    last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
+def _encode_entry(entry: ProducerEntry) -> Iterator[bytes]:
+    """An entry a batch; the last one, which is there also without a batch, is the one that Kafka writes."""
+    *earlier, last = entry.batches or (_NO_BATCH,)
+    for batch in earlier:
+        yield _pack(entry, batch, min(batch.timestamp, entry.last_timestamp), NO_TRANSACTION)
+    yield _pack(entry, last, entry.last_timestamp, entry.transaction_first_offset)
+
+
+def _pack(entry: ProducerEntry, batch: BatchMetadata, timestamp: int, transaction_first_offset: int) -> bytes:
     return _ENTRY.pack(
         entry.producer_id,
         entry.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.last_offset - last.first_offset,
-        entry.last_timestamp,
+        batch.last_sequence,
+        batch.last_offset,
+        batch.last_offset - batch.first_offset,
+        timestamp,
         entry.coordinator_epoch,
-        entry.transaction_first_offset,
+        transaction_first_offset,
     )
 
 
 def read_snapshot(path: Path) -> dict[int, ProducerEntry]:
     """The producers in a snapshot, by id. Raises CorruptRecord if it does not hold together."""
+    producers: dict[int, ProducerEntry] = {}
+    for entry in read_entries(path):
+        earlier = producers.get(entry.producer_id)
+        if earlier is not None and earlier.epoch == entry.epoch:
+            entry.batches = deque([*earlier.batches, *entry.batches], maxlen=REMEMBERED_BATCHES)
+        producers[entry.producer_id] = entry
+    return producers
+
+
+def read_entries(path: Path) -> list[ProducerEntry]:
+    """The entries of a snapshot as they stand, each with one batch at most. Raises CorruptRecord, as above."""
     data = path.read_bytes()
     try:
         version, crc, count = _HEAD.unpack_from(data)
@@ -105,7 +135,7 @@ def read_snapshot(path: Path) -> dict[int, ProducerEntry]:
         raise CorruptRecord(f"producer snapshot {path} is cut short") from error
     if version != _VERSION or len(data) != _HEAD.size + count * _ENTRY.size or crc32c.crc32c(data[_CRC_END:]) != crc:
         raise CorruptRecord(f"producer snapshot {path} does not hold together (version {version}, {len(data)} bytes)")
-    return {fields[0]: _decode_entry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])}
+    return [_decode_entry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :])]
 
 
 def _decode_entry(

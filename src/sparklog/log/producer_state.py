@@ -2,7 +2,8 @@
 
 Invariants: for each producer id the log holds batches of one epoch after another, their sequences without gap or
 repetition within an epoch; the last five batches are remembered, so a producer with five requests in flight may send
-any of them again and is given the offsets of the first time. A transaction is *ongoing* from its first batch to its
+any of them again and is given the offsets of the first time, also behind a restart (``producer_snapshot``), and also
+when their segments were deleted meanwhile. A transaction is *ongoing* from its first batch to its
 marker, and *unreplicated* from there until the high watermark passes the marker; the first offset of the oldest of
 either is the first unstable offset, which no read_committed reader may reach.
 
@@ -22,6 +23,7 @@ from sparklog.errors import ApiError, CorruptRecord, ErrorCode
 from sparklog.log.files import SNAPSHOT_SUFFIX, base_offset_of, segment_path, write_atomically
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.producer_snapshot import (
+    NO_COORDINATOR,
     NO_MARKER,
     NO_TRANSACTION,
     BatchMetadata,
@@ -138,6 +140,17 @@ class ProducerStateManager:
         entry = self._producers.get(producer_id)
         return NO_MARKER if entry is None else entry.last_marker_offset
 
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """What the producer's last marker says; -1 if there is none."""
+        entry = self._producers.get(producer_id)
+        return NO_COORDINATOR if entry is None else entry.coordinator_epoch
+
+    def disbelieve_coordinator(self, producer_id: int) -> None:
+        """The epoch in the producer's last marker counts no more."""
+        entry = self._producers.get(producer_id)
+        if entry is not None:
+            entry.coordinator_epoch = NO_COORDINATOR
+
     def update(self, batch: RecordBatch, now_ms: int) -> AbortedTransaction | None:
         """``batch``, with its final offsets, is in the log; its producer was heard of at ``now_ms``.
 
@@ -203,16 +216,19 @@ class ProducerStateManager:
         write_atomically(path, encode_snapshot(self._producers.values()), durable=durable)
         self._snapshot_offset = self.end_offset
 
-    def load(self, log_start_offset: int, up_to: int) -> None:
-        """Start from the newest snapshot that holds together and lies in ``log_start_offset`` to ``up_to``.
+    def load(self, first_offset: int, up_to: int) -> None:
+        """Start from the newest snapshot that holds together and lies in ``first_offset`` to ``up_to``.
+
+        ``first_offset`` is where the first segment begins: the snapshot that bears its number knows who wrote to those
+        that were deleted before it.
 
         ``end_offset`` then says from where the log is to be replayed.
         """
         self._producers, self._ongoing, self._unreplicated = {}, {}, {}
         self.first_unstable_offset = None
-        self.end_offset = self._snapshot_offset = log_start_offset
+        self.end_offset = self._snapshot_offset = first_offset
         for offset, path in reversed(self._snapshots()):
-            if not log_start_offset < offset <= up_to:
+            if not first_offset <= offset <= up_to:
                 continue
             try:
                 self._producers = read_snapshot(path)

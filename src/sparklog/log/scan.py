@@ -6,21 +6,24 @@ of one batch, whichever is larger.
 
 from __future__ import annotations
 
+import logging
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.log.file_records import FileRecords
-from sparklog.record import layout
-from sparklog.record._impl.abc import BatchScanner
+from sparklog.record import _impl, layout
+from sparklog.record._impl.abc import BatchScanner, ScanLimits
 from sparklog.record.batch import RecordBatch
 
+_logger = logging.getLogger(__name__)
 _BLOCK = 4 << 20
 _SCAN_BLOCK = 1 << 20
 _HEAD = layout.HEADER_SIZE
+_OFFSETS_OF_A_SEGMENT = layout.MAX_INT32 + 1
 _MAY_BE_A_MAGIC = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DOTALL)
 """A magic, a CRC, attributes that exist, and a delta that is not negative."""
 _PATIENCE = 8
@@ -78,6 +81,40 @@ def scan_batches(log: FileRecords, scanner: BatchScanner, visit: Callable[[Recor
             if not len(view) < wanted <= log.size - start:
                 return
             block = bytearray(wanted)
+
+
+def good_batches(log: FileRecords, base_offset: int, block: int) -> Iterator[memoryview]:
+    """The good batches of the file of a segment, copied into memory about ``block`` bytes at a time.
+
+    What is damaged is left out, and the log says where it lies.
+    """
+    position, scanner = 0, _impl.codec.BatchScanner(_walking(base_offset, base_offset))
+    while position < log.size:
+        view = log.read(position, min(block, log.size - position))
+        if len(view) < (wanted := _claimed_size(view)) <= log.size - position:
+            view = log.read(position, wanted)
+        before = scanner.position
+        scanner.scan(view)
+        taken = scanner.position - before
+        if taken:
+            yield view[:taken]
+            position += taken
+            continue
+        found = next_good(log, position, OffsetRange(scanner.next_offset, base_offset + _OFFSETS_OF_A_SEGMENT))
+        end = log.size if found is None else found.position
+        _logger.error(
+            "%s: %d bytes from position %d on, where offset %d is due, are damaged and left out; 'sparklog log verify' "
+            "tells more of them",
+            *(log.path, end - position, position, scanner.next_offset),
+        )
+        position = end
+        if found is not None:
+            scanner = _impl.codec.BatchScanner(_walking(base_offset, found.batch.base_offset))
+
+
+def _walking(base_offset: int, next_offset: int) -> ScanLimits:
+    """To look at batches only, from ``next_offset`` on."""
+    return ScanLimits(next_offset, base_offset + _OFFSETS_OF_A_SEGMENT, 0, 0, 0)
 
 
 def _claimed_size(view: memoryview) -> int:

@@ -219,6 +219,15 @@ class LogSegment:
             next_offset = batch.last_offset + 1
         return next_offset
 
+    def end_before(self, offset: int) -> int:
+        """One past the last offset of the batches that lie wholly before ``offset``; the base if there is none."""
+        end = self.base_offset
+        for batch in self.log.batches(self.offset_index.lookup(offset - 1).position):
+            if batch.last_offset >= offset:
+                break
+            end = batch.last_offset + 1
+        return end
+
     def load_latest(self) -> None:
         """Find the greatest timestamp beyond what the time index says, after an open."""
         latest = self.time_index.last

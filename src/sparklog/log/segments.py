@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
+from sparklog.log.scan import good_batches
 from sparklog.log.segment import LogSegment
 from sparklog.log.time_index import TimestampOffset
 from sparklog.log.transaction_index import AbortedTransaction
@@ -91,16 +92,9 @@ class LogSegments:
         return None
 
     def read_all(self, block: int) -> Iterator[memoryview]:
-        """Every batch, copied into memory a few at a time; each view holds whole batches."""
+        """Every good batch, copied into memory a few at a time; each view holds whole batches."""
         for segment in self._segments:
-            start = end = 0
-            for batch in segment.log.batches():
-                if end > start and batch.end - start > block:
-                    yield segment.log.read(start, end - start)
-                    start = end
-                end = batch.end
-            if end > start:
-                yield segment.log.read(start, end - start)
+            yield from good_batches(segment.log, segment.base_offset, block)
 
     def position_of(self, offset: int) -> LogPosition | None:
         """The place of ``offset``: where the batch that holds it begins; None if there is none."""
@@ -156,3 +150,10 @@ class LogSegments:
                 if batch.leader_epoch > latest and batch.last_offset >= offset:
                     latest = batch.leader_epoch
                     yield latest, max(batch.base_offset, offset)
+
+    def last_epoch(self) -> int:
+        """The leader epoch of the last batch; -1 if there is none, or it bears none."""
+        for segment in reversed(self._segments):
+            if segment.size:
+                return max(batch.leader_epoch for batch in segment.log.batches(segment.offset_index.last.position))
+        return -1

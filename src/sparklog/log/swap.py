@@ -24,6 +24,7 @@ from sparklog.log.files import (
     SWAP_SUFFIX,
     base_offset_of,
     find_base_offset,
+    remove_temporaries,
     segment_paths,
     sync_directory,
     sync_file,
@@ -59,6 +60,7 @@ def _renamed(path: Path, old: str, new: str) -> Path:
 def finish_interrupted(directory: Path) -> None:
     """Undo or finish what a crash left half done; doing it twice is doing it once."""
     _remove(directory.glob(f"*{DELETED_SUFFIX}"))
+    remove_temporaries(directory)
     cleaned = list(directory.glob(f"*{CLEANED_SUFFIX}"))
     if cleaned:
         first = min(base_offset_of(path) for path in cleaned)

@@ -4,11 +4,16 @@ Entries of 34 bytes, big-endian: version 0 (2), producer id (8), first offset of
 marker (8), last stable offset once it had ended (8); in the order of the markers. Committed transactions are not
 listed. The file is made with the first entry: a segment without aborted transactions has none. There is no checksum:
 it is made again when the segment is recovered. Source: Kafka 3.9, ``TransactionIndex``, ``AbortedTxn``.
+
+Markers rise from entry to entry, so a fetch looks for its first one by halves and reads on from there, a few entries at
+a time, until one says that no later entry can matter: its cost grows with what it finds, not with the file.
 """
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
+from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -18,6 +23,8 @@ from sparklog.log.files import sync_descriptor
 
 _ENTRY = Struct(">hqqqq")
 _VERSION = 0
+_A_READ = 64
+"""Entries."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -70,7 +77,7 @@ class TransactionIndex:
 
     def append(self, entry: AbortedTransaction) -> None:
         """Raises LogError if the entry's marker does not lie beyond the last one's, OSError if the disk refuses."""
-        last = self.entries()[-1:]
+        last = self._read(self._count - 1, 1) if self._count else []
         if last and entry.last_offset <= last[0].last_offset:
             raise LogError(f"{self.path}: marker {entry.last_offset} after {last[0].last_offset}")
         if self._fd < 0:
@@ -79,19 +86,47 @@ class TransactionIndex:
         self._size += _ENTRY.size
 
     def overlapping(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
-        """The transactions that have records in ``start <= offset < end``; and whether later segments can have none."""
+        """The transactions that have records in ``start <= offset < end``; and whether later segments can have none.
+
+        Raises CorruptRecord if what is read does not hold together.
+        """
         found = []
-        for entry in self.entries():
-            if entry.last_offset >= start and entry.first_offset < end:
+        for entry in self._entries_from(self._first_ended_at(start)):
+            if entry.first_offset < end:
                 found.append(entry)
             if entry.last_stable_offset >= end:
                 return found, True
         return found, False
 
+    def _first_ended_at(self, offset: int) -> int:
+        """The number of the first entry whose marker is at or beyond ``offset``."""
+        return bisect_left(range(self._count), offset, key=lambda number: self._read(number, 1)[0].last_offset)
+
+    @property
+    def _count(self) -> int:
+        if self._size % _ENTRY.size:
+            raise CorruptRecord(f"{self.path} ends in the middle of an entry")
+        return self._size // _ENTRY.size
+
+    def _read(self, number: int, count: int) -> list[AbortedTransaction]:
+        found = parse_aborted(os.pread(self._fd, count * _ENTRY.size, number * _ENTRY.size), self.path)
+        if len(found) < count:
+            raise CorruptRecord(f"{self.path} ends before its entry {number + count - 1}")
+        return found
+
+    def _entries_from(self, number: int) -> Iterator[AbortedTransaction]:
+        previous = -1
+        while number < self._count:
+            for entry in self._read(number, min(_A_READ, self._count - number)):
+                if entry.last_offset <= previous:
+                    raise CorruptRecord(f"{self.path}: marker {entry.last_offset} after {previous}")
+                previous = entry.last_offset
+                yield entry
+                number += 1
+
     def truncate_to(self, offset: int) -> None:
         """Drop every entry whose marker is at or beyond ``offset``."""
-        kept = sum(entry.last_offset < offset for entry in self.entries())
-        self._cut(kept * _ENTRY.size)
+        self._cut(self._first_ended_at(offset) * _ENTRY.size)
 
     def reset(self) -> None:
         """Forget all entries, ready to be rebuilt."""

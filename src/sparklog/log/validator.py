@@ -1,10 +1,14 @@
 """What is checked of batches before they touch the disk.
 
-Nothing is decoded unless the topic demands it. Source: Kafka 3.9, ``LogValidator`` and
-``UnifiedLog.analyzeAndValidateRecords``.
+Every batch that a leader appends proves that every reader can read it: its records are decompressed and walked by the
+rules that the decoder keeps (``record.records.check_records``, docs/adr/0014). Nothing is decoded unless the topic
+demands it.
+Source: Kafka 3.9, ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords``.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,10 +18,12 @@ from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError, Record
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
-from sparklog.record.compression import CompressionType
+from sparklog.record.compression import CompressionType, most_decompressed
 from sparklog.record.control import read_marker
 from sparklog.record.layout import (
     ALL_ATTRIBUTES,
+    ATTRIBUTES,
+    COMPRESSION_MASK,
     HEADER_SIZE,
     MAGIC,
     MAGIC_V2,
@@ -25,17 +31,21 @@ from sparklog.record.layout import (
     MAX_INT64,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
-    can_hold,
 )
 from sparklog.record.recompression import recompress
-from sparklog.record.records import iter_batches
+from sparklog.record.records import check_records, iter_batches
 
+LONG = 64 << 10
+"""Bytes of records that are looked into and compressed anew, or decoded, at once: some milliseconds at the slowest."""
+_WALKED_AS_ONE = 8
+"""So many bytes are decompressed and walked in the time in which one is compressed anew."""
 _UNBOUNDED = MAX_INT64
+_KNOWN_CODECS = frozenset(CompressionType)
 _CODECS = {"uncompressed": CompressionType.NONE} | {kind.name.lower(): kind for kind in list(CompressionType)[1:]}
 
 
 def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOrigin, now_ms: int) -> RecordBatch:
-    """The one batch that ``records`` holds, checked whole: length, size limit, CRC, header sanity, timestamps, keys.
+    """The one batch that ``records`` holds, checked whole: length, size limit, CRC, header, records, timestamps, keys.
 
     Raises ApiError with the code that Kafka answers: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
     INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT. Where single records are to blame it is RecordsRefused.
@@ -49,17 +59,54 @@ def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOr
         batch = RecordBatch(records)
         _check_size(batch.size_in_bytes, config)
         batch.check_crc()
-        compression = batch.compression
     except CorruptRecord as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if batch.size_in_bytes != len(records):
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition takes exactly one batch a request")
-    _check_header(batch, compression, origin)
+    _check_header(batch, origin)
+    _check_records(batch)
     if "compact" in config.cleanup_policy and not batch.is_control:
         _check_keys(batch)
     if config.message_timestamp_type == "CreateTime":
         _check_timestamps(batch, config, now_ms)
     return batch
+
+
+class PreparedBatch(NamedTuple):
+    """A client's batch that ``prepare`` has found good, and that is compressed as its topic wants."""
+
+    batch: RecordBatch
+    config: TopicConfig
+    """The settings by which it was looked at; under others it has to be looked at again."""
+    records: "memoryview"  # noqa: UP037  mypyc looks for the bare name among this module's own
+    """The batch as the client sent it."""
+
+
+def prepare(records: memoryview, config: TopicConfig, now_ms: int) -> PreparedBatch:
+    """What may take long of an append by a client; on any thread. Raises what ``validate_appended`` raises, and
+    ``as_topic_compresses``.
+    """
+    batch = validate_appended(records, config, AppendOrigin.CLIENT, now_ms)
+    return PreparedBatch(as_topic_compresses(batch, config), config, records)
+
+
+def is_short(records: memoryview) -> bool:
+    """Whether ``prepare`` has little to do under any settings: what is neither compressed nor large."""
+    return HEADER_SIZE <= len(records) <= LONG and not records[ATTRIBUTES + 1] & COMPRESSION_MASK
+
+
+def size_to_prepare(records: memoryview, config: TopicConfig) -> int:
+    """How much work ``prepare`` may have at most, in bytes compressed anew; told from what costs little to see.
+
+    More than ``LONG`` of a request is long.
+    """
+    if len(records) < HEADER_SIZE or records[MAGIC] != MAGIC_V2:
+        return 0
+    kind = records[ATTRIBUTES + 1] & COMPRESSION_MASK
+    if kind == CompressionType.NONE:  # walking its records takes 50 us a MB, decoding them much longer
+        return len(records) if config.decodes_records else 0
+    size = max(len(records), most_decompressed(kind, records[HEADER_SIZE:]))
+    return size if config.decodes_records else size // _WALKED_AS_ONE
 
 
 def batches_of_leader(records: memoryview, log_end_offset: int) -> list[RecordBatch]:
@@ -89,7 +136,7 @@ def batches_of_leader(records: memoryview, log_end_offset: int) -> list[RecordBa
 def as_topic_compresses(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
     """The batch, compressed anew where the topic's ``compression.type`` is another than the producer's.
 
-    A marker stays as it is. Raises ApiError: CORRUPT_MESSAGE if the records cannot be decompressed, MESSAGE_TOO_LARGE
+    A marker stays as it is. Raises ApiError: INVALID_RECORD if the records cannot be decompressed, MESSAGE_TOO_LARGE
     if they are too many for the codec of the topic.
     """
     kind = _CODECS.get(config.compression_type)
@@ -98,7 +145,7 @@ def as_topic_compresses(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
     try:
         compressed = recompress(batch, kind, config.compression_level)
     except CorruptRecord as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
     _check_size(len(compressed), config)
     return RecordBatch(memoryview(compressed))
 
@@ -111,13 +158,20 @@ def _check_size(size: int, config: TopicConfig) -> None:
         )
 
 
-def _check_header(batch: RecordBatch, compression: CompressionType, origin: AppendOrigin) -> None:
+def _check_records(batch: RecordBatch) -> None:
+    """Not CORRUPT_MESSAGE: the CRC says that these are the producer's bytes, and to send them again helps nobody."""
+    try:
+        check_records(batch)
+    except CorruptRecord as error:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"the records cannot be read: {error}") from error
+
+
+def _check_header(batch: RecordBatch, origin: AppendOrigin) -> None:
     complaint = None
-    payload_size = batch.size_in_bytes - HEADER_SIZE
     if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
         complaint = f"{batch.record_count} records but a last offset delta of {batch.last_offset_delta}"
-    elif compression is CompressionType.NONE and not can_hold(payload_size, batch.record_count):
-        complaint = f"{batch.record_count} records in {payload_size} bytes"
+    elif batch.attributes & COMPRESSION_MASK not in _KNOWN_CODECS:
+        complaint = f"the unknown compression code {batch.attributes & COMPRESSION_MASK}"
     elif batch.attributes & ~ALL_ATTRIBUTES:
         complaint = f"unknown attributes {batch.attributes:#x}"
     elif batch.base_offset != 0:
@@ -164,7 +218,7 @@ def _column(batch: RecordBatch, name: str) -> pa.Array:
     try:
         decoder.append(batch)
     except CorruptRecord as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
     return decoder.finish()[name]
 
 

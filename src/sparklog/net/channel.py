@@ -6,7 +6,21 @@ between two pieces of the same response, without a task or a copy.
 
 Flow control: a connection is read no further while it has ``max_in_flight`` requests unanswered or ``MAX_UNSENT`` bytes
 of answers unsent, nor begins a request while those of all connections have filled the memory allowed for them. A
-request that has begun to come is read to its end, or nobody might ever give memory back.
+request that has begun to come is read to its end, or nobody might ever give memory back. Answers count as memory from
+when they are known until they are sent, whether they wait for the peer or for an answer before them: with some of its
+own unsent a connection begins no request while it has ``MAX_ANSWERS`` of them or all connections together have filled
+``max_answer_memory``. One with none may always begin one, so that peers who do not read hold up nobody else.
+
+What is sent from a file is looked for in the page cache first, ``_AT_HAND`` bytes at a time: what is not there is read
+by a thread (``net/page_cache.py``), and the loop never waits for the disk.
+
+Order: what is asked on a connection sees what was asked there before. A request whose work is done in steps, or that
+takes effect later and says when (``Ordered``), is followed by none before; only the latter by those of its own API,
+which are told after what they come.
+
+Turns (``net/turns.py``): a connection serves what it has read when it is its turn, and no longer than that. A request
+whose work is long is served in steps; until they are done the connection begins no other, and when it is closed they
+are dropped, with all that it had not begun.
 
 A connection is idle since the last whole request, the last ``_PROGRESS`` bytes of one, or the last byte of an answer
 that its peer took: who sends a request in drops or takes no answer is idle. Who waits for an answer is not.
@@ -19,27 +33,33 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Generator, Iterable
+from contextlib import suppress
+from typing import Any, Protocol
 
-from sparklog.errors import RemoteProtocolError
+from sparklog.errors import AnotherProtocol, RemoteProtocolError
+from sparklog.net.answer import Answer, Dispatch, Ordered, Served, Work
 from sparklog.net.complaints import Complaints
 from sparklog.net.limits import Limits
+from sparklog.net.page_cache import is_cached, read_ahead, read_if_cached
+from sparklog.net.turns import SLOW_S, Turns, take
+from sparklog.protocol.connection import describe_request
 from sparklog.protocol.frame import FrameReader
 from sparklog.structs import Chunk, FileSlice, chunk_size
 
 _logger = logging.getLogger(__name__)
 
 MAX_UNSENT = 64 << 20
+MAX_ANSWERS = 4 << 20
 _PROGRESS = 64 << 10
 _SENDFILE_AT_LEAST = 16 << 10
 _CORKED_AT_MOST = 256 << 10
 _BUFFERS_A_CALL = 64
+_AT_HAND = 1 << 20
+_API_KEY = 2
+"""Bytes at the beginning of a request."""
 
-Answer = list[Chunk] | None
-"""The chunks of a whole response frame, or None for a request that gets no answer."""
-Dispatch = Callable[[memoryview, str], "Answer | Awaitable[Answer]"]
-"""Serves one request frame from a client's address. Raises RemoteProtocolError to have the connection closed."""
+_NOTHING = memoryview(b"")
 
 
 class Owner(Protocol):
@@ -49,6 +69,7 @@ class Owner(Protocol):
     dispatch: Dispatch
     limits: Limits
     complaints: Complaints
+    turns: Turns
 
     @property
     def has_memory(self) -> bool:
@@ -56,6 +77,13 @@ class Owner(Protocol):
 
     def account(self, size: int) -> None:
         """So many bytes of requests are held more, or less."""
+
+    @property
+    def has_answer_memory(self) -> bool:
+        """Whether a further answer may be made by a connection that has some unsent."""
+
+    def account_answers(self, size: int) -> None:
+        """So many bytes of answers are held more, or less."""
 
     def wait_for_memory(self, channel: ServerChannel) -> None:
         """Call ``channel.on_memory`` when there is some again."""
@@ -77,7 +105,14 @@ class ServerChannel:
         self._frames = FrameReader(server.limits.max_request_size)
         self._backlog: deque[memoryview] = deque()
         self._slots: deque[tuple[asyncio.Future[Answer], int]] = deque()
+        self._steps: Work | None = None
+        self._ordered: asyncio.Future[Any] | None = None  # the last request that is to take effect later
+        self._ordered_api = b""
+        self._served: memoryview = _NOTHING
+        self.served_s = 0.0
+        self._asked_for_turn = False
         self._held = 0
+        self._kept = self._answer_bytes = 0
         self._begun = 0
         self._progress = 0
         self._draining = False
@@ -86,6 +121,8 @@ class ServerChannel:
         self._reading = False
         self._writing = False
         self._corked = False
+        self._reading_ahead = False
+        self._at_hand: FileSlice | None = None
         self._closed = False
         self._resume_reading()
 
@@ -115,8 +152,11 @@ class ServerChannel:
             return
         try:
             frames = list(self._frames.received(count))
+        except AnotherProtocol as error:
+            self._turn_away(error)
+            return
         except RemoteProtocolError as error:
-            self.close(f"{error} (socket.request.max.bytes)")
+            self.close(str(error))
             return
         begun = self._frames.body_bytes or 0
         self._hold(sum(map(len, frames)) + begun - self._begun)
@@ -128,6 +168,13 @@ class ServerChannel:
             self.last_active = self._server.loop.time()
         self._take_up()
 
+    def _turn_away(self, error: AnotherProtocol) -> None:
+        """Say in the peer's own protocol that this one is not for it, if the socket takes that at once; hang up."""
+        with suppress(OSError):
+            self._socket.send(error.answer)
+        self._server.complaints.warn(error.protocol, f"closing the connection of {self._address}: {error}", most=1)
+        self.close()
+
     def _hold(self, size: int) -> None:
         self._held += size
         self._server.account(size)
@@ -135,7 +182,7 @@ class ServerChannel:
     @property
     def is_idle(self) -> bool:
         """Whether the next move is the peer's."""
-        return not self._slots or self._unsent_bytes > 0
+        return (not self._slots and self._steps is None) or self._unsent_bytes > 0
 
     @property
     def is_stuck(self) -> bool:
@@ -145,7 +192,7 @@ class ServerChannel:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to be answered or sent."""
-        return not self._slots and not self._unsent
+        return not self._slots and not self._unsent and self._steps is None
 
     def drain(self) -> None:
         """Read nothing more; hang up once what is in hand is answered."""
@@ -165,12 +212,24 @@ class ServerChannel:
         return (
             not self._closed
             and not self._draining
+            and self._steps is None
+            and (self._ordered is None or self._is_ordered_too)
             and len(self._slots) < self._server.limits.max_in_flight
             and self._unsent_bytes < MAX_UNSENT
+            and (not self._answer_bytes or (self._answer_bytes < MAX_ANSWERS and self._server.has_answer_memory))
         )
 
+    @property
+    def _is_ordered_too(self) -> bool:
+        """Whether the next request is of the API of the one that is to take effect later."""
+        return not self._backlog or self._backlog[0][:_API_KEY] == self._ordered_api
+
+    @property
+    def _has_work(self) -> bool:
+        return self._steps is not None or (bool(self._backlog) and self._has_room)
+
     def _may_read(self) -> bool:
-        if not self._has_room:
+        if self._backlog or not self._has_room:
             return False
         if self._server.has_memory or self._frames.body_bytes is not None:
             return True
@@ -178,13 +237,44 @@ class ServerChannel:
         return False
 
     def _take_up(self) -> None:
-        """Serve what was read, as far as flow control allows; read on when all of it is served."""
-        why = None
+        """Serve what was read, if it is this connection's turn, else when it is; read on when all of it is served."""
+        if (self._backlog or self._steps is not None) and not self._asked_for_turn:
+            seconds = self._server.turns.left_s
+            if seconds > 0:
+                self._work(seconds)
+        self._go_on()
+
+    def work(self, seconds: float) -> None:
+        """It is this connection's turn, for so long."""
+        self._asked_for_turn = False
+        self._work(seconds)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._draining and self.is_done:
+            self.close()
+        if self._has_work and not self._asked_for_turn:
+            self._asked_for_turn = True
+            self._server.turns.ask(self)
+        if self._may_read():
+            self._resume_reading()
+        else:
+            self._pause_reading()
+
+    def _work(self, seconds: float) -> None:
+        """Serve, as far as the time and flow control allow; some of it however short the time is."""
+        turns, why = self._server.turns, None
+        began = now = turns.time()
+        until = began + seconds
         # The answers to requests that came together leave together: sending costs as much as serving a small one.
         self._corked = True
         try:
-            while self._backlog and self._has_room:
-                self._serve(self._backlog.popleft())
+            while now < until and (self._steps is not None or (self._backlog and self._has_room)):
+                before = now
+                self._serve_some(until)
+                now = turns.time()
+                if now - before > SLOW_S:
+                    turns.tell(now - before, self._what)
         except RemoteProtocolError as error:
             why = str(error)
         except Exception:
@@ -193,31 +283,69 @@ class ServerChannel:
         self._corked = False
         if self._unsent and not self._writing:
             self._flush()
+        self.served_s += turns.spend(began)
         if why:
             self.close(why)
-        if self._draining and self.is_done:
-            self.close()
-        if self._may_read():
-            self._resume_reading()
-        else:
-            self._pause_reading()
 
-    def _serve(self, frame: memoryview) -> None:
-        answer = self._server.dispatch(frame, self.host)
-        size = len(frame)
-        if not isinstance(answer, list | None):
-            slot: asyncio.Future[Answer] = asyncio.ensure_future(answer, loop=self._server.loop)
-        elif self._slots:
-            slot = self._server.loop.create_future()
-            slot.set_result(answer)
-        else:
-            self._hold(-size)
-            self._send(answer)
+    def _serve_some(self, until: float) -> None:
+        """Begin the next request, or go on with the one begun."""
+        if self._steps is None:
+            frame = self._served = self._backlog.popleft()
+            after = self._ordered
+            dispatch = self._server.dispatch
+            answer = dispatch(frame, self.host) if after is None else dispatch(frame, self.host, after)
+            if answer is None or isinstance(answer, list) or not isinstance(answer, Generator):
+                self._answer(answer, len(frame))
+            else:
+                self._steps = answer
             return
-        self._slots.append((slot, size))
-        slot.add_done_callback(self._on_answered)
+        try:
+            take(self._steps, until, self._server.turns.time)
+        except StopIteration as end:
+            self._steps = None
+            self._answer(end.value, len(self._served))
 
-    def _on_answered(self, _slot: asyncio.Future[Answer]) -> None:
+    def _what(self) -> str:
+        return f"{describe_request(self._served)} from {self._address}"
+
+    def _answer(self, answer: Served, size: int) -> None:
+        """The request of ``size`` bytes that was begun last is answered so, or is to be."""
+        if answer is None or isinstance(answer, list):
+            if not self._slots:
+                self._hold(-size)
+                self._send(answer)
+                return
+            known: asyncio.Future[Answer] = self._server.loop.create_future()
+            known.set_result(answer)
+            self._slots.append((known, size))
+            self._keep(_memory_of(answer))
+            return
+        if isinstance(answer, Ordered):
+            self._order(answer.done)
+            answer = answer.answer
+        later = asyncio.ensure_future(answer, loop=self._server.loop)
+        if self._closed:
+            later.cancel()
+            return
+        self._slots.append((later, size))
+        later.add_done_callback(self._on_answered)
+
+    def _order(self, done: asyncio.Future[Any]) -> None:
+        """The request that was begun last takes effect when ``done`` is, and all those before it have then."""
+        self._ordered, self._ordered_api = done, bytes(self._served[:_API_KEY])
+        done.add_done_callback(self._on_effect)
+
+    def _on_effect(self, done: asyncio.Future[Any]) -> None:
+        if self._ordered is done:
+            self._ordered = None
+            if not self._closed:
+                self._take_up()
+
+    def _on_answered(self, answered: asyncio.Future[Answer]) -> None:
+        if self._closed:
+            return
+        if not answered.cancelled() and answered.exception() is None:
+            self._keep(_memory_of(answered.result()))
         while self._slots and self._slots[0][0].done() and not self._closed:
             slot, size = self._slots.popleft()
             self._hold(-size)
@@ -228,34 +356,59 @@ class ServerChannel:
                     _logger.error("a request from %s failed", self._address, exc_info=error)
                 self.close(str(error) or type(error).__name__)
             else:
+                self._keep(-_memory_of(slot.result()))
                 self._send(slot.result())
         self._take_up()
+
+    def _keep(self, size: int) -> None:
+        """So many bytes more, or less, of answers are known and wait for one before them."""
+        self._kept += size
+        self._account()
+
+    def _account(self) -> None:
+        """Count the memory that answers take, as long as they are not sent."""
+        size = self._kept + _memory_of(self._unsent)
+        self._server.account_answers(size - self._answer_bytes)
+        self._answer_bytes = size
 
     def _send(self, answer: Answer) -> None:
         if answer is None or self._closed:
             return
         for chunk in answer:
             size = chunk_size(chunk)
-            if isinstance(chunk, FileSlice) and size < _SENDFILE_AT_LEAST:
-                chunk = os.pread(chunk.file.fileno(), size, chunk.position)
-                if len(chunk) < size:
+            if (
+                isinstance(chunk, FileSlice)
+                and size < _SENDFILE_AT_LEAST
+                and (data := read_if_cached(chunk)) is not None
+            ):
+                if len(data) < size:
                     self.close("a segment was cut before it was sent")
                     return
+                chunk = data
             self._unsent.append(chunk)
             self._unsent_bytes += size
-        if not self._writing and (not self._corked or self._unsent_bytes > _CORKED_AT_MOST):
+        if self._writing:
+            self._account()
+        elif not self._corked or self._unsent_bytes > _CORKED_AT_MOST:
             self._flush()
 
     def _flush(self) -> None:
+        if self._reading_ahead:
+            return
         before = self._unsent_bytes
         try:
             while self._unsent:
-                sent = self._send_file() if isinstance(self._unsent[0], FileSlice) else self._send_bytes()
+                first = self._unsent[0]
+                if isinstance(first, FileSlice) and not self._is_at_hand(first):
+                    self._read_ahead(FileSlice(first.file, first.position, min(first.size, _AT_HAND)))
+                    return
+                sent = self._send_file(first) if isinstance(first, FileSlice) else self._send_bytes()
                 self._unsent_bytes -= sent
             self.last_active = self._server.loop.time()
         except (BlockingIOError, InterruptedError):
             if self._unsent_bytes < before:
                 self.last_active = self._server.loop.time()
+            self._account()
             if not self._writing:
                 self._server.loop.add_writer(self._fd, self._on_writable)
                 self._writing = True
@@ -263,9 +416,45 @@ class ServerChannel:
         except OSError as error:
             self.close(f"write failed: {error.strerror}")
             return
+        self._at_hand = None  # or a file that is deleted would be held open
+        if self._answer_bytes:
+            self._account()
+        self._stop_writing()
+
+    def _stop_writing(self) -> None:
         if self._writing:
             self._server.loop.remove_writer(self._fd)
             self._writing = False
+
+    def _is_at_hand(self, piece: FileSlice) -> bool:
+        """Whether the next bytes of ``piece`` can be sent without a wait for the disk."""
+        known = self._at_hand
+        if known is not None and piece.file is known.file and known.position <= piece.position < _end(known):
+            return True
+        next_ = FileSlice(piece.file, piece.position, min(piece.size, _AT_HAND))
+        if not is_cached(next_):
+            return False
+        self._at_hand = next_
+        return True
+
+    def _read_ahead(self, piece: FileSlice) -> None:
+        """Go on when a thread has read ``piece``; whatever else is to be sent waits behind it."""
+        self._account()
+        self._stop_writing()
+        self._reading_ahead = True
+        reading = self._server.loop.run_in_executor(None, read_ahead, piece)
+        reading.add_done_callback(lambda done: self._on_read_ahead(piece, done))
+
+    def _on_read_ahead(self, piece: FileSlice, done: asyncio.Future[None]) -> None:
+        self._reading_ahead = False
+        if done.cancelled() or self._closed:
+            return
+        if (error := done.exception()) is not None:
+            self.close(f"cannot read what is to be sent: {error}")
+            return
+        self._at_hand = piece
+        self._flush()
+        self._take_up()
 
     def _on_writable(self) -> None:
         self._flush()
@@ -293,10 +482,10 @@ class ServerChannel:
             self._unsent.popleft()
         return total
 
-    def _send_file(self) -> int:
-        piece = self._unsent[0]
-        assert isinstance(piece, FileSlice)
-        sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, piece.size)
+    def _send_file(self, piece: FileSlice) -> int:
+        assert self._at_hand is not None
+        size = min(piece.size, _end(self._at_hand) - piece.position)
+        sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, size)
         if sent == 0 and piece.size:
             raise OSError(0, "a segment was cut while it was being sent")
         if sent < piece.size:
@@ -317,9 +506,24 @@ class ServerChannel:
         self._closed = True
         self._socket.close()
         self._unsent.clear()
+        self._at_hand = None
         self._backlog.clear()
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
         for slot, _ in self._slots:
             slot.cancel()
         self._slots.clear()
         self._hold(-self._held)
+        self._kept = 0
+        self._account()
         self._server.forget(self)
+
+
+def _end(piece: FileSlice) -> int:
+    return piece.position + piece.size
+
+
+def _memory_of(chunks: Iterable[Chunk] | None) -> int:
+    """What is sent from a file takes none."""
+    return sum(len(chunk) for chunk in chunks or () if not isinstance(chunk, FileSlice))

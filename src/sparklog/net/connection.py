@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from sparklog import __version__
-from sparklog.errors import ConnectionFailed, RemoteProtocolError
+from sparklog.errors import ConnectionFailed, PeerSilent, RemoteProtocolError
 from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, api_versions_request
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
@@ -41,11 +41,14 @@ class BlockingConnection:
         except OSError as error:
             raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.settimeout(request_timeout)
         try:
-            self.versions = self._negotiate()
-        except BaseException:
+            self.versions = self._negotiate()  # under connect_timeout: who accepts and says nothing is not reached
+            self._socket.settimeout(request_timeout)
+        except BaseException as error:
             self.close()
+            if isinstance(error.__cause__, TimeoutError):
+                silence = f"{endpoint} accepts connections, and answers nothing within {connect_timeout:g} s"
+                raise PeerSilent(silence) from None
             raise
 
     def __enter__(self) -> BlockingConnection:

@@ -27,6 +27,8 @@ class Limits:
     """Requests of a connection that are not answered: ``queued.max.requests``."""
     max_request_memory: int = -1
     """Bytes of all requests that are not answered, -1 for any: ``queued.max.request.bytes``."""
+    max_answer_memory: int = 64 << 20
+    """Bytes of all answers that are not sent; what is sent from a file is none of them. Kafka has no setting for it."""
     max_connections: int = UNLIMITED
     """``max.connections``"""
     max_per_host: int = UNLIMITED

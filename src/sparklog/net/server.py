@@ -10,12 +10,12 @@ import asyncio
 import logging
 import socket
 
-from sparklog.net.channel import Answer, Dispatch, ServerChannel
+from sparklog.net.answer import Dispatch
+from sparklog.net.channel import ServerChannel
 from sparklog.net.complaints import Complaints
 from sparklog.net.limits import AcceptRate, Limits
+from sparklog.net.turns import Turns
 from sparklog.structs import Endpoint
-
-__all__ = ["Answer", "Dispatch", "SocketServer"]
 
 _logger = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ class SocketServer:
         self.loop = loop
         self.dispatch = dispatch
         self.complaints = Complaints(_logger, loop.time)
+        self.turns = Turns(loop)
         self._limits = limits
         self._channels: set[ServerChannel] = set()
         self._by_host: dict[str, int] = {}
@@ -41,6 +42,7 @@ class SocketServer:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._rate = AcceptRate(loop.time())
         self._request_bytes = 0
+        self._answer_bytes = 0
         self._starved: dict[ServerChannel, None] = {}
         self._drained: asyncio.Future[None] | None = None
 
@@ -177,6 +179,19 @@ class SocketServer:
         self._request_bytes += size
         if size < 0 and self._starved:
             self._give_memory()
+
+    @property
+    def answer_bytes(self) -> int:
+        """What answers that are known and not sent hold."""
+        return self._answer_bytes
+
+    @property
+    def has_answer_memory(self) -> bool:
+        return self._answer_bytes < self._limits.max_answer_memory
+
+    def account_answers(self, size: int) -> None:
+        """So many bytes of answers are held more, or less."""
+        self._answer_bytes += size
 
     def wait_for_memory(self, channel: ServerChannel) -> None:
         """Read on when there is memory again."""

@@ -17,6 +17,8 @@ from sparklog.protocol.wire import WireReader, WireWriter, frame
 from sparklog.structs import Chunk
 
 _HEADER = Struct(">hhi")
+_COPIED = 16 << 10
+"""A body up to so many bytes is cheaper to copy behind its header than to hand on beside it."""
 
 
 class Request(NamedTuple):
@@ -26,7 +28,7 @@ class Request(NamedTuple):
     version: int
     correlation_id: int
     client_id: str | None
-    body: memoryview
+    body: "memoryview"  # noqa: UP037  mypyc looks for the bare name among this module's own
 
 
 def parse_request(data: memoryview) -> Request:
@@ -44,6 +46,16 @@ def parse_request(data: memoryview) -> Request:
     return Request(api, version, correlation_id, client_id, data[reader.position :])
 
 
+def describe_request(data: memoryview) -> str:
+    """What a request frame asks for and whose it is, for the log."""
+    try:
+        request = parse_request(data)
+    except RemoteProtocolError:
+        return "a malformed request"
+    name = ApiKey(request.api).name if _is_known(request.api) else f"API {request.api}"
+    return f"{name} version {request.version} of client {request.client_id!r}"
+
+
 def _is_known(api: int) -> bool:
     return api in _KNOWN
 
@@ -57,7 +69,7 @@ def frame_response(api: ApiKey, version: int, correlation_id: int, body: list[Ch
     if has_flexible_response_header(api, version):
         header += b"\0"
     first = body[0] if body else b""
-    if isinstance(first, bytes | bytearray):
+    if isinstance(first, bytes | bytearray) and len(first) <= _COPIED:
         return frame([header + first, *body[1:]])
     return frame([header, *body])
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparklog.errors import RemoteProtocolError
-from sparklog.protocol.wire import WireReader, WireWriter
+from sparklog.protocol.wire import BoundedReader, Budget, WireReader, WireWriter
 from sparklog.structs import TopicPartition, by_topic
 
 PROTOCOL_TYPE = "consumer"
@@ -60,9 +60,9 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
     return writer.joined()
 
 
-def decode_subscription(data: bytes | memoryview) -> Subscription:
-    """Raises RemoteProtocolError if it is malformed."""
-    reader = WireReader(memoryview(data))
+def decode_subscription(data: bytes | memoryview, budget: Budget | None = None) -> Subscription:
+    """Raises RemoteProtocolError if it is malformed, or longer than the ``budget`` allows."""
+    reader = reader_of(data, budget)
     version = read_version(reader)
     topics = tuple(reader.string() for _ in range(reader.array_length()))
     user_data = _bytes_or_none(reader)
@@ -70,6 +70,11 @@ def decode_subscription(data: bytes | memoryview) -> Subscription:
     generation = reader.int32() if version >= 2 else NO_GENERATION
     rack = reader.string_or_none() if version >= 3 else None
     return Subscription(topics, user_data, owned, generation, rack, version)
+
+
+def reader_of(data: bytes | memoryview, budget: Budget | None) -> WireReader:
+    """Of what members tell each other; without a budget it may be of any length."""
+    return WireReader(memoryview(data)) if budget is None else BoundedReader(memoryview(data), budget)
 
 
 def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:

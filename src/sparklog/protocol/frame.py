@@ -5,18 +5,35 @@ next bytes shall go, say with ``received(n)`` how many came, take the frames tha
 the scratch buffer gets a buffer of its own and is received into it directly, so that a large produce request is
 copied once (kernel to that buffer) and never again before it is written to the log. Only above ``at_once`` it grows as
 the frame comes, by doubling: who claims a size takes no more memory than twice what he has sent, or than that.
+
+A length above the limit may be the first bytes of another protocol: those of TLS and of HTTP are recognised, and
+AnotherProtocol carries an answer that such a peer shows its user.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparklog.errors import RemoteProtocolError
+from sparklog.errors import AnotherProtocol, RemoteProtocolError
 
 _LENGTH = 4
 SCRATCH_SIZE = 64 * 1024
 AT_ONCE = 1 << 20
 """Enough for what a stranger sends."""
+_TLS_HANDSHAKE = b"\x16\x03"
+"""A record of type 22 (handshake) and major version 3: every ClientHello since SSL 3 begins so."""
+_HTTP_VERBS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "})
+"""The first four bytes of every HTTP request, HTTP/2's preface among them."""
+_ALERT = bytes.fromhex("15 0301 0002 0228")
+"""A TLS record: alert, fatal, handshake_failure."""
+_HTTP_TEXT = b"This is a listener of Kafka's protocol, not of HTTP. Use a Kafka client.\n"
+_BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+    % (
+        len(_HTTP_TEXT),
+        _HTTP_TEXT,
+    )
+)
 
 
 class FrameReader:
@@ -52,7 +69,8 @@ class FrameReader:
     def received(self, count: int) -> Iterator[memoryview]:
         """``count`` bytes were put into ``buffer()``: the frames that they complete, in order.
 
-        Raises RemoteProtocolError if a length is negative or above the limit; the stream cannot be read further then.
+        Raises RemoteProtocolError if a length is negative or above the limit, AnotherProtocol if it is none at all; the
+        stream cannot be read further then.
         """
         if self._body is not None:
             self._filled += count
@@ -69,7 +87,7 @@ class FrameReader:
         while end - position >= _LENGTH:
             size = int.from_bytes(self._scratch[position : position + _LENGTH], "big", signed=True)
             if not 0 <= size <= self._max_size:
-                raise RemoteProtocolError(f"a frame claims {size} bytes; 0 to {self._max_size} are allowed")
+                raise _refusal(bytes(self._scratch[position : position + _LENGTH]), size, self._max_size)
             start = position + _LENGTH
             if end - start < size:
                 if size + _LENGTH > SCRATCH_SIZE:
@@ -88,3 +106,14 @@ class FrameReader:
         self._filled = end - start
         self._body[: self._filled] = self._scratch[start:end]
         self._kept = 0
+
+
+def _refusal(opening: bytes, size: int, max_size: int) -> RemoteProtocolError:
+    """Why these four bytes are no length that is allowed."""
+    if opening.startswith(_TLS_HANDSHAKE):
+        return AnotherProtocol(
+            "TLS", "it speaks TLS, and this listener does not: set security.protocol=PLAINTEXT", _ALERT
+        )
+    if opening in _HTTP_VERBS:
+        return AnotherProtocol("HTTP", "it speaks HTTP; this listener speaks Kafka's protocol", _BAD_REQUEST)
+    return RemoteProtocolError(f"a frame claims {size} bytes; 0 to {max_size} are allowed (socket.request.max.bytes)")

@@ -30,6 +30,12 @@ Message = Any
 """A request or response of the schema library; fields by their snake-case names."""
 
 
+class Encoded(NamedTuple):
+    """An answer that is encoded already, in the version asked for."""
+
+    body: bytes
+
+
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
     """Describe groups of the consumer protocol."""
 
@@ -245,26 +251,30 @@ def decode_request(api: ApiKey, version: int, body: memoryview) -> Message:
     """The request in ``body`` (what follows the header). Raises RemoteProtocolError if it is malformed."""
     schema = SCHEMAS[api].request
     message = _decode(schema, version, body)
-    _reject_nulls(schema._struct, message, version)
+    reject_nulls(schema._struct, message, version)
     return message
 
 
-def _reject_nulls(schema: Any, message: Message, version: int) -> None:
+def reject_nulls(schema: Any, message: Message, version: int) -> None:
     """Raises RemoteProtocolError where a field is null that may not be; the library lets it pass."""
     for field in schema.untagged_fields(version):
         value = getattr(message, field.name)
         if value is None:
-            null = field.is_array() or field.type_str in ("string", "bytes")
-            if null and not field.nullable_for_version_q(version):
-                kind = type(message).__name__
-                raise RemoteProtocolError(f"malformed {kind} version {version}: {field.name} is null")
+            reject_null(field, type(message).__name__, version)
         elif field.is_struct():
-            _reject_nulls(field, value, version)
+            reject_nulls(field, value, version)
         elif field.is_struct_array():
             for each in value:
-                _reject_nulls(field.array_of, each, version)
+                reject_nulls(field.array_of, each, version)
         elif field.is_array() and None in value:
             raise RemoteProtocolError(f"malformed {type(message).__name__} version {version}: null in {field.name}")
+
+
+def reject_null(field: Any, kind: str, version: int) -> None:
+    """Raises RemoteProtocolError unless the ``field`` of a message of this ``kind`` may be null."""
+    null = field.is_array() or field.type_str in ("string", "bytes")
+    if null and not field.nullable_for_version_q(version):
+        raise RemoteProtocolError(f"malformed {kind} version {version}: {field.name} is null")
 
 
 def decode_response(api: ApiKey, version: int, body: memoryview) -> Message:
@@ -272,7 +282,11 @@ def decode_response(api: ApiKey, version: int, body: memoryview) -> Message:
     return _decode(SCHEMAS[api].response, version, body)
 
 
-_ENDLESS_VARINT = re.compile(rb"[\x80-\xff]{5}")
+DECODE_ERRORS = (ValueError, IndexError, struct.error, TypeError, OverflowError, MemoryError, AssertionError)
+"""What the library raises where a message is malformed."""
+ENCODE_ERRORS = (ValueError, TypeError, AttributeError, struct.error)
+"""What the library raises where a field does not fit its type."""
+ENDLESS_VARINT = re.compile(rb"[\x80-\xff]{5}")
 """Where a varint may be longer than five bytes; the library's fast decoder would follow it however long it is."""
 
 
@@ -280,10 +294,10 @@ def _decode(schema: Message, version: int, body: memoryview) -> Message:
     flexible = schema.flexible_version_q(version)
     form = {"version": version, "compact": flexible, "tagged": flexible, "data_class": schema}
     try:
-        if flexible and _ENDLESS_VARINT.search(body):
+        if flexible and ENDLESS_VARINT.search(body):
             return schema._struct.decode(io.BytesIO(body), **form)  # the slow decoder, which checks each length
         message, end = schema._struct.compiled_decode_from(**form)(body, 0)
-    except (ValueError, IndexError, struct.error, TypeError, OverflowError, MemoryError, AssertionError) as error:
+    except DECODE_ERRORS as error:
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
     if end > len(body):
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: it ends in the middle of a field")
@@ -294,5 +308,5 @@ def encode(message: Message, version: int) -> bytes:
     """The message's body in ``version``. Raises LocalProtocolError if a field does not fit its type."""
     try:
         return bytes(message.encode(version=version))
-    except (ValueError, TypeError, AttributeError, struct.error) as error:
+    except ENCODE_ERRORS as error:
         raise LocalProtocolError(f"cannot encode {message.name} version {version}: {error}") from error

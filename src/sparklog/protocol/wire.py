@@ -113,6 +113,32 @@ class WireReader:
                 self.take(self.uvarint())
 
 
+class Budget:
+    """How many elements the arrays of some messages may still have together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+class BoundedReader(WireReader):
+    """For what a stranger wrote and is read in one go: its arrays have no more elements than ``budget`` has left."""
+
+    __slots__ = ("_budget",)
+
+    def __init__(self, buffer: memoryview, budget: Budget) -> None:
+        super().__init__(buffer)
+        self._budget = budget
+
+    def array_length(self) -> int:
+        size = super().array_length()
+        if size > self._budget.left:
+            raise RemoteProtocolError(f"an array of {size} elements is too long to be read here")
+        self._budget.left -= size
+        return size
+
+
 class WireWriter:
     """Builds a message as a list of chunks: bytes, and slices that are not copied."""
 

@@ -101,6 +101,11 @@ class RecordBatch:
         return _COMPRESSIONS[code]
 
     @property
+    def is_plain(self) -> bool:
+        """Whether its records are stored as they are, not compressed."""
+        return not self.attributes & layout.COMPRESSION_MASK
+
+    @property
     def timestamp_type(self) -> int:
         """0 for create time, 1 for log append time."""
         return 1 if self.attributes & layout.LOG_APPEND_TIME_BIT else 0

@@ -14,7 +14,6 @@ import pyarrow as pa
 from sparklog.errors import LocalProtocolError
 from sparklog.record import _impl, layout
 from sparklog.record._impl.abc import (
-    BatchFields,
     BinaryBuffers,
     BinaryColumn,
     DecodedColumns,
@@ -27,7 +26,7 @@ from sparklog.record.batch import increment_sequence
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType, compress
 from sparklog.record.partitioning import murmur2
-from sparklog.record.records import MAX_DECOMPRESSED, records_section
+from sparklog.record.records import MAX_DECOMPRESSED, batch_fields, records_section
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -96,10 +95,9 @@ class ColumnarDecoder:
         outside = batch.last_offset < start_offset or batch.base_offset >= end_offset
         if count == 0 or outside or batch.is_control:
             return 0
-        append_time = batch.max_timestamp if batch.timestamp_type else None
         return self._decoder.append(
             records_section(batch, self._max_decompressed) if batch.compression else batch.payload,
-            BatchFields(count, batch.base_offset, batch.base_timestamp, append_time),
+            batch_fields(batch),
             start_offset,
             end_offset,
         )

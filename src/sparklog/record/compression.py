@@ -78,6 +78,23 @@ def decompress(kind: CompressionType, data: Buffer, max_size: int) -> Buffer:
         ) from error
 
 
+def most_decompressed(kind: int, data: Buffer) -> int:
+    """Bytes that ``decompress`` may come to at most, as far as that can be told at a glance; 0 if it will refuse."""
+    view = memoryview(data)
+    try:
+        if kind == CompressionType.GZIP:
+            return _GZIP_MAX_EXPANSION * len(view)
+        if kind == CompressionType.SNAPPY:
+            return _SNAPPY_MAX_EXPANSION * len(view)
+        if kind == CompressionType.LZ4:
+            return _lz4_output_bound(view)
+        if kind == CompressionType.ZSTD:
+            return _zstd_output_bound(view, zstandard.get_frame_parameters(view).window_size)
+    except (CorruptRecord, zstandard.ZstdError):
+        return 0
+    return len(view)
+
+
 def _check_size(kind: CompressionType, size: int, max_size: int) -> None:
     if size > max_size:
         raise CorruptRecord(f"{kind.name.lower()} data decompresses to {size} bytes or more; the limit is {max_size}")
@@ -86,6 +103,7 @@ def _check_size(kind: CompressionType, size: int, max_size: int) -> None:
 # gzip
 
 _GZIP_WBITS = 31
+_GZIP_MAX_EXPANSION = 1032
 
 
 def _decompress_gzip(view: memoryview, max_size: int) -> Buffer:
@@ -112,6 +130,8 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_SIZE = 32 * 1024
 _BLOCK_LENGTH = Struct(">I")
+_SNAPPY_MAX_EXPANSION = 22
+"""A raw block grows at most 64 bytes for 3."""
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -127,8 +147,8 @@ def _decompress_snappy(view: memoryview, max_size: int) -> Buffer:
     blocks = _xerial_blocks(view) if view[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC else [view]
     sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
     _check_size(CompressionType.SNAPPY, sum(sizes), max_size)
-    # A raw block grows at most 64 bytes for 3: a length beyond that is a lie told to make us allocate.
-    if sum(sizes) > 22 * len(view):
+    # A length beyond that is a lie told to make us allocate.
+    if sum(sizes) > _SNAPPY_MAX_EXPANSION * len(view):
         raise CorruptRecord(f"snappy data of {len(view)} bytes claims to hold {sum(sizes)}")
     out = bytearray(sum(sizes))
     room = memoryview(out)

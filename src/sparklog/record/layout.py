@@ -81,12 +81,7 @@ UINT32 = Struct(">I")
 INT16 = Struct(">h")
 
 
-def can_hold(payload_size: int, count: int) -> bool:
-    """Whether ``payload_size`` bytes may be those of ``count`` records."""
-    return 0 <= count * MIN_RECORD_SIZE <= payload_size
-
-
 def check_record_count(count: int, payload_size: int) -> None:
     """Refuse a record count that ``payload_size`` bytes cannot hold, before anything is allocated for it."""
-    if not can_hold(payload_size, count):
+    if not 0 <= count * MIN_RECORD_SIZE <= payload_size:
         raise CorruptRecord(f"record batch claims {count} records in {payload_size} bytes")

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["MAX_DECOMPRESSED", "Record", "iter_batches", "iter_records", "placed_records", "records_section"]
+__all__ = [
+    "MAX_DECOMPRESSED",
+    "Record",
+    "batch_fields",
+    "check_records",
+    "iter_batches",
+    "iter_records",
+    "placed_records",
+    "records_section",
+]
 
 T = TypeVar("T", bound=tuple[object, ...])
 
@@ -43,7 +52,7 @@ def iter_records(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -
     """The records of one batch as Python objects: for people and tests, never for bulk data."""
     if batch.record_count == 0:
         return iter(())
-    return iter(_impl.codec.read_records(records_section(batch, max_decompressed), *_fields(batch)))
+    return iter(_impl.codec.read_records(records_section(batch, max_decompressed), batch_fields(batch)))
 
 
 def placed_records(batch: RecordBatch, topic: str, partition: int, kind: type[T]) -> list[T]:
@@ -52,16 +61,29 @@ def placed_records(batch: RecordBatch, topic: str, partition: int, kind: type[T]
     if batch.record_count == 0:
         return []
     place = RecordPlace(topic, partition, batch.timestamp_type, batch.partition_leader_epoch)
-    return _impl.codec.read_placed_records(records_section(batch), _fields(batch), place, kind)
+    return _impl.codec.read_placed_records(records_section(batch), batch_fields(batch), place, kind)
 
 
-def _fields(batch: RecordBatch) -> BatchFields:
+def check_records(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -> None:
+    """Raises CorruptRecord unless every record of ``batch`` can be read, by the rules that decoding keeps.
+
+    Pure: whoever is handed a batch by somebody else may ask. The header and the CRC are ``RecordBatch.validate``'s.
+    """
+    _impl.codec.check_records(records_section(batch, max_decompressed), batch_fields(batch))
+
+
+def batch_fields(batch: RecordBatch) -> BatchFields:
+    """What of the batch's header its records depend on."""
     append_time = batch.max_timestamp if batch.timestamp_type else None
-    return BatchFields(batch.record_count, batch.base_offset, batch.base_timestamp, append_time)
+    return BatchFields(
+        batch.record_count, batch.base_offset, batch.base_timestamp, append_time, batch.last_offset_delta
+    )
 
 
 def records_section(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -> Buffer:
     """The records of ``batch``, decompressed."""
+    if batch.is_plain and batch.size_in_bytes <= max_decompressed:
+        return batch.payload
     return decompress(batch.compression, batch.payload, max_decompressed)
 
 

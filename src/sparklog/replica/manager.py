@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDirFailed, LogError
+from sparklog.errors import (
+    ApiError,
+    CorruptRecord,
+    DiskFull,
+    ErrorCode,
+    InconsistentTopicId,
+    LogClosed,
+    LogDirFailed,
+    LogError,
+)
 from sparklog.log.files import disk_refused
 from sparklog.log.log import Appended, Log
+from sparklog.log.making import Departure, MadePartition, NewPartition
 from sparklog.log.manager import DirectoryUse, LogManager
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
+from sparklog.log.validator import PreparedBatch
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.replica.partition import Partition
@@ -26,20 +39,30 @@ _logger = logging.getLogger(__name__)
 
 
 class ReplicaManager:
-    """Single-threaded; every method returns without waiting for disk or network beyond the page cache."""
+    """Single-threaded; every method returns without waiting for disk or network beyond the page cache.
+
+    What ``flush.messages`` wants flushed is flushed on the disk thread, one flush of a log at a time: appends that come
+    meanwhile share the next.
+    """
 
     def __init__(self, broker_id: int, logs: LogManager, loop: asyncio.AbstractEventLoop) -> None:
         self.broker_id = broker_id
         self._logs = logs
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._departing: set[TopicPartition] = set()
+        self._loop = loop
+        self.flushing: dict[Partition, asyncio.Future[BaseException | None]] = {}
+        """The flushes under way; not to be changed."""
         self.fetch_purgatory = Purgatory(loop)
         self.produce_purgatory = Purgatory(loop)
+        self.changing = asyncio.Lock()
+        """Held by who makes partitions, or takes them away, over more than one turn of the loop."""
 
     def partition(self, tp: TopicPartition) -> Partition:
         """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION if it is not here, KAFKA_STORAGE_ERROR if its disk failed."""
         found = self._partitions.get(tp)
         if found is None:
-            if tp in self._logs.unusable:
+            if tp in self._logs.unusable and tp not in self._departing:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is not served: {self._logs.unusable[tp]}")
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"broker {self.broker_id} does not hold {tp}")
         return found
@@ -57,47 +80,125 @@ class ReplicaManager:
         *,
         replica_count: int = 1,
         is_new: bool = True,
+        made: MadePartition | None = None,
     ) -> ErrorCode:
-        """Lead or follow the partition as the controller decided; one that ``is_new`` may be made here."""
+        """Lead or follow the partition as the controller decided; one that ``is_new`` may be made here, unless it was
+        ``made`` ahead.
+
+        INCONSISTENT_TOPIC_ID, with nothing changed, if what is here under that name is another topic's.
+        """
+        topic_id = None if topic_id == ZERO_UUID else topic_id
         try:
             partition = self._partitions.get(tp)
             if partition is None:
-                log = self._logs.get_or_create(tp, config, topic_id, is_new=is_new)
+                log = self._logs.get_or_create(tp, config, topic_id, is_new=is_new, made=made)
                 log.config = config
                 partition = self._partitions[tp] = Partition(tp, self.broker_id, log, topic_id)
+            if topic_id is not None:
+                partition.check_topic(topic_id)
             taken = partition.apply(state, replica_count)
             return ErrorCode.NONE if taken else ErrorCode.STALE_CONTROLLER_EPOCH
+        except (ApiError, InconsistentTopicId) as error:
+            _logger.error("%s is not served: %s", tp, error)
+            return error.code
         except (LogError, OSError) as error:
-            _logger.error("cannot open %s: %s", tp, error)
+            self._say("cannot open", tp, error)
             self._report(error, tp, self._logs.logs.get(tp))
             return ErrorCode.KAFKA_STORAGE_ERROR
 
-    def stop(self, tp: TopicPartition, *, delete: bool) -> None:
-        """Serve the partition no longer; with ``delete`` its log goes too. Whoever waits for it is woken."""
+    def stop(self, tp: TopicPartition, *, delete: bool) -> ErrorCode:
+        """Serve the partition no longer; with ``delete`` its log goes too. Whoever waits for it is woken.
+
+        KAFKA_STORAGE_ERROR if the log is still there, for the disk refused: it is served no longer, and ``stop`` may be
+        tried again.
+        """
+        return self._leave(tp, self._logs.delete if delete else None)
+
+    def set_aside(self, tp: TopicPartition, why: str) -> ErrorCode:
+        """As ``stop`` with ``delete``, for a partition that the cluster does not know: its files are kept aside."""
+        return self._leave(tp, lambda tp: self._logs.set_aside(tp, why))
+
+    def _leave(self, tp: TopicPartition, take_away: Callable[[TopicPartition], None] | None) -> ErrorCode:
+        self._unserve(tp)
+        code = ErrorCode.NONE
+        try:
+            if take_away is not None:
+                take_away(tp)
+        except LogDirFailed as error:
+            code = self._still_there(tp, error)
+        self._wake(tp)
+        return code
+
+    def _unserve(self, tp: TopicPartition) -> None:
         partition = self._partitions.pop(tp, None)
         if partition is not None:
             partition.leader = -1
-        if delete:
-            try:
-                self._logs.delete(tp)
-            except LogError as error:
-                _logger.error("cannot delete %s: %s", tp, error)
-                if isinstance(error, LogDirFailed) and partition is not None:
-                    self._logs.report(error, partition.log.directory)
-                self._report(error, tp, None if partition is None else partition.log)
+
+    def _wake(self, tp: TopicPartition) -> None:
         self.fetch_purgatory.check(tp)
         self.produce_purgatory.check(tp)
 
+    @staticmethod
+    def _still_there(tp: TopicPartition, error: LogDirFailed) -> ErrorCode:
+        _logger.error("%s is served no longer, but its log is still there: %s", tp, error)
+        return error.code
+
+    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
+        """What makes those of the partitions that are not here, on another thread: for ``apply``, or ``discard``."""
+        return self._logs.plan(each for each in asked if each.tp not in self._partitions)
+
+    def discard(self, unwanted: Mapping[TopicPartition, MadePartition]) -> None:
+        """Remove what was made and not applied; on any thread."""
+        self._logs.discard(unwanted)
+
+    def depart(self, tp: TopicPartition, why: str | None) -> Departure:
+        """As ``stop`` with ``delete``, or as ``set_aside`` if there is a reason why, in three parts: this, then
+        ``rename_away`` on any thread, then ``departed``.
+        """
+        self._unserve(tp)
+        self._departing.add(tp)
+        return self._logs.depart(tp, why)
+
+    def rename_away(self, departures: Iterable[Departure]) -> None:
+        """Give the partitions' directories their last names; on any thread."""
+        self._logs.rename_away(departures)
+
+    def departed(self, departure: Departure) -> ErrorCode:
+        """What ``stop`` answers. Whoever waits for the partition is woken."""
+        code = ErrorCode.NONE
+        self._departing.discard(departure.tp)
+        try:
+            self._logs.departed(departure)
+        except LogDirFailed as error:
+            code = self._still_there(departure.tp, error)
+        self._wake(departure.tp)
+        return code
+
+    def strays(self, named: Collection[TopicPartition]) -> dict[TopicPartition, UUID | None]:
+        """The partitions that are here and not among those ``named``, with the topic id that each bears on the disk."""
+        here = {*self._logs.logs, *self._logs.unusable}
+        return {tp: self.topic_id(tp) for tp in sorted(here.difference(named))}
+
+    def topic_id(self, tp: TopicPartition) -> UUID | None:
+        """Which topic the partition that is here belongs to, as its directory says; None if it does not."""
+        return self._logs.topic_id(tp)
+
+    @staticmethod
+    def _say(what: str, tp: TopicPartition, error: LogError | OSError) -> None:
+        """Of a full disk the log tells by directory, not by partition."""
+        if not isinstance(error, DiskFull):
+            _logger.error("%s %s: %s", what, tp, error)
+
     def _report(self, error: LogError | OSError, tp: TopicPartition, log: Log | None) -> None:
         """If it is the disk that refused, its log directory has failed."""
-        failure = disk_refused(f"cannot open or delete {tp}", error) if isinstance(error, OSError) else error
+        failure = disk_refused(f"cannot open {tp}", error) if isinstance(error, OSError) else error
         if log is not None and isinstance(failure, LogDirFailed):
             self._logs.report(failure, log.directory)
 
     def append(
         self,
         tp: TopicPartition,
-        records: memoryview,
+        records: memoryview | PreparedBatch,
         required_acks: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification: Verification | None = None,
@@ -110,8 +211,50 @@ class ReplicaManager:
             if isinstance(error, LogDirFailed):
                 self._logs.report(error, partition.log.directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._logs.written(partition.log.directory)
+        if partition.log.awaits_flush:
+            self._flush(partition)
         self.fetch_purgatory.check(tp)
         return appended
+
+    def _flush(self, partition: Partition) -> asyncio.Future[BaseException | None]:
+        """Done, with what went wrong, when the flush is over that is under way, or begins now."""
+        over = self.flushing.get(partition)
+        if over is None:
+            over = self.flushing[partition] = self._loop.create_future()
+            flush = asyncio.wrap_future(self._logs.start_flush(partition.log), loop=self._loop)
+            flush.add_done_callback(lambda flush: over.set_result(self._flushed(partition, flush)))
+        return over
+
+    def _flushed(self, partition: Partition, flush: asyncio.Future[None]) -> BaseException | None:
+        """Whoever comes from now on is served by another flush; returns what went wrong with this one."""
+        del self.flushing[partition]
+        error = asyncio.CancelledError() if flush.cancelled() else flush.exception()
+        if error is None and self._partitions.get(partition.tp) is partition:
+            self._show(partition)
+            if partition.log.awaits_flush:
+                self._flush(partition)
+        return error
+
+    def _show(self, partition: Partition) -> None:
+        """Let be seen what is on the disk."""
+        partition.flushed()
+        self._wake(partition.tp)
+
+    async def flushed(self, tp: TopicPartition, end: int) -> None:
+        """Return when all below ``end`` is on the disk, and may be seen as far as that goes. Raises ApiError if that
+        will not be.
+        """
+        partition = self.partition(tp)
+        log = partition.log
+        while log.recovery_point < end:
+            error = await asyncio.shield(self._flush(partition))
+            if error is not None:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            if self.partition(tp) is not partition or log.log_end_offset < end:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} was cut off below offset {end}")
+        if partition.high_watermark.offset < end:
+            self._show(partition)
 
     def append_replicated(
         self, tp: TopicPartition, batch: bytes, timeout_ms: int, origin: AppendOrigin = AppendOrigin.COORDINATOR
@@ -124,7 +267,9 @@ class ReplicaManager:
 
     async def _replicated(self, tp: TopicPartition, held: Partition, offset: int, timeout_ms: int) -> None:
         if held.high_watermark.offset <= offset:
-            committed = await self.produce_purgatory.wait([tp], lambda: held.high_watermark.offset > offset, timeout_ms)
+            committed = await self.produce_purgatory.wait(
+                [tp], lambda _: held.high_watermark.offset > offset, timeout_ms
+            )
             if not committed:
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{tp} was not replicated in time")
 
@@ -143,7 +288,8 @@ class ReplicaManager:
         self._logs.remember_producers(expiration_ms)
 
     def delete_records(self, tp: TopicPartition, before: int) -> int:
-        """Let the partition begin at offset ``before`` (-1: at its high watermark), also after a crash.
+        """Let the partition begin at offset ``before`` (-1: at its high watermark): after a crash too, as soon as one
+        of ``start_checkpoints`` of later has been written.
 
         Returns where it begins now: no earlier, for nothing comes back. Raises ApiError with the code to answer.
         """
@@ -155,6 +301,13 @@ class ReplicaManager:
             self._logs.report(error, partition.log.directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return partition.log.log_start_offset
+
+    def start_checkpoints(self) -> list[tuple[Path, Callable[[], None], Callable[[LogDirFailed], None]]]:
+        """What makes durable where the partitions begin now: by log directory a write for another thread, in their
+        order, and what is to be told on this one if it raised LogDirFailed.
+        """
+        checkpoints = self._logs.checkpoints()
+        return [(path.parent, write, partial(self._logs.report, directory=path)) for path, write in checkpoints]
 
     def log_dirs(self) -> list[DirectoryUse]:
         """The broker's log directories and what lies in them."""
@@ -218,17 +371,21 @@ class ReplicaManager:
             return 1 << 30
         return bound.position - since.position
 
-    def apply_retention(self) -> None:
-        """Delete the segments that their topics' retention no longer wants, and the files deleted long enough ago."""
+    def apply_retention(self) -> Generator[None, None, None]:
+        """Delete the segments that their topics' retention no longer wants, and the files deleted long enough ago; some
+        segments of one partition, or a file, a step.
+        """
         for tp, partition in list(self._partitions.items()):
             try:
-                self._logs.delete_old_segments(tp, partition.high_watermark.offset)
-            except LogDirFailed as error:
-                _logger.error("cannot apply the retention of %s: %s", tp, error)
-                self._logs.report(error, partition.log.directory)
+                while self._partitions.get(tp) is partition:
+                    more = self._logs.delete_old_segments(tp, partition.high_watermark.offset)
+                    yield
+                    if not more:
+                        break
             except LogError as error:
-                _logger.error("cannot apply the retention of %s: %s", tp, error)
-        self._logs.unlink_due()
+                self._say("cannot apply the retention of", tp, error)
+                self._report(error, tp, partition.log)
+        yield from self._logs.unlink_due()
 
     @property
     def leader_count(self) -> int:

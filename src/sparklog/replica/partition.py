@@ -1,7 +1,8 @@
 """One partition as this broker holds it: leadership, in-sync replicas, high watermark.
 
 Invariants: the high watermark never goes back while this broker leads; it never passes the end of any in-sync
-replica; a consumer is shown nothing at or beyond it. With this broker alone in the ISR it is the end of the log.
+replica; a consumer is shown nothing at or beyond it. With this broker alone in the ISR it is the end of the log; while
+``flush.messages`` wants a flush, it is where the last flush ended.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.log import Appended, Log
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
+from sparklog.log.validator import PreparedBatch
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import NO_LEADER, IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -55,7 +57,7 @@ class Partition:
         if state.leader_epoch < self.leader_epoch:
             return False
         if state.leader_epoch > self.leader_epoch and state.leader == self._broker_id:
-            self.log.epochs.assign(state.leader_epoch, self.log.log_end_offset)
+            self.log.begin_epoch(state.leader_epoch)
         self.leader, self.leader_epoch, self.isr = state.leader, state.leader_epoch, state.isr
         self.replica_count = replica_count
         self._advance()
@@ -96,12 +98,12 @@ class Partition:
 
     def append_as_leader(
         self,
-        records: memoryview,
+        records: memoryview | PreparedBatch,
         required_acks: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification: Verification | None = None,
     ) -> Appended:
-        """Append, and commit at once where no other replica is in sync.
+        """Append, and commit at once where no other replica is in sync and no flush is awaited.
 
         Raises ApiError: not the leader, too few in-sync replicas for acks=all, a refused batch.
         """
@@ -123,9 +125,21 @@ class Partition:
             )
 
     def _advance(self) -> None:
+        if not self.log.awaits_flush:
+            self._advance_to(self.log.end)
+
+    def _advance_to(self, end: LogPosition) -> None:
         if self.is_leader and self.isr == (self._broker_id,):
-            self._high_watermark = self.log.end
-            self.log.on_high_watermark(self._high_watermark.offset)
+            self._high_watermark = end
+            self.log.on_high_watermark(end.offset)
+
+    def flushed(self) -> None:
+        """More of the log is on the disk than before."""
+        reached = self.log.recovery_point
+        if self.log.awaits_flush and reached > self._high_watermark.offset:
+            self._advance_to(self.log.position_of(reached))
+        else:
+            self._advance()
 
     def bound(self, isolation: IsolationLevel) -> LogPosition:
         """How far a consumer of this isolation level may see."""

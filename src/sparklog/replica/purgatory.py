@@ -1,7 +1,8 @@
 """Where requests wait: a long poll for bytes, acks=all for the in-sync replicas.
 
-An operation waits under every partition that may complete it; ``check`` is called whenever one of them has moved.
-Kafka's name for it (``DelayedOperationPurgatory``).
+An operation waits under every partition that may complete it; ``check`` is called whenever one of them has moved. It is
+told which: one that waits for thousands looks at that one alone, or each append to a partition for which many of them
+wait would hold up everybody else. Kafka's name for it (``DelayedOperationPurgatory``).
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from collections.abc import Callable, Iterable
 
 from sparklog.structs import TopicPartition
 
+Condition = Callable[[TopicPartition | None], bool]
+"""Whether what is waited for has come about, now that this partition has moved; None: any of them may have."""
+
 
 class DelayedOperation:
     """Completes once, by its condition or its deadline."""
 
     __slots__ = ("_purgatory", "_timer", "future", "is_satisfied", "keys")
 
-    def __init__(self, purgatory: Purgatory, keys: list[TopicPartition], is_satisfied: Callable[[], bool]) -> None:
+    def __init__(self, purgatory: Purgatory, keys: list[TopicPartition], is_satisfied: Condition) -> None:
         self._purgatory = purgatory
         self._timer: asyncio.TimerHandle | None = None
         self.keys = keys
@@ -43,16 +47,14 @@ class Purgatory:
         self.loop = loop
         self._waiting: dict[TopicPartition, set[DelayedOperation]] = {}
 
-    def wait(
-        self, keys: Iterable[TopicPartition], is_satisfied: Callable[[], bool], timeout_ms: int
-    ) -> asyncio.Future[bool]:
+    def wait(self, keys: Iterable[TopicPartition], is_satisfied: Condition, timeout_ms: int) -> asyncio.Future[bool]:
         """A future that is True once ``is_satisfied`` holds, False after ``timeout_ms``."""
         operation = DelayedOperation(self, list(keys), is_satisfied)
         for key in operation.keys:
             self._waiting.setdefault(key, set()).add(operation)
         operation.arm(timeout_ms / 1000)
         operation.future.add_done_callback(lambda _: operation.complete(False))
-        if is_satisfied():  # it may have come about since the caller looked, and nobody will check again for that
+        if is_satisfied(None):  # it may have come about since the caller looked, and nobody will check again for that
             operation.complete(True)
         return operation.future
 
@@ -60,7 +62,7 @@ class Purgatory:
         """``key`` has moved: complete whoever waited for that."""
         waiting = self._waiting.get(key)
         if waiting:
-            for operation in [each for each in waiting if each.is_satisfied()]:
+            for operation in [each for each in waiting if each.is_satisfied(key)]:
                 operation.complete(True)
 
     def release(self) -> None:

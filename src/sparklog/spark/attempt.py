@@ -40,7 +40,8 @@ def write_prepared(
 ) -> tuple[int, PreparedTransaction | None]:
     """Write all rows in a transaction that is left open; how many they were, and which one it is.
 
-    None where there was nothing to write: no rows, or the batch is decided already. What fails is aborted at once.
+    None where nothing is written: there are no rows, or the batch is decided already, or a later one, of which the
+    driver tells. What fails is aborted at once.
     """
     with ClusterMetadata(options.client) as cluster, Admin(options.client) as admin:
         attempt = _Attempt(options, place, cluster, admin)
@@ -66,7 +67,7 @@ class _Attempt:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, PreparedTransaction | None]:
         if self._is_decided():
-            return sum(0 for _ in batches), None  # read to their end, as Spark wants
+            return sum(batch.num_rows for batch in batches), None  # read to their end, as Spark wants
         rows, writer = 0, None
         for batch in batches:
             if not batch.num_rows:
@@ -76,16 +77,16 @@ class _Attempt:
             writer.write(batch)
             rows += batch.num_rows
         if self._producer is None:
-            return 0, None
+            return rows, None
         self._producer.flush()
         if self._is_decided():  # with this task's other attempt; the driver has looked for leftovers before
             self.abort()
-            return 0, None
+            return rows, None
         return rows, self._transaction
 
     def _is_decided(self) -> bool:
-        place = self._place
-        return self._log.last_batch(Scope(place.scope, place.lasts)) >= place.batch
+        scope = Scope(self._place.scope, self._place.lasts)
+        return self._log.last_batch(scope) >= self._place.batch if scope.lasts else self._log.is_over(scope)
 
     def _begin(self) -> TopicWriter:
         self._transaction = self._free_transaction()

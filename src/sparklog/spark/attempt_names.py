@@ -27,6 +27,11 @@ class AttemptName(NamedTuple):
     def transactional_id(self) -> str:
         return f"{ids_prefix(self.scope, self.run)}{self.partition}-{self.attempt}-{self.slot}-{self.turn}"
 
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether it is of a batch write without a name, to whose scope nobody comes back."""
+        return self.scope == unnamed_scope(self.run)
+
     @classmethod
     def parse(cls, transactional_id: str) -> AttemptName | None:
         """None for an id of somebody else."""

@@ -40,6 +40,7 @@ from pyspark.sql.types import (
 )
 
 from sparklog.errors import ConfigError, DataSourceError
+from sparklog.local.extras import install_line
 
 Schema = str | Mapping[str, Any]
 """JSON text, or what it parses to."""
@@ -190,7 +191,7 @@ def _parsed(schema: Schema) -> Any:
     try:
         import fastavro
     except ImportError:
-        raise ConfigError("Avro needs fastavro, also on the executors; type: pip install 'sparklog[avro]'") from None
+        raise ConfigError(f"Avro needs fastavro, also on the executors; type: {install_line('avro')}") from None
     try:
         plain = json.loads(schema) if isinstance(schema, str) else schema
         return fastavro.parse_schema(_without_unknown_types(plain))

@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from sparklog.client.fetcher import fetch_range
+from sparklog.client.fetcher import fetch_range, unreadable
 from sparklog.client.metadata import ClusterMetadata
-from sparklog.errors import ApiError, NotDirect
+from sparklog.errors import ApiError, CorruptRecord, NotDirect
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
 from sparklog.spark.direct import DAMAGED, DirectReader
@@ -81,7 +81,10 @@ class _Rows:
     def decoded(self, source: Iterator[RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Whenever there is enough."""
         for batch in source:
-            self._decoder.append(batch, self.position, self.range.end)
+            try:
+                self._decoder.append(batch, self.position, self.range.end)
+            except CorruptRecord as error:
+                raise unreadable(self.range.tp, batch, error) from error
             self.position = max(self.position, batch.next_offset)
             if self._decoder.nbytes + self._decoder.rows * self._constants.width >= BATCH_BYTES:
                 yield from self._finish()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import random
+import shlex
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
@@ -23,8 +24,16 @@ from sparklog.client.producer import Producer
 from sparklog.client.transaction import is_fenced
 from sparklog.client.transaction_admin import ONGOING
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, SparklogError
-from sparklog.spark.attempt_names import ids_prefix
-from sparklog.spark.decisions import DECISIONS_TOPIC, Decision, DecisionLog, Scope
+from sparklog.spark.attempt_names import AttemptName, ids_prefix
+from sparklog.spark.decisions import (
+    DECISIONS_TOPIC,
+    NO_BATCH,
+    Decision,
+    DecisionLog,
+    Scope,
+    decisions_config,
+    way_out,
+)
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -36,20 +45,29 @@ _DECIDING_MS = 10_000
 batch is decided, and who reads everything. One that takes longer is aborted, and its decider begins again."""
 _TIMED_OUT = (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
 _MOST_ROUNDS = 50
+_NOTHING_BEFORE = (
+    "nothing is known of what scope %s wrote before batch %d: right for a query that wrote elsewhere until now, or"
+    " not exactly once; of any other the decisions are lost, and what its last batch wrote may be written again"
+)
 
 Transactions = Collection[PreparedTransaction]
 
 
 class Decider:
-    """One who decides for a scope. ``commit`` and ``abort`` are whole; the rest are their steps. Close it."""
+    """One who decides for a scope. ``commit`` and ``abort`` are whole; the rest are their steps. Close it.
 
-    def __init__(self, config: ClientConfig, scope: Scope) -> None:
-        self._config = dataclasses.replace(config, retry_backoff_ms=_QUICK_RETRY_MS)
+    ``is_anothers``: it decides in place of the driver whose scope it is.
+    """
+
+    def __init__(self, config: ClientConfig, scope: Scope, *, is_anothers: bool = False) -> None:
+        self._config = dataclasses.replace(decisions_config(config), retry_backoff_ms=_QUICK_RETRY_MS)
         self._scope = scope
         self._cluster = ClusterMetadata(self._config)
         self._admin = Admin(self._config)
         self._log = DecisionLog(self._cluster, self._admin)
         self._producer: Producer | None = None
+        self._is_anothers = is_anothers
+        self._recorded: Decision | None = None
 
     def __enter__(self) -> Decider:
         return self
@@ -66,36 +84,64 @@ class Decider:
 
     # Whole.
 
-    def commit(self, batch: int, transactions: Transactions, run: str | None = None) -> Decision:
+    def commit(
+        self,
+        batch: int,
+        transactions: Transactions,
+        run: str | None = None,
+        rows: int | None = None,
+        *,
+        is_whole: bool = True,
+    ) -> Decision:
         """Decide that these make up ``batch``, unless it is decided already, and finish what is decided.
 
         The decision that counts is returned: of a later batch if there is one. Raises DataSourceError where one of the
         transactions is open no more; then nothing is decided. ``run`` is the caller's, if it begins a batch only when
         the ``commit`` of the one before has returned: then what the run itself has decided before is finished.
+        Not ``is_whole``: tasks have kept rows back, since they found the batch over; then nothing can be decided.
         """
-        return self._again_if_fenced(lambda: self._commit(batch, transactions, run))
+        decision = Decision(batch, tuple(sorted(transactions)), rows=rows)
+        return self._again_if_fenced(lambda: self._commit(decision, run, is_whole=is_whole))
 
-    def _commit(self, batch: int, transactions: Transactions, run: str | None) -> Decision:
+    def _commit(self, decision: Decision, run: str | None, *, is_whole: bool) -> Decision:
+        batch, transactions = decision.batch, set(decision.transactions)
         last = self.take_over()
         if last.batch >= batch or run is None or run not in last.runs:
-            self.finish(last)
+            self.finish(last, is_last=last.batch >= batch)
         if last.batch > batch:
-            self.sweep(set(transactions) - set(last.transactions))
+            self.sweep(transactions.difference(last.transactions))
             return last
         if last.batch == batch:
             self._sweep_leftovers(last)
             return last
-        decision = Decision(batch, tuple(sorted(transactions)))
+        if self._is_over(decision):
+            return decision
+        if not is_whole:
+            raise _kept_back(self._scope, batch)
+        if run is not None and last.batch == NO_BATCH and batch > 0:
+            _log.warning(_NOTHING_BEFORE, self._scope.name, batch)
         found = self._survey_if_possible()
-        leftovers = found - set(transactions)
-        given_up = set(transactions) & set(last.aborted)
+        leftovers = found - transactions
+        self._check_nothing_was_decided(last, leftovers, decision.runs | {run})
+        given_up = transactions.intersection(last.aborted)
         if given_up:
             raise _ended(min(given_up))
-        self.check_open(set(transactions) - found)
+        self.check_open(transactions - found)
         self.record(decision)
         self.finish(decision)
         self.sweep(leftovers)
         return decision
+
+    def _is_over(self, decision: Decision) -> bool:
+        """Whether another has found this decision, which we recorded without hearing so, and has finished all of it.
+
+        That is for scopes that leave no trace. All transactions have ended there; they are committed if it counted.
+        """
+        if self._scope.lasts or self._recorded != decision or not decision.transactions:
+            return False
+        if self._admin.open_transactions([each.transactional_id for each in decision.transactions]):
+            return False
+        return all(self.end(decision.transactions, commit=True))
 
     def abort(self, batch: int, transactions: Transactions, run: str | None) -> Decision:
         """Abort these and whatever else the run has open, but finish what is decided.
@@ -113,6 +159,7 @@ class Decider:
             self.record(last)
         of_run = self.survey(run) if run is not None else set()
         self.sweep((of_run | set(transactions)) - set(last.transactions))
+        self.forget()
         return last
 
     def finish_all(self) -> tuple[Decision, Transactions]:
@@ -124,19 +171,44 @@ class Decider:
         def finish() -> tuple[Decision, Transactions]:
             last = self.take_over()
             self.finish(last)
-            return last, self._sweep_leftovers(last)
+            swept = self._sweep_leftovers(last)
+            self.forget()
+            return last, swept
 
         return self._again_if_fenced(finish)
 
     def forget(self) -> None:
-        """Nobody will come back: the record may go when the topic is compacted. If that fails, it stays."""
+        """Leave no trace of a scope to which nobody comes back, and which is over: no record, no group.
+
+        Whoever still writes sees by the decider's id that it is over. If this fails, the traces stay.
+        """
+        if self._scope.lasts:
+            return
         with suppress(SparklogError):
             self._write(None)
+            self._admin.delete_groups([self._scope.decider_id])
+
+    def declare(self, batch: int) -> None:
+        """Make ``batch`` the last one, with nothing left to commit, whatever was decided: for when nobody can tell.
+
+        It ends no transaction. What the scope has open by then is aborted by who decides next.
+        """
+
+        def declare() -> None:
+            self._begin()
+            self._log.settle(self._scope)
+            self.record(Decision(batch))
+
+        self._again_if_fenced(declare)
 
     # Steps.
 
     def take_over(self) -> Decision:
-        """Fence all other deciders; the last decision."""
+        """Fence all other deciders; the last decision. Raises DataSourceError where that cannot be read."""
+        self._begin()
+        return self._log.last(self._scope, is_own=not (self._scope.lasts or self._is_anothers))
+
+    def _begin(self) -> None:
         self._hang_up()
         settings = {
             "bootstrap.servers": self._config.bootstrap_servers,
@@ -150,7 +222,6 @@ class Decider:
         }
         self._producer = Producer(settings)
         self._producer.init_transactions()
-        return self._log.last(self._scope)
 
     def survey(self, run: str | None = None) -> set[PreparedTransaction]:
         """What attempts of the scope, or of one of its runs, have open now."""
@@ -174,6 +245,7 @@ class Decider:
 
     def record(self, decision: Decision) -> None:
         """Write the decision, for good. Raises ApiError(PRODUCER_FENCED) if another has taken over."""
+        self._recorded = decision
         self._write(decision)
 
     def _write(self, decision: Decision | None) -> None:
@@ -187,14 +259,26 @@ class Decider:
         if decision is not None:
             producer.send_offsets_to_transaction({place: (offset, -1, str(decision.batch))}, self._scope.decider_id)
         producer.commit_transaction()
+        with suppress(SparklogError):  # an index that is missing is written by the next
+            self._log.index(self._scope).follow(offset)
 
-    def finish(self, decision: Decision) -> None:
+    def finish(self, decision: Decision, *, is_last: bool = True) -> None:
         """Commit what a decision names; doing so again changes nothing. Returns when readers can see it.
 
+        That it is finished is noted if it stays the last one: a later decision says the same.
+
         Rows that are lost, which only a transaction with a timeout can be, are an error in the log: nobody can help.
+        Raises DataSourceError where brokers have forgotten how some of it ended, and nobody has noted that all did.
         """
-        ended = self.end(decision.transactions, commit=True)
-        lost = [each.transactional_id for each, done in zip(decision.transactions, ended, strict=True) if not done]
+        if not decision.transactions:
+            return
+        ended = dict(zip(decision.transactions, self.end(decision.transactions, commit=True), strict=True))
+        if not all(ended.values()) and self._log.is_finished(self._scope, decision):
+            return  # the ids are forgotten, or a batch that was never decided has used them again
+        unknown = [each.transactional_id for each, done in ended.items() if done is None]
+        if unknown:
+            raise _unproven(self._scope, decision, unknown)
+        lost = [each.transactional_id for each, done in ended.items() if not done]
         if lost:
             _log.error(
                 "batch %d of scope %s was decided, but the brokers had aborted some of its transactions (they were open"
@@ -203,17 +287,38 @@ class Decider:
                 self._scope.name,
                 ", ".join(lost),
             )
+        if self._scope.lasts and is_last:
+            self._log.note_finished(self._scope, decision)
 
     def sweep(self, leftovers: Transactions) -> None:
         """Abort what no decision names, nor will name."""
         self.end(leftovers, commit=False)
 
-    def end(self, transactions: Transactions, *, commit: bool) -> list[bool]:
-        """End by pair, and wait for the markers: an end is accepted again only when they are written."""
+    def end(self, transactions: Transactions, *, commit: bool) -> list[bool | None]:
+        """End by pair, and wait for the markers: an end is accepted again only when they are written.
+
+        Whether each has ended so; None where that is not known any more.
+        """
         if not transactions:
             return []
         self._admin.end_prepared(transactions, commit=commit)
         return self._admin.end_prepared(transactions, commit=commit)
+
+    def _check_nothing_was_decided(self, last: Decision, leftovers: Transactions, own: Collection[str | None]) -> None:
+        """Raises DataSourceError where what is to be aborted may have been decided, in a record that is gone.
+
+        What the ``own`` runs have left was not.
+        """
+        others = [each for each in leftovers if _run_of(each) not in own]
+        if not others or last.batch != NO_BATCH or not self._log.has_lost_records(self._scope):
+            return
+        if not self._log.knows(self._scope):
+            raise DataSourceError(
+                "SPARKLOG_DECISION_LOST",
+                f"scope {self._scope.name!r} has transactions open that an earlier run wrote, and records are gone from"
+                f" {DECISIONS_TOPIC}, maybe those that say what was decided about them."
+                f" {way_out(self._scope, NO_BATCH)}; it is -1 where no batch was written",
+            )
 
     def _sweep_leftovers(self, last: Decision) -> Transactions:
         """Abort what the scope has open beside its last decision.
@@ -222,6 +327,7 @@ class Decider:
         and whoever has read before can record nothing. So nobody names in a decision what is aborted here meanwhile.
         """
         leftovers = self.survey() - set(last.transactions)
+        self._check_nothing_was_decided(last, leftovers, ())
         if leftovers:
             self.record(last._replace(aborted=tuple(sorted(leftovers.union(last.aborted)))))
             self.sweep(leftovers)
@@ -257,4 +363,29 @@ def _ended(transaction: PreparedTransaction) -> DataSourceError:
         f"the transaction {transaction.transactional_id!r} ended before its batch was decided: it was open for longer"
         " than transaction.timeout.ms, or somebody aborted it (sparklog writes finish, sparklog txn abort);"
         " nothing of the batch is visible: write it again",
+    )
+
+
+def _kept_back(scope: Scope, batch: int) -> DataSourceError:
+    return DataSourceError(
+        "SPARKLOG_TRANSACTION_ENDED",
+        f"tasks have written nothing of batch {batch} of {scope.name!r}, since they found it over: somebody has taken"
+        " its driver for dead and finished it ('abandonedAfter', sparklog writes finish), or has declared another last"
+        " batch since; nothing of the batch is visible: write it again",
+    )
+
+
+def _run_of(transaction: PreparedTransaction) -> str | None:
+    name = AttemptName.parse(transaction.transactional_id)
+    return None if name is None else name.run
+
+
+def _unproven(scope: Scope, decision: Decision, unknown: list[str]) -> DataSourceError:
+    return DataSourceError(
+        "SPARKLOG_DECISION_UNPROVEN",
+        f"batch {decision.batch} of scope {scope.name!r} was decided, and the brokers have forgotten how"
+        f" {len(unknown)} of its {len(decision.transactions)} transactions ended ({unknown[0]} among them), which"
+        " nobody has noted: see whether its rows are in their topics, write them again under another name if they are"
+        " not, and then declare it written: sparklog writes declare"
+        f" {shlex.quote(scope.name)} --last-batch {decision.batch}",
     )

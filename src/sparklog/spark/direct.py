@@ -1,8 +1,9 @@
 """Reading ranges from the segment files themselves, under a lease of the leader; ``docs/adr/0012`` is why it is safe.
 
-A file is read only if it is the one that the leader means: by device and inode, and by offset and CRC of the first
-batch. Where ``directReadMapping`` says that the broker's directory is mounted elsewhere, inodes may differ: there the
-topic's id in ``partition.metadata`` must be the leader's. Every doubt raises NotDirect, and the rest is to be fetched.
+A file is opened only where a broker of the cluster may have it (``segment_files``), and read only if it is the one that
+the leader means: by device and inode, and by offset and CRC of the first batch. Where ``directReadMapping`` says that
+the broker's directory is mounted elsewhere, inodes may differ: there the topic's id in ``partition.metadata`` must be
+the leader's. Every doubt raises NotDirect, and the rest is to be fetched.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from sparklog.client.metadata import ClusterMetadata
 from sparklog.client.retry import is_retriable, retrying
 from sparklog.client.visibility import Visibility
 from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode, NotDirect, SparklogError
-from sparklog.log.checkpoints import read_topic_id
 from sparklog.log.extents import ExtentReader
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch
 from sparklog.spark.direct_options import DirectMode, DirectOptions
 from sparklog.spark.offsets import OffsetRange
-from sparklog.structs import Endpoint
+from sparklog.spark.segment_files import NOT_VISIBLE, SegmentFiles, topic_id_of
+from sparklog.structs import Endpoint, TopicPartition
 
 if TYPE_CHECKING:
     from sparklog.spark.paths_taken import PathsTaken
@@ -33,7 +34,6 @@ _FILES_AT_ONCE = 32
 """Files that are open at a time, and ranges that one lease is for."""
 
 NOT_SERVED = "the broker grants no leases"
-NOT_VISIBLE = "segment files are not visible here"
 NO_LEASE = "no lease"
 DAMAGED = "a segment file is not as the broker said"
 
@@ -66,6 +66,7 @@ class DirectReader:
         self._opened: dict[OffsetRange, _Opened] = {}
         self._refused: dict[Endpoint, str] = {}  # leaders of which this task asks no more, and the reason
         self._has_asked_for_topics = False
+        self._segment_files: SegmentFiles | None = None
 
     def close(self) -> None:
         for each in self._opened.values():
@@ -102,7 +103,7 @@ class DirectReader:
         try:
             for each, lease in leases.items():
                 if lease.end_offset > each.start:
-                    self._opened[each] = self._open_files(lease)
+                    self._opened[each] = self._open_files(each.tp, lease)
         except NotDirect as error:
             self._refused[leases[left].leader] = error.reason
             if left not in self._opened:
@@ -162,11 +163,11 @@ class DirectReader:
             self._has_asked_for_topics = True
             self._cluster.fetch(topics)
 
-    def _open_files(self, lease: RangeLease) -> _Opened:
+    def _open_files(self, tp: TopicPartition, lease: RangeLease) -> _Opened:
         with ExitStack() as on_error:
             files = []
             for file in lease.files:
-                fd = self._open(file, lease)
+                fd = self._open(file, tp, lease)
                 on_error.callback(os.close, fd)
                 files.append((file, fd))
             on_error.pop_all()
@@ -179,17 +180,15 @@ class DirectReader:
                 if shown.shows(batch):
                     yield batch
 
-    def _open(self, file: LeasedFile, lease: RangeLease) -> int:
-        path = self._options.mapped(file.path)
+    def _open(self, file: LeasedFile, tp: TopicPartition, lease: RangeLease) -> int:
+        if self._segment_files is None:
+            self._segment_files = SegmentFiles(self._options, self._cluster.cluster_id)
+        fd, mounted = self._segment_files.open(file.path, tp)
         try:
-            fd = os.open(path or file.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise NotDirect(NOT_VISIBLE, f"{path or file.path}: {error.strerror}") from error
-        try:
-            if path is None:
+            if mounted is None:
                 _check_identity(file, fd)
             else:
-                _check_topic(path, lease)
+                _check_topic(mounted, lease)
             with suppress(OSError):
                 os.posix_fadvise(fd, file.start, file.end - file.start, os.POSIX_FADV_SEQUENTIAL)
         except BaseException:
@@ -219,14 +218,10 @@ def _check_identity(file: LeasedFile, fd: int) -> None:
         raise NotDirect(NOT_VISIBLE, f"{file.path} here is another file than the broker's, by device and inode")
 
 
-def _check_topic(path: str, lease: RangeLease) -> None:
-    directory = Path(path).parent
-    try:
-        found = read_topic_id(directory)
-    except (CorruptRecord, OSError) as error:
-        raise NotDirect(NOT_VISIBLE, f"whose partition {directory} is cannot be read: {error}") from error
+def _check_topic(home: Path, lease: RangeLease) -> None:
+    found = topic_id_of(home)
     if found is None or found != lease.topic_id:
-        raise NotDirect(NOT_VISIBLE, f"{directory} belongs to topic id {found}, not to {lease.topic_id}")
+        raise NotDirect(NOT_VISIBLE, f"{home} belongs to topic id {found}, not to {lease.topic_id}")
 
 
 def _check_first(file: LeasedFile, fd: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from sparklog.spark.given import GivenOptions, invalid
 
@@ -19,6 +20,13 @@ class DirectMode(Enum):
     """Fail where files cannot be read."""
 
 
+class Mapped(NamedTuple):
+    """A broker's file as it is named here, and the directory that the user has named, below which it must be."""
+
+    path: str
+    root: str
+
+
 @dataclass(frozen=True)
 class DirectOptions:
     """``mapping``: directories of brokers and where they are mounted here, the longest first."""
@@ -31,12 +39,12 @@ class DirectOptions:
         mode = DirectMode(given.word("directRead", "auto", "never", "always"))
         return cls(mode, _mapping(given.get("directReadMapping") or ""))
 
-    def mapped(self, path: str) -> str | None:
+    def mapped(self, path: str) -> Mapped | None:
         """Where a broker's file is found here; None if no mapping covers it, so that it is found under its own name."""
         wanted = PurePosixPath(path)
         for theirs, ours in self.mapping:
             if wanted.is_relative_to(theirs):
-                return str(ours / wanted.relative_to(theirs))
+                return Mapped(str(ours / wanted.relative_to(theirs)), str(ours))
         return None
 
 

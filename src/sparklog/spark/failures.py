@@ -37,7 +37,8 @@ _CODES_BY_KIND: dict[type[SparklogError], str] = {
 _ADVICE_BY_CODE = {
     "SPARKLOG_BROKER_UNREACHABLE": "see that kafka.bootstrap.servers names a listener without TLS and SASL that this"
     " machine can reach, and the addresses that the brokers advertise too",
-    "SPARKLOG_CORRUPT_RECORD": "the broker's disk or network changed it; another replica, if there is one, may have it",
+    "SPARKLOG_CORRUPT_RECORD": "the broker's disk or network changed it, or a broker took it that does not look at"
+    " records; another replica, if there is one, may have it",
     "SPARKLOG_NOT_A_BROKER": "what answers there does not speak Kafka's protocol as it should",
 }
 

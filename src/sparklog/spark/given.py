@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from sparklog.errors import DataSourceError
+from sparklog.record.layout import MAX_INT64
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -66,13 +67,15 @@ class GivenOptions:
         """The client's settings: what starts with ``kafka.``, without that."""
         return {key[len("kafka.") :]: value for key, value in self._options.items() if key.startswith("kafka.")}
 
-    def integer(self, name: str, *, least: int, default: int | None = None) -> int | None:
+    def integer(self, name: str, *, least: int, most: int = MAX_INT64, default: int | None = None) -> int | None:
         text = self.get(name)
         if text is None:
             return default
         value = parsed(name, text, int, "a whole number")
         if value < least:
             raise invalid(name, text, f"it must be at least {least}")
+        if value > most:
+            raise invalid(name, text, f"it must be at most {most}")
         return value
 
     def size(self, name: str) -> int | None:

@@ -1,7 +1,9 @@
 """How far streaming queries are behind: partition by partition, in records, bytes and seconds.
 
 ``watch(spark)`` is all that is to be added to a program. Spark lets no Python source report metrics of its own, so a
-listener computes them from what each query's progress says: where it has come, and where the log ended then.
+listener computes them from what each query's progress says: where it has come, and where the log ended then. A query
+that finds nothing to read makes no progress, but Spark says that it is idle, at once and then every ten seconds
+(``spark.sql.streaming.noDataProgressEventInterval``); then the query itself is asked for the same two.
 """
 
 from __future__ import annotations
@@ -10,16 +12,17 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sparklog.client.config import ClientConfig
 from sparklog.client.metadata import ClusterMetadata
 from sparklog.spark.given import GivenOptions
+from sparklog.spark.offsets import Offsets
 from sparklog.spark.sizes import PartitionSizes
 from sparklog.spark.stream_offset import StreamOffset
 from sparklog.structs import TopicPartition
@@ -27,10 +30,10 @@ from sparklog.structs import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
-        StreamingQueryProgress,
     )
 
 _log = logging.getLogger(__name__)
@@ -82,26 +85,40 @@ def watch(
     ``options`` are those of the source (``kafka.bootstrap.servers`` and others); with them the lag is told in bytes
     too. Stop with ``spark.streams.removeListener``.
     """
-    listener = LagListener(options, on_lag)
+    listener = LagListener(options, on_lag, spark)
     spark.streams.addListener(listener)
     return listener
 
 
+class _Trigger(NamedTuple):
+    query_id: str
+    name: str | None
+    batch_id: int
+    timestamp: str
+
+
 class LagListener(StreamingQueryListener):  # type: ignore[misc]
-    """Computes the lag of each query when it makes progress. ``watch`` makes one and adds it."""
+    """Computes the lag of each query when it makes progress or is idle. ``watch`` makes one and adds it.
+
+    Without ``spark`` nothing is known of a query that is idle.
+    """
 
     def __init__(
-        self, options: Mapping[str, str] | None = None, on_lag: Callable[[QueryLag], object] | None = None
+        self,
+        options: Mapping[str, str] | None = None,
+        on_lag: Callable[[QueryLag], object] | None = None,
+        spark: SparkSession | None = None,
     ) -> None:
         config = ClientConfig.from_properties(GivenOptions(options).kafka()) if options else None
         self._sizes = PartitionSizes(ClusterMetadata(config)) if config else None
         self._on_lag = on_lag
+        self._spark = spark
         self._lock = threading.Lock()
         self._lags: dict[str, QueryLag] = {}
         self._ends: dict[tuple[str, TopicPartition], deque[tuple[float, int]]] = {}
 
     def lag(self, query_id: str) -> QueryLag | None:
-        """What was found last of a query, by its id, as text; None as long as there was no batch."""
+        """What was found last of a query, by its id, as text; None until it has read a batch, or found none to read."""
         with self._lock:
             return self._lags.get(str(query_id))
 
@@ -109,9 +126,35 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        found = self._computed(event.progress)
-        if found is None:
+        progress = event.progress
+        told = [(_offsets(each.endOffset), _offsets(each.latestOffset)) for each in progress.sources]
+        self._tell(_Trigger(str(progress.id), progress.name, progress.batchId, progress.timestamp), told)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        query = self._spark.streams.get(str(event.id)) if self._spark is not None else None
+        if query is None:
             return
+        running = query._jsq.streamingQuery()
+        told = [(_all_offsets(running.committedOffsets()), _all_offsets(running.latestOffsets()))]
+        batch_id = running.getLatestExecutionContext().batchId() - 1
+        self._tell(_Trigger(str(event.id), query.name, batch_id, event.timestamp), told)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        with self._lock:
+            for key in [key for key in self._ends if key[0] == str(event.id)]:
+                del self._ends[key]
+
+    def _tell(self, trigger: _Trigger, told: Iterable[tuple[Offsets, Offsets]]) -> None:
+        """Compute the lag from where each source has come, and where its log ends; keep it, and tell of it."""
+        behind = self._behind(trigger, told)
+        if not behind:
+            return
+        weights = self._weights(behind)
+        lags = {
+            tp: PartitionLag(records, round(records * weights[tp]) if tp in weights else None, seconds)
+            for tp, (records, seconds) in behind.items()
+        }
+        found = QueryLag(trigger.query_id, trigger.name, trigger.batch_id, lags)
         with self._lock:
             self._lags[found.query_id] = found
         _log.info(
@@ -120,31 +163,17 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         if self._on_lag is not None:
             self._on_lag(found)
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        pass
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        with self._lock:
-            for key in [key for key in self._ends if key[0] == str(event.id)]:
-                del self._ends[key]
-
-    def _computed(self, progress: StreamingQueryProgress) -> QueryLag | None:
-        query_id = str(progress.id)
-        now = datetime.fromisoformat(progress.timestamp).timestamp()
+    def _behind(
+        self, trigger: _Trigger, told: Iterable[tuple[Offsets, Offsets]]
+    ) -> dict[TopicPartition, tuple[int, float]]:
+        """Records and seconds of each partition of which an end is known."""
+        now = datetime.fromisoformat(trigger.timestamp).timestamp()
         behind: dict[TopicPartition, tuple[int, float]] = {}
-        for source in progress.sources:
-            reached, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
+        for reached, latest in told:
             for tp, end in latest.items():
-                waits = self._waiting_since(query_id, tp, now, reached.get(tp, 0), end)
+                waits = self._waiting_since(trigger.query_id, tp, now, reached.get(tp, 0), end)
                 behind[tp] = max(end - reached.get(tp, 0), 0), max(now - waits, 0)
-        if not behind:
-            return None
-        weights = self._weights(behind)
-        lags = {
-            tp: PartitionLag(records, round(records * weights[tp]) if tp in weights else None, seconds)
-            for tp, (records, seconds) in behind.items()
-        }
-        return QueryLag(query_id, progress.name, progress.batchId, lags)
+        return behind
 
     def _waiting_since(self, query_id: str, tp: TopicPartition, now: float, reached: int, end: int) -> float:
         """When the log was first seen to hold the next record to read; ``now`` where there is none."""
@@ -159,9 +188,18 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         return {} if self._sizes is None else self._sizes.bytes_per_offset(list(partitions))
 
 
-def _offsets(text: str | None) -> Mapping[TopicPartition, int]:
+def _offsets(text: str | None) -> Offsets:
     """The offsets in a source's progress; none if the source is of another kind."""
     try:
         return StreamOffset.from_json(json.loads(text or "{}")).offsets
     except (AttributeError, TypeError, ValueError):
         return {}
+
+
+def _all_offsets(by_source: Any) -> Offsets:
+    """The offsets of all sources of a query, which are a map in the JVM."""
+    found: Offsets = {}
+    each = by_source.valuesIterator()
+    while each.hasNext():
+        found |= _offsets(each.next().json())
+    return found

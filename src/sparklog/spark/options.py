@@ -17,6 +17,7 @@ from typing import Any
 from sparklog.client.config import ClientConfig
 from sparklog.config.definition import parse
 from sparklog.errors import ConfigError, DataSourceError
+from sparklog.record.layout import MAX_INT64
 from sparklog.spark.direct_options import DirectOptions
 from sparklog.spark.given import GivenOptions, invalid, parsed, unsupported
 from sparklog.structs import TopicPartition
@@ -274,7 +275,7 @@ def _limit(given: GivenOptions, side: str, default: Edge) -> Limit:
     """Where to start or end: the first of the three options that is given, in the connector's precedence."""
     whole, by_partition, offsets = (f"{side}{rest}" for rest in ("Timestamp", "OffsetsByTimestamp", "Offsets"))
     if (text := given.get(whole)) is not None:
-        return GlobalTimestamp(parsed(whole, text, int, "a timestamp in milliseconds"))
+        return GlobalTimestamp(parsed(whole, text, _time, "a timestamp in milliseconds"))
     if (text := given.get(by_partition)) is not None:
         return SpecificTimestamps(_by_partition(by_partition, text, '{"topicA": {"0": 1700000000000}}'))
     text = given.get(offsets)
@@ -341,15 +342,19 @@ def _by_partition(name: str, text: str, example: str) -> dict[TopicPartition, in
 
 
 def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int) or value > MAX_INT64:
         raise ValueError(value)
     return value
+
+
+def _time(text: str) -> int:
+    return _whole(int(text))
 
 
 def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
         raise invalid(name, text, f"write it like {example}")

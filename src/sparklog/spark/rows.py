@@ -16,7 +16,10 @@ from sparklog.record.columnar import ColumnarEncoder
 from sparklog.spark.failures import row_named
 from sparklog.structs import TopicPartition
 
-_NO_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+_NO_TOPIC = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "SPARKLOG_UNKNOWN_TOPIC",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "SPARKLOG_INVALID_TOPIC",
+}
 _RECORD_COLUMNS = ("key", "value", "headers")
 
 
@@ -61,7 +64,7 @@ class TopicWriter:
             self._route(topic, rows)
         except ApiError as error:
             if error.code in _NO_TOPIC:
-                raise DataSourceError("SPARKLOG_UNKNOWN_TOPIC", f"{error}; asked for by {_first_row(rows)}") from error
+                raise DataSourceError(_NO_TOPIC[error.code], f"{error}; asked for by {_first_row(rows)}") from error
             raise
 
     def _route(self, topic: str, rows: pa.RecordBatch) -> None:

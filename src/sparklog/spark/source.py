@@ -53,7 +53,10 @@ class SparklogDataSource(DataSource):  # type: ignore[misc]
         return SparklogWriter(WriteOptions.from_spark(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> SparklogStreamWriter:  # noqa: N802, ARG002
+        from sparklog.spark.given import GivenOptions, unsupported
         from sparklog.spark.write_options import WriteOptions
         from sparklog.spark.writer import SparklogStreamWriter
 
+        for name in filter(GivenOptions(self.options).has, ("txnAppId", "txnVersion")):
+            raise unsupported(name, "it names a batch write; a streaming query has its name from its checkpoint")
         return SparklogStreamWriter(WriteOptions.from_spark(self.options), schema)

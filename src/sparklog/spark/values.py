@@ -6,6 +6,7 @@ workers need this package (and fastavro for Avro), as they do for the source.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
@@ -17,7 +18,6 @@ from sparklog.errors import DataSourceError
 from sparklog.spark.avro import AvroReader, AvroWriter, Schema, spark_schema
 
 _PARSED = "_sparklog_parsed"
-_END = "_sparklog_end"
 _CORRUPT = "_sparklog_corrupt"
 _PLACE = ("topic", "partition", "offset")
 
@@ -37,19 +37,22 @@ def json_values(
     ``df`` stay, so a dead letter has its key, value and place. With ``dead_letter=None`` the first such row fails the
     query. A null value is null in both. ``options`` are those of ``from_json``, such as ``timestampFormat``.
 
-    Stricter than ``from_json`` alone, which takes what comes before trailing rubbish, the first of several objects, and
-    null for empty text, all silently: a value must be one JSON object, of fields that have the schema's types, and must
-    have those that the schema says are not null. Fields that the schema does not name are passed over.
+    Stricter than ``from_json`` alone, which takes what comes before trailing rubbish, the first of several objects,
+    null for empty text, and numbers that JSON has not (NaN), all silently: a value must be one JSON object, of fields
+    that have the schema's types, and must have those that the schema says are not null. Fields that the schema does
+    not name are passed over; of a field that is there twice the last counts, as in Spark.
     """
     wanted = _struct(schema)
     text = f.col(value).cast("string")
-    settings = {**(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = df.withColumn(_PARSED, _from_wrapped(text, wanted, settings))
-    root = f.get(f.col(_PARSED)["v"], f.lit(0))
+    mark = f"_{secrets.token_hex(8)}"
+    strict = {"allowNonNumericNumbers": "false"}
+    settings = {**strict, **(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = df.withColumn(_PARSED, _from_wrapped(text, wanted, settings, mark))
+    root = f.get(f.col(_PARSED)["v"], f.lit(1)).dropFields(mark)
     reason = (
         f.when(text.isNull(), None)
         .when(~f.is_valid_utf8(text), f.lit("it is not UTF-8"))
-        .when(~_is_whole(f.col(_PARSED)), _why_not_json(text, wanted, settings))
+        .when(~_is_whole(f.col(_PARSED), mark), _why_not_json(text, wanted, settings))
         .otherwise(_missing(root, wanted))
     )
     return _parted(parsed, root, reason, value, into, dead_letter).drop(_PARSED)
@@ -114,27 +117,26 @@ def _struct(schema: StructType | str) -> StructType:
     return found
 
 
-def _from_wrapped(text: Column, wanted: StructType, settings: Mapping[str, str]) -> Column:
-    """The value in a list, which shows by its length whether there was one; behind it a field that is there only if the
-    value ended where it should."""
-    wrapped = f.concat(f.lit('{"v":['), text, f.lit(f'],"{_END}":1}}'))
-    nullable = StructType([StructField(each.name, each.dataType) for each in wanted.fields])
-    inner = StructType(
-        [
-            StructField("v", ArrayType(nullable)),
-            StructField(_END, IntegerType()),
-            StructField(_CORRUPT, StringType()),
-        ]
-    )
+def _from_wrapped(text: Column, wanted: StructType, settings: Mapping[str, str], mark: str) -> Column:
+    """The value in a list, between two objects that have a field which no text can have, since its name is drawn anew.
+
+    A list of three that begins with the one and ends with the other is the list that is opened and closed here,
+    whatever brackets the value has: so it holds one value, which ended where it should.
+    """
+    wrapped = f.concat(f.lit(f'{{"v":[{{"{mark}":1}},'), text, f.lit(f',{{"{mark}":2}}]}}'))
+    nullable = [StructField(each.name, each.dataType) for each in wanted.fields]
+    element = StructType([*nullable, StructField(mark, IntegerType())])
+    inner = StructType([StructField("v", ArrayType(element)), StructField(_CORRUPT, StringType())])
     # Always so, but not to the optimizer: what is deterministic it would parse several times more, beneath this, for a
     # filter by the reasons. (It knows that rand() is positive; a stream may not have monotonically_increasing_id().)
     always = f.spark_partition_id() >= 0
     return f.when(always, f.from_json(wrapped, inner, dict(settings)))
 
 
-def _is_whole(parsed: Column) -> Column:
-    is_one = (f.size(parsed["v"]) == 1) & f.get(parsed["v"], f.lit(0)).isNotNull()
-    return f.coalesce(parsed[_CORRUPT].isNull() & parsed[_END].isNotNull() & is_one, f.lit(False))
+def _is_whole(parsed: Column, mark: str) -> Column:
+    first, root, last = (f.get(parsed["v"], f.lit(at)) for at in range(3))
+    is_ours = (f.size(parsed["v"]) == 3) & (first[mark] == 1) & (last[mark] == 2)
+    return f.coalesce(parsed[_CORRUPT].isNull() & is_ours & root.isNotNull(), f.lit(False))
 
 
 def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str]) -> Column:
@@ -151,7 +153,7 @@ def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str])
     return (
         f.when(f.try_parse_json(text).isNull(), f.lit("it is not JSON"))
         .when(~f.startswith(f.ltrim(text), f.lit("{")), f.lit("it is not a JSON object"))
-        .when(again[_CORRUPT].isNull(), f.lit("there is more than one JSON object"))
+        .when(again[_CORRUPT].isNull(), f.lit("something follows the JSON object"))
         .otherwise(f.concat(f.lit("it is not of the schema: "), f.concat_ws(", ", *wrong)))
     )
 

@@ -14,6 +14,7 @@ from sparklog.spark.given import GivenOptions, invalid
 from sparklog.spark.options import client_config
 
 _TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+_LONGEST_MS = 2**31 - 1
 _REFUSED_WRITING = {
     "transactional.id": "each task has one of its own; name a batch write with 'txnAppId' and 'txnVersion'",
     "key.serializer": "keys are written as binary; encode them in Spark",
@@ -53,6 +54,7 @@ class WriteOptions:
         exactly_once = given.word("delivery", "exactly-once", "at-least-once") == "exactly-once"
         app_id = (given.get("txnAppId") or "").strip() or None
         version = given.integer("txnVersion", least=0)
+        _check_name(app_id, topic)
         if (app_id is None) != (version is None):
             raise DataSourceError(
                 "SPARKLOG_CONFLICTING_OPTIONS", "options 'txnAppId' and 'txnVersion' name a write together: give both"
@@ -65,7 +67,9 @@ class WriteOptions:
         client = client_config(given, _REFUSED_WRITING, also=(_TRANSACTION_TIMEOUT,))
         if exactly_once and client.required_acks != -1:
             raise invalid("kafka.acks", client.acks, "delivery=exactly-once needs all; or set delivery=at-least-once")
-        timeout = given.integer(f"kafka.{_TRANSACTION_TIMEOUT}", least=1, default=cls.transaction_timeout_ms)
+        timeout = given.integer(
+            f"kafka.{_TRANSACTION_TIMEOUT}", least=1, most=_LONGEST_MS, default=cls.transaction_timeout_ms
+        )
         return cls(
             client=client,
             topic=topic or None,
@@ -76,3 +80,9 @@ class WriteOptions:
             checkpoint=given.get("checkpointLocation"),
             abandoned_after_ms=given.duration_ms("abandonedAfter", cls.abandoned_after_ms),
         )
+
+
+def _check_name(app_id: str | None, topic: str) -> None:
+    """Raises DataSourceError for a name that would be taken for another one with a topic."""
+    if app_id is not None and "@" in app_id and not topic:
+        raise invalid("txnAppId", app_id, "'@' parts a name from its topic: leave it out, or give option 'topic'")

@@ -65,14 +65,7 @@ class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return self._sink.write(batch_place(self._scope, self._run, self._batch, lasts=self._lasts), iterator)
 
     def commit(self, messages: Messages) -> None:
-        decided = self._sink.commit(self._scope, self._batch, messages, lasts=self._lasts)
-        if self._lasts and decided is not None and set(decided.transactions) != set(_transactions_of(messages)):
-            _log.warning(
-                "txnVersion %d of %r writes nothing: version %d of it was written before",
-                self._batch,
-                self._scope,
-                decided.batch,
-            )
+        self._sink.commit(self._scope, self._batch, messages, lasts=self._lasts)
         self._sink.finish_abandoned()
 
     def abort(self, messages: Messages) -> None:
@@ -124,28 +117,24 @@ class Sink:
         freeze_imports()
         return written
 
-    def commit(
-        self, scope: str, batch: int, messages: Messages, *, lasts: bool = True, run: str | None = None
-    ) -> Decision | None:
-        """Decide and finish; the decision that counts, None where there is none."""
+    def commit(self, scope: str, batch: int, messages: Messages, *, lasts: bool = True, run: str | None = None) -> None:
+        """Decide and finish. Raises DataSourceError where a later batch is decided, whether there are rows or not."""
         from sparklog.spark.failures import translated
         from sparklog.spark.worker_heap import freeze_imports
 
         transactions = _transactions_of(messages)
-        if not self._options.exactly_once or not (transactions or lasts):
-            return None
+        rows = sum(each.rows for each in messages if each is not None)
+        if not self._options.exactly_once or not (rows or lasts):
+            return
+        is_whole = all(each is None or each.transaction or not each.rows for each in messages)
         with translated(), self.decider(scope, lasts=lasts) as decider:
-            decided = decider.commit(batch, transactions, run)
-            if not lasts:
-                decider.forget()
+            decided = decider.commit(batch, transactions, run, rows, is_whole=is_whole)
+            decider.forget()
         freeze_imports()
-        if decided.batch > batch and transactions:
-            raise DataSourceError(
-                "SPARKLOG_BATCH_OVERTAKEN",
-                f"batch {batch} of {scope!r} was written, but batch {decided.batch} was decided before it; none of its"
-                " rows are visible. One query at a time can write under a checkpoint, or under a txnAppId",
-            )
-        return decided
+        if decided.batch > batch:
+            raise _overtaken(scope, batch, decided.batch)
+        if set(decided.transactions) != set(transactions):
+            _warn_of_replay(scope, decided, rows)
 
     def abort(self, scope: str, batch: int, messages: Messages, run: str, *, lasts: bool = True) -> None:
         from sparklog.spark.failures import translated
@@ -167,6 +156,32 @@ class Sink:
         from sparklog.spark.decisions import Scope
 
         return Decider(self._options.client, Scope(scope, lasts))
+
+
+def _overtaken(scope: str, batch: int, later: int) -> DataSourceError:
+    return DataSourceError(
+        "SPARKLOG_BATCH_OVERTAKEN",
+        f"batch {batch} of {scope!r} is not written: batch {later} of it is decided already, and after that none that"
+        " comes before it. A query whose checkpoint was set back, or copied, needs a new checkpoint (and starting"
+        f" offsets); a batch write needs a 'txnVersion' above {later}, or another 'txnAppId'; and one at a time can"
+        " write under a checkpoint or a txnAppId. If the rows are in the topic since batch"
+        f" {batch} was written for the first time, there is nothing to write again",
+    )
+
+
+def _warn_of_replay(scope: str, decided: Decision, rows: int) -> None:
+    """The batch was decided before: its rows stand, be those that came now the same or not."""
+    if decided.rows in (None, rows):
+        _log.warning("batch %d of %r was written before: nothing is written now", decided.batch, scope)
+        return
+    _log.error(
+        "batch %d of %r was written before, with %d rows, and nothing is written now, though %d rows came: if the"
+        " checkpoint was set back, or this is other data, write it with a new checkpoint, or under another txnVersion",
+        decided.batch,
+        scope,
+        decided.rows,
+        rows,
+    )
 
 
 def _place_of(messages: Messages) -> Place | None:

@@ -1,4 +1,8 @@
-"""Delivering a decision: every partition of a prepared transaction gets its marker, however long that takes."""
+"""Delivering a decision: every partition of a prepared transaction gets its marker, however long that takes.
+
+One partition's refusal says nothing of the others. Only who coordinates the transaction decides whether all of it is
+somebody else's: a coordinator that was replaced stops when it hears so, not when a partition says so.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 
+from sparklog.errors import ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.txn.markers import Marker, MarkerWriter, Progress, progress
 
 _logger = logging.getLogger(__name__)
+Answers = dict[TopicPartition, ErrorCode]
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
 
@@ -23,16 +29,16 @@ class Completion:
     async def deliver(
         self, marker: Marker, partitions: Collection[TopicPartition], is_ours: Callable[[], bool]
     ) -> bool:
-        """True once every partition that exists has the marker; False if the transaction is somebody else's now."""
+        """True once every partition that can still take the marker has it; False if the end is not ours any more."""
         owed = set(partitions)
         pause = _FIRST_PAUSE
         while owed and is_ours():
-            answers = await self._writer.write(marker, owed)
+            answers = await self._write(marker, owed)
             steps = {tp: progress(code) for tp, code in answers.items()}
-            if Progress.OVER in steps.values():
-                _logger.warning("%s is fenced: %s", marker, answers)
-                return False
-            owed -= {tp for tp, step in steps.items() if step is Progress.DONE}
+            over = sorted(str(tp) for tp, step in steps.items() if step is Progress.OVER)
+            if over:
+                _logger.warning("a newer epoch of %s has come before %s in: %s", marker.producer, marker, over)
+            owed -= {tp for tp, step in steps.items() if step is not Progress.AGAIN}
             if owed:
                 owed -= await self._writer.deleted(owed)
             if owed:
@@ -41,3 +47,11 @@ class Completion:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
         return is_ours()
+
+    async def _write(self, marker: Marker, owed: Collection[TopicPartition]) -> Answers:
+        """What the partitions answered; nothing if the writer failed, in whatever way: then all are tried again."""
+        try:
+            return await self._writer.write(marker, owed)
+        except Exception:
+            _logger.exception("cannot write %s", marker)
+            return {}

@@ -172,7 +172,7 @@ class TransactionMachine:
             return _CONCURRENT
         classic = request.version is ClientVersion.CLASSIC
         if current.state in _PREPARED and not (classic or again):
-            return _FENCED  # the epoch that this end gave out is not known to anybody who has not ended it
+            return _CONCURRENT  # it was told this epoch when it ended the one before, whose markers are on their way
         is_open = current.state is _S.ONGOING
         # Without an AddPartitionsToTxn of its own a client cannot tell whether there is anything to abort.
         if is_open or not (classic or again or request.commit):

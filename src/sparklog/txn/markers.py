@@ -53,17 +53,22 @@ class Progress(Enum):
     AGAIN = "again"
     """Sooner or later the partition can take the marker."""
     OVER = "over"
-    """A newer producer or coordinator has taken the transaction over: nothing more is to be written for it."""
+    """The partition knows a newer epoch of the producer: what that wrote there last, or its end, is decided by others,
+    and under this marker's epoch nothing can be written there any more.
+    """
 
 
 _PROGRESS = {
     ErrorCode.NONE: Progress.DONE,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Progress.DONE,  # such a partition has taken none of its batches either
     ErrorCode.INVALID_PRODUCER_EPOCH: Progress.OVER,
-    ErrorCode.TRANSACTION_COORDINATOR_FENCED: Progress.OVER,
 }
 
 
 def progress(code: ErrorCode) -> Progress:
-    """An unexpected code is a reason to try again and to say so, never one to leave a partition undecided."""
+    """An unexpected code is a reason to try again and to say so, never one to leave a partition undecided.
+
+    So is TRANSACTION_COORDINATOR_FENCED, where Kafka gives up: whoever was replaced will be told by the controller, and
+    a partition that was deceived will find out that it was.
+    """
     return _PROGRESS.get(code, Progress.AGAIN)

@@ -21,12 +21,13 @@ Source: Kafka 3.9 and 4.1 ``TransactionLogValue.json``.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from struct import Struct
 
 from sparklog.errors import CorruptRecord, ProtocolError
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
-from sparklog.record.records import iter_batches, iter_records
+from sparklog.record.latest import LatestRecords
 from sparklog.structs import TopicPartition, by_topic
 from sparklog.txn.state import (
     LAST_EPOCH,
@@ -41,6 +42,8 @@ from sparklog.txn.state import (
 _logger = logging.getLogger(__name__)
 _KEY_VERSION = 0
 _VALUE_VERSION = 0
+_SLICE = 200
+"""How many records are parsed in one turn of the loop."""
 _FLEXIBLE_VALUE_VERSION = 1
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION, _NEXT_EPOCH = range(4)
 _TAGS = {
@@ -180,28 +183,36 @@ def _with_tags(transaction: Transaction, tags: dict[int, int]) -> Transaction:
 
 
 class TransactionLoader:
-    """Takes a partition of the log in order through ``add``; ``finish`` gives the ids that it describes."""
+    """Takes a partition of the log in order through ``add``; after ``parse`` it has the ids that the log describes.
 
-    def __init__(self) -> None:
-        self._latest: dict[bytes, bytes] = {}
+    Damage costs what it holds: what cannot be read is left out and named in the broker's log, and an id of which it
+    spoke is as it was before. ``where`` is the partition's name.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._records = LatestRecords(self._left_out)
+        self.transactions: dict[str, Transaction] = {}
 
     def add(self, batches: memoryview) -> None:
         """Whole batches, the next of the log."""
-        for batch in iter_batches(batches):
-            for record in iter_records(batch):
-                if record.key is not None and record.value is not None:
-                    self._latest[record.key] = record.value
-                elif record.key is not None:
-                    self._latest.pop(record.key, None)
+        self._records.add(batches)
 
-    def finish(self) -> dict[str, Transaction]:
-        """The transactions by id. A record that cannot be read is logged and left out."""
-        found: dict[str, Transaction] = {}
-        for key, value in self._latest.items():
+    def parse(self) -> Iterator[None]:
+        """To be run to its end once the log is taken; stops wherever others may have the loop."""
+        for number, (key, (offset, value)) in enumerate(self._records.latest.items()):
             try:
                 transactional_id = read_key(key)
                 if transactional_id is not None:
-                    found[transactional_id] = read_value(transactional_id, value)
+                    self.transactions[transactional_id] = read_value(transactional_id, value)
             except CorruptRecord as error:
-                _logger.error("skipping a record of __transaction_state: %s", error)
-        return found
+                self._left_out(offset, error)
+            if number % _SLICE == _SLICE - 1:
+                yield
+
+    def _left_out(self, offset: int, error: CorruptRecord) -> None:
+        _logger.error(
+            "%s: what lies at offset %d cannot be read and is left out: %s. A decision may be lost with it: look with "
+            "'sparklog log dump' whose it was, and with 'sparklog txn' at what its transaction left open",
+            *(self._where, offset, error),
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -21,7 +21,7 @@ from sparklog.record.partitioning import coordinator_partition
 from sparklog.structs import TopicPartition
 from sparklog.txn.completion import Completion
 from sparklog.txn.machine import Decision, EndRequest, InitRequest, TransactionMachine, TransactionSettings
-from sparklog.txn.markers import MarkerWriter, marker_of
+from sparklog.txn.markers import Marker, MarkerWriter, marker_of
 from sparklog.txn.records import TransactionLoader, build_batch
 from sparklog.txn.state import (
     COMPLETION,
@@ -74,8 +74,8 @@ class TransactionLog(Protocol):
         Batches land in the log in the order of the calls: the log is written before the first await.
         """
 
-    def read(self, partition: int) -> Iterator[memoryview]:
-        """The whole log of the partition, from start to end, in pieces of whole batches."""
+    def read(self, partition: int) -> AsyncIterator[memoryview]:
+        """The whole log of the partition, from start to end, in pieces of whole batches that take about 1 ms each."""
 
 
 NOBODY = Producer(NO_ID, NO_EPOCH)
@@ -101,7 +101,6 @@ class _LedPartition:
     """A partition that this broker coordinates; a new object each time that leadership arrives."""
 
     number: int
-    epoch: int
     is_loading: bool = True
     held: dict[str, HeldTransaction] = field(default_factory=dict)
 
@@ -132,6 +131,7 @@ class TransactionCoordinator:
         self._completion = Completion(markers)
         self._led: dict[int, _LedPartition] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._loading = asyncio.Lock()
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of ``__transaction_state`` whose leader coordinates the id."""
@@ -210,46 +210,69 @@ class TransactionCoordinator:
 
     # Time.
 
-    def abort_timed_out(self) -> None:
-        """Abort the transactions that have been open longer than their producers allowed."""
-        for led, held in self._at_hand():
-            aborted = self._machine.time_out(held, self._clock.now_ms())
-            if aborted is not None:
-                _logger.info("aborting the transaction of %s, which took too long", aborted.transactional_id)
-                self._write(led, held, aborted)
+    def abort_timed_out(self) -> Generator[None, None, None]:
+        """Abort the transactions that have been open longer than their producers allowed; one id a step."""
+        return self._look_at_each(self._abort_if_timed_out)
 
-    def expire_ids(self) -> None:
-        """Forget the ids that nobody has used for ``transactional.id.expiration.ms``."""
-        for led, held in self._at_hand():
-            dead = self._machine.expire(held, self._clock.now_ms())
-            if dead is not None:
-                self._write(led, held, dead)
+    def _abort_if_timed_out(self, led: _LedPartition, held: HeldTransaction) -> None:
+        aborted = self._machine.time_out(held, self._clock.now_ms())
+        if aborted is not None:
+            _logger.info("aborting the transaction of %s, which took too long", aborted.transactional_id)
+            self._write(led, held, aborted)
 
-    def _at_hand(self) -> list[tuple[_LedPartition, HeldTransaction]]:
-        loaded = (led for led in self._led.values() if not led.is_loading)
-        return [(led, held) for led in loaded for held in led.held.values()]
+    def expire_ids(self) -> Generator[None, None, None]:
+        """Forget the ids that nobody has used for ``transactional.id.expiration.ms``; one a step."""
+        return self._look_at_each(self._expire)
+
+    def _expire(self, led: _LedPartition, held: HeldTransaction) -> None:
+        dead = self._machine.expire(held, self._clock.now_ms())
+        if dead is not None:
+            self._write(led, held, dead)
+
+    def _look_at_each(self, look: Callable[[_LedPartition, HeldTransaction], None]) -> Generator[None, None, None]:
+        """An id with which something is wrong is named in the log, and holds up no other."""
+        for led, held in self._at_hand():
+            try:
+                look(led, held)
+            except Exception:
+                _logger.exception("%s cannot be looked after", held.current.transactional_id)
+            yield
+
+    def _at_hand(self) -> Iterator[tuple[_LedPartition, HeldTransaction]]:
+        """The ids that are coordinated here when it is their turn."""
+        for led in [each for each in self._led.values() if not each.is_loading]:
+            for held in list(led.held.values()):
+                if self._led.get(led.number) is not led:
+                    break
+                if led.held.get(held.current.transactional_id) is held:
+                    yield led, held
 
     # Leadership.
 
     async def load(self, partition: int) -> None:
         """This broker leads the partition now: read its ids, then finish the transactions that were prepared."""
         self.unload(partition)
-        led = self._led[partition] = _LedPartition(partition, self._log.leader_epoch(partition))
-        loader = TransactionLoader()
-        try:
-            for piece in self._log.read(partition):
-                loader.add(piece)
-                await asyncio.sleep(0)  # let other requests through
-                if self._led.get(partition) is not led:
-                    return
-        except BaseException:
-            if self._led.get(partition) is led:
-                del self._led[partition]
-            raise
-        led.held = {id_: HeldTransaction(each) for id_, each in loader.finish().items()}
+        led = self._led[partition] = _LedPartition(partition)
+        async with self._loading:  # one after another, so that each turn of the loop is short
+            loader = await self._read(led)
+        if loader is None:
+            return
+        led.held = {id_: HeldTransaction(each) for id_, each in loader.transactions.items()}
         led.is_loading = False
         for held in [*led.held.values()]:
             self._complete_if_prepared(led, held)
+
+    async def _read(self, led: _LedPartition) -> TransactionLoader | None:
+        """What the log says; None if it is somebody else's by now."""
+        loader = TransactionLoader(f"__transaction_state-{led.number}")
+        async for piece in self._log.read(led.number):
+            loader.add(piece)
+            await asyncio.sleep(0)  # let other requests through
+            if self._led.get(led.number) is not led:
+                return None
+        for _ in loader.parse():
+            await asyncio.sleep(0)
+        return loader if self._led.get(led.number) is led else None
 
     def unload(self, partition: int) -> None:
         """Another broker leads the partition now, and writes the markers that are still owed."""
@@ -333,20 +356,25 @@ class TransactionCoordinator:
         except ApiError as error:
             _logger.warning("%s: cannot write to __transaction_state: %s", record.transactional_id, error)
             return _STORE_ERRORS.get(error.code, error.code)
+        except Exception:  # whatever it is, the id must not stay as one of which a record is being written
+            _logger.exception("%s: cannot write to __transaction_state", record.transactional_id)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
 
     def _complete_if_prepared(self, led: _LedPartition, held: HeldTransaction) -> None:
         if held.current.state in COMPLETION:
-            self._spawn(self._complete(led, held))
+            # The leader epoch of now: it rises also where this broker is elected again and keeps what it holds.
+            marker = marker_of(held.current, self._log.leader_epoch(led.number))
+            self._spawn(self._complete(led, held, marker))
 
-    async def _complete(self, led: _LedPartition, held: HeldTransaction) -> None:
+    async def _complete(self, led: _LedPartition, held: HeldTransaction, marker: Marker) -> None:
         """From the prepared record to the complete one; on the way every partition is told."""
         prepared = held.current
 
         def is_ours() -> bool:
             return self._led.get(led.number) is led and held.current is prepared
 
-        while await self._completion.deliver(marker_of(prepared, led.epoch), prepared.partitions, is_ours):
+        while await self._completion.deliver(marker, prepared.partitions, is_ours):
             complete = self._machine.complete(prepared, self._clock.now_ms())
             if await self._write(led, held, complete) is ErrorCode.NONE:
                 return

@@ -2,6 +2,17 @@
 
 Calls block; a broker makes them on a thread of their own. Watches are one-shot and are handed to the callback that
 asked, on kazoo's thread: the callback must only pass the word on.
+
+What is written, and by whom:
+
+- A decision of the controller (partition states, added partitions, the end of a topic) is one transaction with a check
+  of the version of ``/controller_epoch``: a controller that was deposed writes nothing, however late it comes.
+- A wish (a new topic, new settings, a topic to delete) may be written by every broker, in one transaction that holds
+  all of it and fails whole where something else stands in its place.
+- An ephemeral znode goes with its session, or is deleted by it. Nobody deletes another session's; the session of a
+  process that is proved dead is ended as that process would have ended it.
+- When the connection is lost the answer to a write may be lost with it. kazoo repeats nothing. The write is looked up
+  where its author would otherwise take what it has done itself for somebody else's.
 """
 
 from __future__ import annotations
@@ -11,20 +22,21 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
     BadVersionError,
+    ConnectionLoss,
     KazooException,
     NodeExistsError,
     NoNodeError,
-    RolledBackError,
-    RuntimeInconsistency,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
-from sparklog.errors import CoordinationError
+from sparklog.errors import BrokerIdTaken, CoordinationError, MalformedZnode
 from sparklog.structs import TopicPartition
 from sparklog.zk import znodes
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
@@ -33,6 +45,21 @@ _logger = logging.getLogger(__name__)
 OnChange = Callable[[], None]
 T = TypeVar("T")
 _OPS_A_TRANSACTION = 500
+_TRIES = 5
+
+
+class Session(NamedTuple):
+    """What it takes to speak for a session: its id, and the password that ZooKeeper gave for it."""
+
+    id: int
+    password: bytes
+
+
+class Office(NamedTuple):
+    """Who is controller (-1: nobody), and the controller epoch."""
+
+    holder: int
+    epoch: int
 
 
 class SessionEvent:
@@ -50,6 +77,7 @@ class ZkClient:
         self, connect: str, *, session_timeout: float, connect_timeout: float = 15.0, on_session: Callable[[str], None]
     ) -> None:
         hosts, _, chroot = connect.partition("/")
+        self._hosts, self._session_timeout, self._connect_timeout = hosts, session_timeout, connect_timeout
         self._client = KazooClient(hosts=hosts, timeout=session_timeout)
         self._on_session = on_session
         self._client.add_listener(self._on_state)
@@ -81,12 +109,30 @@ class ZkClient:
 
     @property
     def session_id(self) -> int:
-        return int(self._client.client_id[0]) if self._client.client_id else 0
+        return self.session.id
+
+    @property
+    def session(self) -> Session:
+        """The session that there is now; its id is 0 when there is none."""
+        found = self._client.client_id
+        return Session(int(found[0]), bytes(found[1])) if found else Session(0, b"")
 
     def close(self) -> None:
-        """End the session: its ephemeral znodes go at once."""
-        self._client.stop()
+        """End the session: its ephemeral znodes go at once. Calls that still wait for ZooKeeper fail."""
+        with suppress(KazooException):  # ZooKeeper is not there to hear of it; the session ends by itself
+            self._client.stop()
         self._client.close()
+
+    def end_session(self, session: Session) -> None:
+        """End a session of a process that is dead: all its ephemeral znodes go, and no others."""
+        successor = KazooClient(hosts=self._hosts, timeout=self._session_timeout, client_id=session)
+        try:
+            successor.start(timeout=self._connect_timeout)
+            successor.stop()
+        except KazooTimeoutError as error:
+            raise CoordinationError("ZooKeeper did not answer while the session of a dead broker was ended") from error
+        finally:
+            successor.close()
 
     def ensure_tree(self) -> None:
         """Make the znodes that every cluster has."""
@@ -105,51 +151,38 @@ class ZkClient:
 
     # brokers
 
-    def evict_predecessor(self, info: BrokerInfo) -> None:
-        """Remove the ephemeral znodes of a process that was this broker and was killed.
-
-        Only for a caller that owns the broker's log directories and its listening port, so that no such process can be
-        alive: it spares the wait for the dead session to expire. A registration at another address is left alone.
-        """
-        path = znodes.broker_path(info.id)
-        node = self._get(path)
-        if node is None or node[1].ephemeralOwner == self.session_id:
-            return
-        if znodes.decode_broker(info.id, node[0], -1).endpoint != info.endpoint:
-            return
-        if self.controller() == info.id:
-            self._delete(znodes.CONTROLLER)
-        self._delete(path)
+    def broker_owner(self, broker_id: int) -> int | None:
+        """The session that registered the broker id, None if it is free."""
+        stat = self._client.exists(znodes.broker_path(broker_id))
+        return None if stat is None else int(stat.ephemeralOwner)
 
     def register_broker(self, info: BrokerInfo, now_ms: int) -> int:
         """Announce the broker for as long as the session lives; its epoch is returned.
 
-        Raises CoordinationError if another session holds the id.
+        To be called again after an error: what this session has registered already is found. Raises BrokerIdTaken if
+        another session holds the id.
         """
         path = znodes.broker_path(info.id)
-        try:
+        with suppress(NodeExistsError):
             self._client.create(path, znodes.encode_broker(info, now_ms), ephemeral=True)
-        except NodeExistsError as error:
-            found = self._client.exists(path)
-            if found is None:
-                return self.register_broker(info, now_ms)
-            if found.ephemeralOwner != self.session_id:
-                raise CoordinationError(
-                    f"broker id {info.id} is already registered in ZooKeeper by another session; give this broker "
-                    "another id, or wait for the old session to end"
-                ) from error
         stat = self._client.exists(path)
         if stat is None:
             raise CoordinationError(f"the registration of broker {info.id} vanished; the session was lost")
+        if stat.ephemeralOwner != self.session_id:
+            raise BrokerIdTaken(info.id, int(stat.ephemeralOwner))
         return int(stat.czxid)
 
     def brokers(self, on_change: OnChange | None = None) -> dict[int, BrokerInfo]:
-        """The live brokers by id."""
+        """The live brokers by id; without one that says nothing that can be told of it, for that is not the others'."""
         found = {}
         for name in self._children(znodes.BROKER_IDS, on_change):
             node = self._get(f"{znodes.BROKER_IDS}/{name}")
-            if node is not None:
+            if node is None:
+                continue
+            try:
                 found[int(name)] = znodes.decode_broker(int(name), node[0], node[1].czxid)
+            except (MalformedZnode, ValueError) as error:
+                _logger.error("broker %s is left alone: %s", name, error)
         return found
 
     def take_producer_ids(self, broker_id: int, count: int) -> range:
@@ -167,6 +200,29 @@ class ZkClient:
                     self._client.set(path, data, version=node[1].version)
                 return block
 
+    # failed log directories
+
+    def report_log_dir_failure(self, broker_id: int) -> None:
+        """Have the controller ask the broker which of its partitions it still holds."""
+        path = f"{znodes.LOG_DIR_EVENTS}/{znodes.LOG_DIR_EVENT_PREFIX}"
+        self._client.create(path, znodes.encode_log_dir_event(broker_id), sequence=True)
+
+    def log_dir_events(self, on_change: OnChange | None = None) -> dict[str, int]:
+        """The reports that nobody has taken up yet: name, and the broker it is about (-1: it cannot be read)."""
+        events = {}
+        for name in self._children(znodes.LOG_DIR_EVENTS, on_change):
+            path = f"{znodes.LOG_DIR_EVENTS}/{name}"
+            node = self._get(path)
+            if node is not None:
+                events[name] = znodes.decode_log_dir_event(path, node[0])
+        return events
+
+    def forget_log_dir_events(self, names: Iterable[str], controller_epoch_version: int) -> None:
+        """Remove reports that were taken up. Raises CoordinationError if another controller has taken over."""
+        paths = [f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names]
+        for start in range(0, len(paths), _OPS_A_TRANSACTION):
+            self._remove(paths[start : start + _OPS_A_TRANSACTION], controller_epoch_version)
+
     # controller
 
     def controller(self, on_change: OnChange | None = None) -> int | None:
@@ -182,7 +238,8 @@ class ZkClient:
     def try_become_controller(self, broker_id: int, now_ms: int) -> tuple[int, int] | None:
         """Take the office if it is vacant: the new controller epoch and the version of its znode, or None.
 
-        Both znodes change in one transaction, so that no two controllers ever share an epoch (KIP-380's order).
+        Both znodes change in one transaction, so that no two controllers ever share an epoch (KIP-380's order). An
+        office that was taken while its answer was lost is ours.
         """
         with suppress(NodeExistsError):
             self._client.create(znodes.CONTROLLER_EPOCH, b"0")
@@ -191,18 +248,50 @@ class ZkClient:
         transaction = self._client.transaction()
         transaction.create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now_ms), ephemeral=True)
         transaction.set_data(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version=stat.version)
-        results = transaction.commit()
-        if any(isinstance(result, KazooException) for result in results):
-            return None
-        return epoch, stat.version + 1
+        results = self._commit(transaction, lambda: self._holds_office(epoch))
+        return None if _failed(results) else (epoch, stat.version + 1)
+
+    def _holds_office(self, epoch: int) -> bool:
+        node, told = self._get(znodes.CONTROLLER), self._get(znodes.CONTROLLER_EPOCH)
+        ours = node is not None and node[1].ephemeralOwner == self.session_id
+        return ours and told is not None and int(told[0]) == epoch
 
     def give_up_controller(self) -> bool:
         """Leave the office if this session holds it; whether it did."""
+        term = self._client.exists(znodes.CONTROLLER_EPOCH)
         node = self._get(znodes.CONTROLLER)
-        if node is None or node[1].ephemeralOwner != self.session_id:
+        if term is None or node is None or node[1].ephemeralOwner != self.session_id:
             return False
-        self._delete(znodes.CONTROLLER)
+        transaction = self._as_controller(term.version)  # whoever follows us meanwhile stays in office
+        transaction.delete(znodes.CONTROLLER)
+        transaction.commit()
         return True
+
+    def office(self) -> Office:
+        """Who is controller, and of which epoch: at some moment since this call began, wherever it was written."""
+        self._client.sync(znodes.CONTROLLER)
+        while True:
+            before = self._get(znodes.CONTROLLER_EPOCH)
+            node = self._get(znodes.CONTROLLER)
+            after = self._get(znodes.CONTROLLER_EPOCH)
+            if before == after:
+                holder = -1 if node is None else znodes.decode_controller(node[0])
+                return Office(holder, -1 if after is None else int(after[0]))
+
+    def _as_controller(self, epoch_version: int):  # type: ignore[no-untyped-def]
+        """A transaction that fails whole, at its first operation, once another controller has taken over."""
+        transaction = self._client.transaction()
+        transaction.check(znodes.CONTROLLER_EPOCH, epoch_version)
+        return transaction
+
+    def _commit(self, transaction, happened: Callable[[], bool]) -> list[object]:  # type: ignore[no-untyped-def]
+        """The results of a transaction; none if the answer was lost and it turns out to have ``happened``."""
+        try:
+            return list(transaction.commit())
+        except ConnectionLoss:
+            if not happened():
+                raise
+            return []
 
     # topics
 
@@ -215,20 +304,27 @@ class ZkClient:
         return None if node is None else znodes.decode_topic(topic, node[0])
 
     def create_topic(self, assignment: TopicAssignment, config: dict[str, str]) -> bool:
-        """Write the topic's settings, then its assignment; False if there is such a topic."""
-        if self._client.exists(znodes.topic_path(assignment.topic)) is not None:
-            return False
-        path = znodes.topic_config_path(assignment.topic)
-        data = znodes.encode_config(config)
-        try:
-            self._client.create(path, data, makepath=True)
-        except NodeExistsError:
-            self._client.set(path, data)
-        try:
-            self._client.create(znodes.topic_path(assignment.topic), znodes.encode_topic(assignment))
-        except NodeExistsError:
-            return False
-        return True
+        """Write the topic's assignment and settings, both or neither; False if there is such a topic."""
+        path, settings = znodes.topic_path(assignment.topic), znodes.topic_config_path(assignment.topic)
+        for _ in range(_TRIES):
+            left = self._client.exists(settings)
+            transaction = self._client.transaction()
+            transaction.create(path, znodes.encode_topic(assignment))
+            if left is None:
+                transaction.create(settings, znodes.encode_config(config))
+            else:
+                transaction.set_data(settings, znodes.encode_config(config), version=left.version)
+            results = self._commit(transaction, lambda: self._is_stored(assignment))
+            if not _failed(results):
+                return True
+            if isinstance(results[0], NodeExistsError):
+                return False
+        raise CoordinationError(f"the settings of topic {assignment.topic} change all the time; try again")
+
+    def _is_stored(self, assignment: TopicAssignment) -> bool:
+        """Whether it is this topic that was made, and not another of its name."""
+        found = self.assignment(assignment.topic)
+        return found is not None and assignment.topic_id is not None and found.topic_id == assignment.topic_id
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The settings that the topic has of its own."""
@@ -244,25 +340,78 @@ class ZkClient:
         old = znodes.decode_topic(assignment.topic, data)
         if not old.partitions.items() <= assignment.partitions.items():
             raise CoordinationError(f"the partitions of {assignment.topic} changed meanwhile")
-        transaction = self._client.transaction()
-        transaction.check(znodes.CONTROLLER_EPOCH, controller_epoch_version)
+        transaction = self._as_controller(controller_epoch_version)
         transaction.set_data(path, znodes.with_partitions(path, data, assignment), version=stat.version)
-        if any(isinstance(each, KazooException) for each in transaction.commit()):
+        if _failed(self._commit(transaction, lambda: self.assignment(assignment.topic) == assignment)):
             raise CoordinationError(f"topic {assignment.topic} changed, or another controller has taken over")
 
-    def request_topic_deletion(self, topic: str) -> None:
-        """Ask the controller to delete the topic."""
-        with suppress(NodeExistsError):
-            self._client.create(znodes.delete_topic_path(topic), makepath=True)
+    def request_topic_deletion(self, topic: str, topic_id: UUID | None = None) -> None:
+        """Ask the controller to delete the topic; with an id only the one that bears it, whatever the name is now."""
+        path, data = znodes.delete_topic_path(topic), znodes.encode_deletion(topic_id)
+        try:
+            self._client.create(path, data, makepath=True)
+        except NodeExistsError:
+            if topic_id is None:  # the one that was asked for before may be another, which is gone
+                with suppress(NoNodeError):
+                    self._client.set(path, data)
 
-    def topics_to_delete(self, on_change: OnChange | None = None) -> list[str]:
-        return sorted(self._children(znodes.DELETE_TOPICS, on_change))
+    def topics_to_delete(self, on_change: OnChange | None = None) -> dict[str, UUID | None]:
+        """The topics that are to go, with the id where only the one that bears it is meant."""
+        topics = sorted(self._children(znodes.DELETE_TOPICS, on_change))
+        asked = {topic: self._client.get_async(znodes.delete_topic_path(topic)) for topic in topics}
+        found = {}
+        for topic, answer in asked.items():
+            with suppress(NoNodeError):
+                found[topic] = znodes.decode_deletion(answer.get()[0])
+        return found
 
-    def forget_topic(self, topic: str) -> None:
-        """Remove every znode of the topic, the request for its deletion last."""
-        self._delete(znodes.topic_path(topic), recursive=True)
-        self._delete(znodes.topic_config_path(topic))
-        self._delete(znodes.delete_topic_path(topic))
+    def forget_deletion(self, topic: str, controller_epoch_version: int) -> None:
+        """Remove the request for the deletion of a topic that is not there, or not under the id that it names.
+
+        Raises CoordinationError if another controller has taken over.
+        """
+        path, assignment = znodes.delete_topic_path(topic), self.assignment(topic)
+        asked = self._get(path)
+        topic_id = None if asked is None else znodes.decode_deletion(asked[0])
+        if assignment is None or topic_id not in (None, assignment.topic_id):
+            self._remove([path], controller_epoch_version)
+
+    def forget_topic(self, topic: str, controller_epoch_version: int) -> None:
+        """Remove every znode of the topic; its name is free, and the request for its deletion gone, in the last step.
+
+        Raises CoordinationError if another controller has taken over.
+        """
+        root = znodes.topic_path(topic)
+        below = self._below(root)
+        for start in range(0, len(below), _OPS_A_TRANSACTION):
+            self._remove(below[start : start + _OPS_A_TRANSACTION], controller_epoch_version)
+        self._remove([root, znodes.topic_config_path(topic), znodes.delete_topic_path(topic)], controller_epoch_version)
+
+    def _below(self, root: str) -> list[str]:
+        """The paths of all that is below a znode, children before their parents."""
+        levels, level = list[list[str]](), [root]
+        while level:
+            asked = [(path, self._client.get_children_async(path)) for path in level]
+            level = []
+            for path, answer in asked:
+                with suppress(NoNodeError):
+                    level += [f"{path}/{name}" for name in answer.get()]
+            levels.append(level)
+        return [path for each in reversed(levels) for path in each]
+
+    def _remove(self, paths: list[str], controller_epoch_version: int) -> None:
+        """Delete those of the znodes that there are, in one transaction."""
+        for _ in range(_TRIES):
+            asked = [(path, self._client.exists_async(path)) for path in paths]
+            there = [path for path, answer in asked if answer.get() is not None]
+            transaction = self._as_controller(controller_epoch_version)
+            for path in there:
+                transaction.delete(path)
+            results = list(transaction.commit())
+            _check_office(results)
+            if not _failed(results):
+                return
+        raise CoordinationError(f"znodes below {paths[0]} come and go; they will be removed later")
 
     # settings
 
@@ -273,19 +422,28 @@ class ZkClient:
         return {} if node is None else znodes.decode_config(path, node[0])
 
     def change_config(self, entity: str, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
-        """Store what ``change`` makes of the entity's settings, and tell every broker; it may be called again."""
-        path = znodes.config_path(entity)
+        """Store what ``change`` makes of the entity's settings and tell every broker of it, both or neither.
+
+        ``change`` may be called again.
+        """
+        path, told = znodes.config_path(entity), znodes.encode_config_change(entity)
         while True:
             node = self._get(path)
             data = znodes.encode_config(change({} if node is None else znodes.decode_config(path, node[0])))
-            with suppress(NodeExistsError, BadVersionError):  # somebody else was faster: look again
-                if node is None:
-                    self._client.create(path, data, makepath=True)
-                else:
-                    self._client.set(path, data, version=node[1].version)
-                break
-        told = znodes.encode_config_change(entity)
-        self._client.create(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", told, sequence=True)
+            transaction = self._client.transaction()
+            if node is None:
+                self._client.ensure_path(path.rpartition("/")[0])
+                transaction.create(path, data)
+            else:
+                transaction.set_data(path, data, version=node[1].version)
+            transaction.create(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", told, sequence=True)
+            if not _failed(self._commit(transaction, partial(self._replaced, path, node, data))):
+                return  # else somebody was faster: look again
+
+    def _replaced(self, path: str, old, data: bytes) -> bool:  # type: ignore[no-untyped-def]
+        """Whether ``data`` is what came next in a znode after ``old``."""
+        node = self._get(path)
+        return node is not None and node[0] == data and node[1].version == (0 if old is None else old[1].version + 1)
 
     def config_changes(self, on_change: OnChange | None = None) -> list[int]:
         """The numbers of the changes told of lately, in order."""
@@ -326,7 +484,7 @@ class ZkClient:
 
         Returns those written, with their new versions. Raises CoordinationError if another controller has taken over.
         """
-        self._ensure_partition_parents(states)
+        self._make_partition_parents(states, controller_epoch_version)
         written: dict[TopicPartition, PartitionState] = {}
         items = list(states.items())
         for start in range(0, len(items), _OPS_A_TRANSACTION):
@@ -339,8 +497,7 @@ class ZkClient:
         return written
 
     def _write_state(self, tp: TopicPartition, state: PartitionState, controller_epoch_version: int):  # type: ignore[no-untyped-def]
-        transaction = self._client.transaction()
-        transaction.check(znodes.CONTROLLER_EPOCH, controller_epoch_version)
+        transaction = self._as_controller(controller_epoch_version)
         path, data = znodes.partition_state_path(tp), znodes.encode_partition_state(state)
         if state.version < 0:
             transaction.create(path, data)
@@ -352,23 +509,28 @@ class ZkClient:
     def _state_written(
         tp: TopicPartition, state: PartitionState, results: list[object]
     ) -> dict[TopicPartition, PartitionState]:
-        if isinstance(results[0], BadVersionError):
-            raise CoordinationError("another controller has taken over; this one's epoch is stale")
-        if any(isinstance(each, RolledBackError | RuntimeInconsistency | KazooException) for each in results):
+        _check_office(results)
+        if _failed(results):
             _logger.warning("the state of %s changed under the controller: %s", tp, results[1])
             return {}
         version = 0 if state.version < 0 else state.version + 1
         return {tp: PartitionState(state.leader, state.leader_epoch, state.isr, state.controller_epoch, version)}
 
-    def _ensure_partition_parents(self, states: dict[TopicPartition, PartitionState]) -> None:
+    def _make_partition_parents(
+        self, states: dict[TopicPartition, PartitionState], controller_epoch_version: int
+    ) -> None:
+        """Make what the znodes of new states stand under; nothing where the topic itself is gone."""
         new = [tp for tp, state in states.items() if state.version < 0]
-        for topic in {tp.topic for tp in new}:
-            self._client.ensure_path(f"{znodes.topic_path(topic)}/partitions")
-        for answer in [
-            self._client.create_async(f"{znodes.topic_path(tp.topic)}/partitions/{tp.partition}") for tp in new
-        ]:
-            with suppress(NodeExistsError):
-                answer.get()
+        parents = sorted({f"{znodes.topic_path(tp.topic)}/partitions" for tp in new})
+        for paths in (parents, [f"{znodes.topic_path(tp.topic)}/partitions/{tp.partition}" for tp in new]):
+            for start in range(0, len(paths), _OPS_A_TRANSACTION):
+                asked = []
+                for path in paths[start : start + _OPS_A_TRANSACTION]:
+                    transaction = self._as_controller(controller_epoch_version)
+                    transaction.create(path)
+                    asked.append(transaction.commit_async())
+                for answer in asked:
+                    _check_office(answer.get())
 
     # znodes
 
@@ -385,9 +547,19 @@ class ZkClient:
             self._client.ensure_path(path)
             return list(self._client.get_children(path, watch=_watch(on_change)))
 
-    def _delete(self, path: str, *, recursive: bool = False) -> None:
+    def _delete(self, path: str) -> None:
         with suppress(NoNodeError):
-            self._client.delete(path, recursive=recursive)
+            self._client.delete(path)
+
+
+def _failed(results: list[object]) -> bool:
+    return any(isinstance(each, KazooException) for each in results)
+
+
+def _check_office(results: list[object]) -> None:
+    """Raises CoordinationError if it was the check of the controller epoch that failed a transaction."""
+    if isinstance(results[0], BadVersionError | NoNodeError):
+        raise CoordinationError("another controller has taken over; this one's epoch is stale")
 
 
 class _Watch(NamedTuple):

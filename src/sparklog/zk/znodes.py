@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from sparklog.errors import MalformedZnode
-from sparklog.structs import Endpoint, TopicPartition, uuid_from_text, uuid_to_text
+from sparklog.structs import NO_LEADER, Endpoint, TopicPartition, uuid_from_text, uuid_to_text
 
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
@@ -25,6 +25,8 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_TOPICS = "/config/topics"
 CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONSUMERS = "/consumers"
 
@@ -36,7 +38,7 @@ PERSISTENT_PATHS = (
     DELETE_TOPICS,
     "/brokers/seqid",
     "/isr_change_notification",
-    "/log_dir_event_notification",
+    LOG_DIR_EVENTS,
     CONFIG_TOPICS,
     "/config/clients",
     "/config/users",
@@ -52,7 +54,7 @@ def _json(value: object) -> bytes:
 def _parse(path: str, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedZnode(f"znode {path} does not hold JSON: {error}") from error
     if not isinstance(value, dict):
         raise MalformedZnode(f"znode {path} does not hold a JSON object")
@@ -66,6 +68,17 @@ def _reading(path: str) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise MalformedZnode(f"znode {path} does not hold what it must: {error!r}") from error
+
+
+_MAX_INT32 = (1 << 31) - 1
+_MAX_PORT = (1 << 16) - 1
+
+
+def _number(value: object, least: int = 0, most: int = _MAX_INT32) -> int:
+    """A number that the protocol can tell of."""
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{value!r} is not a number from {least} to {most}")
+    return value
 
 
 class BrokerInfo(NamedTuple):
@@ -100,7 +113,10 @@ def encode_broker(info: BrokerInfo, now_ms: int) -> bytes:
 def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerInfo:
     value = _parse(broker_path(broker_id), data)
     with _reading(broker_path(broker_id)):
-        return BrokerInfo(broker_id, Endpoint(value["host"], int(value["port"])), value.get("rack"), epoch)
+        host, rack = value["host"], value.get("rack")
+        if not isinstance(host, str) or not host or not isinstance(rack, str | None):
+            raise ValueError(f"host {host!r}, rack {rack!r}")
+        return BrokerInfo(_number(broker_id), Endpoint(host, _number(value["port"], 1, _MAX_PORT)), rack, epoch)
 
 
 @dataclass(frozen=True)
@@ -131,7 +147,9 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     value = _parse(topic_path(topic), data)
     with _reading(topic_path(topic)):
-        partitions = {int(number): tuple(replicas) for number, replicas in value["partitions"].items()}
+        partitions = {
+            _number(int(number)): tuple(map(_number, replicas)) for number, replicas in value["partitions"].items()
+        }
         topic_id = uuid_from_text(value["topic_id"]) if "topic_id" in value else None
     return TopicAssignment(topic, dict(sorted(partitions.items())), topic_id)
 
@@ -173,7 +191,11 @@ def decode_partition_state(tp: TopicPartition, data: bytes, version: int) -> Par
     value = _parse(partition_state_path(tp), data)
     with _reading(partition_state_path(tp)):
         return PartitionState(
-            value["leader"], value["leader_epoch"], tuple(value["isr"]), value["controller_epoch"], version
+            _number(value["leader"], NO_LEADER),
+            _number(value["leader_epoch"]),
+            tuple(map(_number, value["isr"])),
+            _number(value["controller_epoch"]),
+            version,
         )
 
 
@@ -184,6 +206,18 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 def decode_controller(data: bytes) -> int:
     with _reading(CONTROLLER):
         return int(_parse(CONTROLLER, data)["brokerid"])
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    return _json({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(path: str, data: bytes) -> int:
+    """The broker of which a log directory has failed; -1 if it cannot be told."""
+    try:
+        return int(_parse(path, data)["broker"])
+    except (MalformedZnode, LookupError, TypeError, ValueError):
+        return -1
 
 
 CLUSTER_ENTITY = "brokers/<default>"
@@ -249,6 +283,19 @@ def decode_producer_id_block(data: bytes) -> range:
     value = _parse(PRODUCER_ID_BLOCK, data)
     with _reading(PRODUCER_ID_BLOCK):
         return range(int(value["block_start"]), int(value["block_end"]) + 1)
+
+
+def encode_deletion(topic_id: UUID | None) -> bytes:
+    """What a request to delete a topic says; Kafka's says nothing, and its controller looks at the name alone."""
+    return b"" if topic_id is None else str(topic_id).encode()
+
+
+def decode_deletion(data: bytes) -> UUID | None:
+    """The id that a request to delete a topic names; None if it names none that can be read."""
+    try:
+        return UUID(data.decode())
+    except ValueError:
+        return None
 
 
 def delete_topic_path(topic: str) -> str:

@@ -213,6 +213,16 @@ def test_sticky_user_data_without_a_generation_is_read_too():
     assert ASSIGNORS["sticky"].assign({"a": 2}, [member("m1"), old]) == {"m1": tps("a0"), "m2": tps("a1")}
 
 
+def test_a_cooperative_member_of_the_first_versions_says_its_generation_in_its_user_data():
+    def holder(name, generation):
+        data = generation.to_bytes(4, "big")
+        return GroupMember(name, None, Subscription(("a",), data, tuple(tps("a0")), -1, version=1))
+
+    sticky = ASSIGNORS["cooperative-sticky"]
+    assert sticky.assign({"a": 1}, [holder("m1", 7), holder("m2", 8)]) == {"m1": [], "m2": tps("a0")}
+    assert sticky.assign({"a": 1}, [holder("m1", 8), holder("m2", 7)]) == {"m1": tps("a0"), "m2": []}
+
+
 def test_user_data_of_another_form_is_a_member_without_a_past():
     from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 

@@ -45,6 +45,9 @@ class FakeTopics:
     def matching(self, regex):
         return matching(regex, self.described)
 
+    async def look_up(self, regexes):
+        pass
+
     def tips(self, name, *numbers):
         return frozenset(TopicIdPartition(self.described[name].topic_id, number) for number in numbers)
 

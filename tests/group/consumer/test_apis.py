@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from group.test_apis import Client
 
+from sparklog.broker import group_topics
 from sparklog.broker.apis import (
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -214,9 +216,52 @@ def test_the_brokers_topics_are_matched_without_its_own() -> None:
     assert topics.matching(".*") == {"a", "b"}, "remembered until the version changes"
     cache.topics_version = 2
     assert topics.matching(".*") == {"b"}
+    cache.topics_version = 3
+    asyncio.run(topics.look_up(["a|b", "("]))
+    del known["b"]
+    assert topics.matching("a|b") == {"b"}, "looked up before"
+    with pytest.raises(ApiError):
+        topics.matching("(")
+    known["b"] = TopicMetadata("b", None, {0: None, 1: None})  # type: ignore[arg-type,dict-item]
     described = topics.topic("b")
     assert described is not None
     assert described.partition_count == 2
     assert topics.topic("a") is None
     with pytest.raises(ApiError):
         topics.matching("(")
+
+
+def test_expressions_are_looked_up_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def slow(regex: str, names: list[str]) -> frozenset[str]:
+        threads.append(threading.current_thread())
+        return frozenset(names)
+
+    monkeypatch.setattr(group_topics, "matching", slow)
+    cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
+    topics = GroupTopics(cache)
+
+    async def look_up() -> None:
+        await asyncio.gather(topics.look_up(["a"]), topics.look_up(["a", "b"]))
+
+    asyncio.run(look_up())
+    assert topics.matching("a") == topics.matching("b") == frozenset()
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
+
+
+def test_what_expressions_match_is_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+
+    def seen(regex: str, names: list[str]) -> frozenset[str]:
+        looked_at.append(regex[0])
+        return frozenset(names)
+
+    monkeypatch.setattr(group_topics, "matching", seen)
+    cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [])
+    topics = GroupTopics(cache)
+    size = group_topics._MOST // 2 - 1000
+    for letter in "ababca":
+        asyncio.run(topics.look_up([letter * size]))
+    assert looked_at == [*"abca"]

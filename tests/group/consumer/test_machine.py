@@ -115,6 +115,13 @@ def test_a_full_group_takes_nobody_but_who_has_a_place():
     assert play.beat("", 0, instance_id="i").error is ErrorCode.NONE
 
 
+def test_a_member_that_joins_anew_under_its_id_has_a_place_in_a_full_group():
+    play = Play(max_size=1)
+    play.beat()
+    assert play.beat("m1", 0).error is ErrorCode.NONE
+    refused(play, ErrorCode.GROUP_MAX_SIZE_REACHED, "m2", 0)
+
+
 def test_more_partitions_and_new_topics_make_a_new_target(play):
     play.beat(topics=frozenset({"t", "later"}))
     play.topics.make("t", 8)
@@ -189,6 +196,7 @@ def test_offsets_are_for_members_in_their_epoch(play):
         return play.machine.commit_error(play.group, member_id, epoch, knows_epochs=knows, in_transaction=txn)
 
     assert commit("", -1) is ErrorCode.NONE
+    assert commit("m1", 0) is ErrorCode.UNKNOWN_MEMBER_ID
     play.beat()
     assert commit("m1", 1) is ErrorCode.NONE
     assert commit("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -201,3 +209,12 @@ def test_offsets_are_for_members_in_their_epoch(play):
     assert fetch(play.group, "m1", 1) is ErrorCode.NONE
     assert fetch(play.group, "m1", 0) is ErrorCode.STALE_MEMBER_EPOCH
     assert fetch(play.group, "m2", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fetch(play.group, None, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fetch(play.group, "m1", -1) is ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_what_a_group_reads_is_what_its_members_name_and_what_they_match():
+    play = Play(FakeTopics(t1=1))
+    play.beat(topics=frozenset({"later"}))
+    play.beat(topics=None, regex="t.*")
+    assert [play.group.reads(each) for each in ("later", "t1", "other")] == [True, True, False]

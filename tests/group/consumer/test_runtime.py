@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 from group.consumer.samples import FakeTopics, join_request
 from group.scene import COUNT, GROUP, HOME, TP, Play, Scene
+from group.test_pending import commit as commit_in_transaction
+from group.test_pending import end as end_transaction
+from group.test_runtime_removal import tombstones
 
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.records import read_consumer_key
 from sparklog.group.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
 from sparklog.group.consumer_protocol import read_assignment, write_assignment
+from sparklog.group.offsets import group_key
 from sparklog.group.requests import CommitRequest, JoinAnswer, LeaveAnswer, MemberIdentity, SyncAnswer, SyncRequest
 from sparklog.group.state import CommittedOffset, Group, GroupState
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
+from sparklog.testing.steps import finish
 
 EMPTY: frozenset[Any] = frozenset()
 SESSION_S = 45
@@ -118,6 +124,42 @@ async def two(scene: Scene) -> tuple[Member, Member]:
     return one, other
 
 
+class TopicsOfABroker(FakeTopics):
+    """What was not looked up under this version is not to be matched on the loop."""
+
+    def __init__(self, **counts: int) -> None:
+        super().__init__(**counts)
+        self.looked_up: set[tuple[str, int]] = set()
+
+    async def look_up(self, regexes: Collection[str]) -> None:
+        await asyncio.sleep(0)
+        self.looked_up |= {(regex, self.version) for regex in regexes}
+
+    def matching(self, regex: str) -> frozenset[str]:
+        assert (regex, self.version) in self.looked_up
+        return super().matching(regex)
+
+
+def test_expressions_are_looked_up_before_they_are_matched(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        one, other, classic = Member(scene), Member(scene), Classic(scene)
+        assert (await one.beat(topics=frozenset(), regex="t.*")).error is ErrorCode.NONE
+        assert (await other.beat(topics=frozenset(), regex="t|u")).error is ErrorCode.NONE
+        scene.topics.make("t2", 1)
+        assert (await one.beat()).error is ErrorCode.NONE
+        scene.topics.make("t3", 1)
+        assert (await classic.join()).error is ErrorCode.NONE
+        scene.topics.make("t4", 1)
+        assert (await scene.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])).error is ErrorCode.NONE
+        scene.topics.make("t5", 1)
+        await asyncio.sleep(SESSION_S + 1)
+        group = group_of(scene)
+        assert group is not None
+        assert group.members == {}
+
+    play(body, topics=TopicsOfABroker(t=6))
+
+
 def test_a_silent_member_is_put_out_and_the_others_get_its_part(play: Play) -> None:
     async def body(scene: Scene) -> None:
         one, other = await two(scene)
@@ -174,6 +216,7 @@ def test_what_cannot_be_written_does_not_happen(play: Play) -> None:
             (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
             (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
             (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+            (ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
         ]:
             scene.store.error = error
             assert (await one.beat()).error is shown
@@ -312,10 +355,10 @@ def test_offsets_that_nobody_reads_expire_and_the_empty_group_with_them(play: Pl
         for _ in range(5):
             await asyncio.sleep(40)
             await one.beat()
-        scene.groups.expire_offsets()
+        finish(scene.groups.expire_offsets())
         assert scene.offset() == 7, "a member reads the topic"
         await one.beat(-1)
-        scene.groups.expire_offsets()
+        finish(scene.groups.expire_offsets())
         await asyncio.sleep(0.1)
         assert scene.groups.list_groups() == (ErrorCode.NONE, [])
         assert (await scene.restarted()).groups.list_groups() == (ErrorCode.NONE, [])
@@ -418,7 +461,7 @@ def test_the_last_new_member_that_goes_leaves_a_classic_group(play: Play, leaves
         await new.beat()
         await classic.follow()
         if leaves:
-            await new.beat(-1)
+            assert (await new.beat(-1)).error is ErrorCode.NONE
         for _ in range(0 if leaves else 6):
             assert classic.heartbeat() is not ErrorCode.ILLEGAL_GENERATION
             await asyncio.sleep(9)
@@ -429,6 +472,10 @@ def test_the_last_new_member_that_goes_leaves_a_classic_group(play: Play, leaves
         assert found.members.keys() == {classic.member_id}
         assert read_assignment(found.members[classic.member_id].assignment) == classic.uses
         assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+        await classic.lead()
+        another = Member(scene)
+        assert (await another.beat()).error is ErrorCode.NONE, "and back again"
+        assert (await another.beat(-1)).error is ErrorCode.NONE
         await classic.lead()
         left = await scene.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])
         assert left == LeaveAnswer(ErrorCode.NONE, (ErrorCode.NONE,))
@@ -566,7 +613,13 @@ def test_classic_members_are_checked_like_anywhere(play: Play) -> None:
         named = await join(GROUP, join_request(needs_member_id=True))
         assert named.error is ErrorCode.MEMBER_ID_REQUIRED
         assert (await join(GROUP, join_request(named.member_id, needs_member_id=True))).error is ErrorCode.NONE
+        wrong = join_request(named.member_id, protocol_type="connect")
+        assert await join(GROUP, wrong) == JoinAnswer(mismatch, named.member_id)
+        short = join_request(named.member_id, session_timeout_ms=1)
+        assert await join(GROUP, short) == JoinAnswer(ErrorCode.INVALID_SESSION_TIMEOUT, named.member_id)
+        assert (await Classic(scene, "stranger").sync()).error is ErrorCode.UNKNOWN_MEMBER_ID
         static = await join(GROUP, join_request(instance_id="i"))
+        assert (named.member_id[:2], static.member_id[:2]) == ("c-", "i-")
         again = await join(GROUP, join_request(instance_id="i"))
         assert again.member_id != static.member_id
         fenced = await join(GROUP, join_request(static.member_id, instance_id="i"))
@@ -600,5 +653,247 @@ def test_the_log_holds_only_what_changed(play: Play) -> None:
             "MEMBER TOPICS EPOCH TARGET TARGET_EPOCH PROGRESS",
             "PROGRESS† TARGET† MEMBER† TOPICS EPOCH",
         ]
+        assert group_key(GROUP) not in tombstones(scene), "it never was a classic one"
+
+    play(body)
+
+
+@pytest.mark.parametrize("is_left", [True, False], ids=["when it was empty", "with its member"])
+def test_a_classic_group_that_was_upgraded_and_deleted_does_not_come_back(play: Play, is_left: bool) -> None:
+    async def body(scene: Scene) -> None:
+        classic, new = Classic(scene), Member(scene)
+        await classic.lead()
+        if is_left:
+            await scene.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])
+        await new.beat()
+        if not is_left:
+            await scene.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])
+        await new.beat(-1)
+        assert await scene.groups.delete_group(GROUP) is ErrorCode.NONE
+        for each in (scene, await scene.restarted()):
+            assert each.groups.list_groups() == (ErrorCode.NONE, [])
+
+    play(body)
+
+
+def test_offsets_of_an_open_transaction_stay_unstable_when_the_group_changes_its_kind(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        classic, new = Classic(scene), Member(scene)
+        await classic.lead()
+        assert await commit_in_transaction(scene, 5) is ErrorCode.NONE
+        await new.beat()
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == {TP}
+        await new.beat(-1)
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == {TP}
+        await end_transaction(scene, commits=True)
+        assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
+        assert scene.offset() == 5
+
+    play(body)
+
+
+def test_members_commit_in_a_transaction_in_their_epoch(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        one = Member(scene)
+        await one.beat()
+        who = MemberIdentity(one.member_id, None, one.epoch)
+        assert await commit_in_transaction(scene, 5, who) is ErrorCode.NONE
+        assert await commit_in_transaction(scene, 5, who._replace(generation=9)) is ErrorCode.ILLEGAL_GENERATION
+
+    play(body)
+
+
+def test_a_group_with_members_and_no_offsets_is_not_cleaned_away(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await Member(scene, "mine").beat()
+        finish(scene.groups.expire_offsets())
+        scene.groups.forget_topics([TP])
+        await asyncio.sleep(0.1)
+        for each in (scene, await scene.restarted()):
+            assert group_of(each).members.keys() == {"mine"}  # type: ignore[union-attr]
+
+    play(body)
+
+
+def test_a_heartbeat_that_changes_something_keeps_the_session_alive(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        one = Member(scene)
+        await one.beat()
+        for number in range(6):
+            await asyncio.sleep(SESSION_S - 1)
+            assert (await one.beat(topics=frozenset({"t", f"t{number}"}))).error is ErrorCode.NONE
+
+    play(body)
+
+
+def test_a_heartbeat_that_says_everything_is_told_everything(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        one = Member(scene)
+        await one.beat()
+        assert (await one.beat()).assigned is None
+        said = await one.beat(rebalance_timeout_ms=5000, topics=frozenset({"t"}), owned=one.uses)
+        assert said.assigned == one.uses
+        assert len(one.uses) == 6
+
+    play(body)
+
+
+def test_a_text_that_no_record_can_hold_is_refused(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        for said in ({"rack_id": "r" * 32_768}, {"topics": frozenset({"t" * 32_768})}):
+            assert (await Member(scene).beat(**said)).error is ErrorCode.INVALID_REQUEST
+        assert (await Member(scene).beat(rack_id="r" * 32_767)).error is ErrorCode.NONE
+
+    play(body)
+
+
+def test_only_the_assignors_of_the_setting_are_offered_by_either_name(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        assert (await Member(scene).beat(assignor="uniform")).error is ErrorCode.UNSUPPORTED_ASSIGNOR
+        assert (await Member(scene).beat(assignor="range")).error is ErrorCode.NONE
+
+    play(body, group_consumer_assignors=("org.apache.kafka.coordinator.group.assignor.RangeAssignor",))
+
+
+def test_a_classic_member_has_its_own_session_timeout(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        classic, new = Classic(scene), Member(scene)
+        await new.beat()
+        await classic.join()
+        await classic.sync()
+        await asyncio.sleep(9.9)
+        assert classic.heartbeat() is not ErrorCode.UNKNOWN_MEMBER_ID
+        await asyncio.sleep(10.1)
+        assert classic.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+    play(body)
+
+
+def test_a_classic_member_that_does_as_it_is_told_is_not_put_out(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        classic, new = Classic(scene), Member(scene)
+        await new.beat()
+        await classic.join()
+        await classic.sync()
+        for number in range(16):
+            if number == 8:
+                await new.beat(topics=frozenset({"t", "new"}))
+            await new.acknowledge()
+            await new.acknowledge()
+            await classic.follow()
+            await asyncio.sleep(9)
+        assert classic.heartbeat() is ErrorCode.NONE
+        assert (len(classic.uses), len(new.uses)) == (3, 3)
+
+    play(body)
+
+
+@pytest.mark.parametrize("what", ["sync", "join"])
+def test_a_classic_member_has_its_rebalance_timeout_for_each_step(play: Play, what: str) -> None:
+    async def body(scene: Scene) -> None:
+        new, classic = Member(scene), Classic(scene)
+        await new.beat()
+        request = join_request(session_timeout_ms=30_000, rebalance_timeout_ms=3_000)
+        joined = await scene.groups.join(GROUP, request)
+        classic.member_id, classic.generation = joined.member_id, joined.generation
+        if what == "join":
+            await classic.sync()
+            await new.beat(topics=frozenset({"t", "new"}))
+            await new.acknowledge()
+            assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+        await asyncio.sleep(2.9)
+        assert classic.member_id in group_of(scene).members  # type: ignore[union-attr]
+        await asyncio.sleep(0.2)
+        assert classic.member_id not in group_of(scene).members  # type: ignore[union-attr]
+
+    play(body)
+
+
+def waiting_requests(scene: Scene, classic: Classic, other: Classic) -> list[asyncio.Task[Any]]:
+    """A classic member's, and another's that wants to be one."""
+    who = MemberIdentity("stranger", None)
+    return [asyncio.ensure_future(each) for each in (other.join(), classic.sync(), scene.groups.leave(GROUP, [who]))]
+
+
+def test_classic_requests_that_waited_for_an_upgrade_that_failed_are_the_classic_groups(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        classic, other, new = Classic(scene), Classic(scene), Member(scene)
+        await classic.lead()
+        gate = scene.loop.create_future()
+        scene.store.gate = lambda: gate
+        upgrade = asyncio.ensure_future(new.beat())
+        await asyncio.sleep(0.1)
+        joining, syncing, leaving = waiting_requests(scene, classic, other)
+        await asyncio.sleep(0.1)
+        scene.store.gate = None
+        gate.set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS))
+        assert (await upgrade).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await syncing).error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert await leaving == LeaveAnswer(ErrorCode.NONE, (ErrorCode.UNKNOWN_MEMBER_ID,))
+        await classic.join()
+        assert (await joining).generation == classic.generation == 2
+
+    play(body)
+
+
+def test_classic_requests_that_waited_for_an_upgrade_follow_the_group_to_another_broker(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        classic, other, new = Classic(scene), Classic(scene, "mine"), Member(scene)
+        await classic.lead()
+        gate = scene.loop.create_future()
+        scene.store.gate = lambda: gate
+        upgrade = asyncio.ensure_future(new.beat())
+        await asyncio.sleep(0.1)
+        requests = waiting_requests(scene, classic, other)
+        await asyncio.sleep(0.1)
+        scene.groups.unload(HOME)
+        scene.store.led.discard(HOME)
+        gate.set_result(None)
+        await asyncio.wait([upgrade])
+        away = ErrorCode.NOT_COORDINATOR
+        assert await asyncio.gather(*requests) == [JoinAnswer(away, "mine"), SyncAnswer(away), LeaveAnswer(away)]
+
+    play(body)
+
+
+@pytest.mark.parametrize("is_led", [True, False])
+def test_a_session_that_ends_while_an_upgrade_is_written_ends_when_that_has_failed(
+    play: Play, is_led: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(scene: Scene) -> None:
+        classic, new = Classic(scene), Member(scene)
+        await classic.lead()
+        gate = scene.loop.create_future()
+        scene.store.gate = lambda: gate
+        upgrade = asyncio.ensure_future(new.beat())
+        await asyncio.sleep(11)
+        _, group = scene.groups.describe_group(GROUP)
+        assert group is not None
+        assert group.members.keys() == {classic.member_id}, "nobody else changes it meanwhile"
+        scene.store.gate = None
+        if not is_led:
+            scene.groups.unload(HOME)
+            scene.store.led.discard(HOME)
+        gate.set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS))
+        await asyncio.wait([upgrade])
+        await asyncio.sleep(0.1)
+        assert scene.state is (GroupState.EMPTY if is_led else None)
+
+    play(body)
+    assert not any(each.exc_info for each in caplog.records)
+
+
+def test_a_request_that_fails_in_the_middle_is_told_to_the_log(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    failure = OSError("odd")
+
+    async def body(scene: Scene) -> None:
+        def broken(name: str) -> Any:
+            raise failure
+
+        scene.topics.topic = broken  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="odd"):
+            await Member(scene).beat()
+        await asyncio.sleep(0.1)
+        assert [each.exc_info[1] for each in caplog.records if each.exc_info] == [failure]
 
     play(body)

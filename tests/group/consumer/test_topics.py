@@ -25,6 +25,10 @@ def test_it_matches_whole_names(regex, hits):
     assert matching(regex, NAMES) == hits
 
 
+def test_where_there_are_no_topics_nothing_matches():
+    assert matching("a", []) == frozenset()
+
+
 @pytest.mark.parametrize("regex", ["(", "a)|(b", "[", r"(?=a)", r"\Qa"])
 def test_what_is_no_expression_is_refused(regex):
     with pytest.raises(ApiError) as refusal:

@@ -13,11 +13,15 @@ from log.inspection.damage import GOLDEN, STOPPED, check, copy_of, flip, notes, 
 from log.samples import SMALL, abandon, batch_of, open_log
 
 from sparklog.errors import LogError
+from sparklog.log.cut import name_some
 from sparklog.log.inspection import verify
 from sparklog.log.inspection.batch_walk import BatchWalk
 from sparklog.log.inspection.dump import dump_file, expand
 from sparklog.log.inspection.dump_batches import DumpOptions
+from sparklog.log.inspection.index_check import read_index
 from sparklog.log.inspection.segment_check import SegmentCheck, SegmentFacts, SegmentJob, check_segment
+from sparklog.log.offset_index import OffsetIndex
+from sparklog.log.producer_snapshot import encode_snapshot, read_snapshot
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_header
 from sparklog.record.builder import RecordBatchBuilder
@@ -497,6 +501,15 @@ def test_a_snapshot_beyond_the_log_is_a_warning(log_dir):
     assert the_problem(partition) == ("warning", beyond.name, "lies beyond the end of the log (63)")
 
 
+def test_a_snapshot_of_batches_out_of_order_is_an_error(log_dir):
+    partition = log_dir / "txn-0"
+    last = max(partition.glob("*.snapshot"))
+    (entry, *_) = read_snapshot(last).values()
+    entry.batches.append(entry.batches[-1])
+    last.write_bytes(encode_snapshot([entry]))
+    assert any(name == last.name and "in their order" in what for _, name, what in problems(partition))
+
+
 def test_a_snapshot_that_knows_too_much_is_an_error(log_dir):
     partition = log_dir / "txn-0"
     first, *_, last = sorted(partition.glob("*.snapshot"))
@@ -652,3 +665,68 @@ def test_old_formats_are_checked_and_noted(tmp_path, name):
     assert summary.records >= 16
     flip(path, path.stat().st_size // 2)
     assert any(each[:2] == ("error", path.name) for each in problems(partition))
+
+
+# What a start makes of it
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """A log directory of a killed broker: 40 batches of 2 records in one partition, damaged in the second segment."""
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for _ in range(40):
+        log.append_as_leader(batch_of(1000, 1001, size=40), 0)
+    abandon(log)
+    victim = segments(directory)[1]
+    flip(victim, starts(victim)[1] + layout.HEADER_SIZE)
+    return tmp_path
+
+
+def test_the_check_says_what_a_start_after_a_crash_does(killed, caplog):
+    directory = killed / "t-0"
+    (damage,) = (each for each in check(killed)[0] if each.is_problem)
+    before = {path.name: path.stat().st_size for path in segments(directory)}
+    log = open_log(directory, SMALL, clean=False)
+    kept = {path.name: path.stat().st_size for path in directory.glob("*.corrupt")}
+    assert f"the start cuts the log at offset {log.log_end_offset}. " in damage.advice
+    assert damage.advice.endswith(f"the {sum(kept.values())} bytes from there on are kept in {name_some(sorted(kept))}")
+    assert sum(kept.values()) == sum(before.values()) - log.size
+    behind = 80 - log.log_end_offset - 2  # the records of the damaged batch itself are not good
+    assert f"The good records behind the damage, {behind}, go with it" in damage.advice
+    assert f"the start cut the log at offset {log.log_end_offset}: offsets {log.log_end_offset} to 79 " in caplog.text
+
+
+def test_the_check_says_that_a_start_after_a_clean_stop_leaves_damage(killed):
+    (killed / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 80\n")
+    (killed / ".kafka_cleanshutdown").touch()
+    (damage,) = (each for each in check(killed)[0] if each.is_problem)
+    assert damage.advice.endswith("no start repairs this, and whoever reads there fails")
+    log = open_log(killed / "t-0", SMALL)
+    assert (log.log_end_offset, log.size) == (80, sum(path.stat().st_size for path in segments(killed / "t-0")))
+
+
+def test_damage_behind_what_a_start_cuts_goes_with_it(killed):
+    victim = segments(killed / "t-0")[2]
+    flip(victim, starts(victim)[1] + layout.HEADER_SIZE)
+    first, second = (each for each in check(killed)[0] if each.is_problem)
+    assert "the start cuts the log at offset" in first.advice
+    assert second.advice.startswith("it goes with what a start cuts off at offset ")
+
+
+@pytest.mark.parametrize("entries", [0, 1, 3])
+def test_the_room_of_an_index_is_not_read(tmp_path, entries):
+    """It is a hole in the file; one of this size is more than a machine can read."""
+    path = tmp_path / "00000000000000000000.index"
+    written = [(number * 10, number * 4096) for number in range(1, entries + 1)]
+    path.write_bytes(b"".join(OffsetIndex.FORM.pack(*each) for each in written))
+    os.truncate(path, (1 << 40) + 5)
+    index = read_index(path, OffsetIndex.FORM)
+    assert (index.entries, index.odd_bytes) == (written, ((1 << 40) + 5) % OffsetIndex.FORM.size)
+    assert index.unused == (1 << 40) // OffsetIndex.FORM.size - entries
+
+
+def test_zeros_at_the_end_of_an_index_are_room_where_they_are_no_hole_too(tmp_path):
+    path = tmp_path / "00000000000000000000.index"
+    path.write_bytes(OffsetIndex.FORM.pack(10, 4096) + bytes(100 * OffsetIndex.FORM.size) + b"odd")
+    assert read_index(path, OffsetIndex.FORM)[1:] == ([(10, 4096)], 100, 3)

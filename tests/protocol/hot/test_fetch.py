@@ -12,6 +12,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest, ForgottenPartition, LeaderHint
 from sparklog.protocol.messages import encode
+from sparklog.protocol.slices import MOST_ELEMENTS
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, IsolationLevel
 
@@ -269,3 +270,15 @@ def test_a_new_leader_is_told_where_the_version_has_room_for_it(version):
     assert [(each.node_id, each.host, each.port, each.rack) for each in read.node_endpoints] == [
         (3, "there", 9093, "rack")
     ]
+
+
+@pytest.mark.parametrize("topics", [1, 2])
+def test_a_request_that_names_too_many_partitions_is_refused(topics):
+    def decoded(count):
+        asked = [FetchPartition(f"t{n % topics}", ZERO_UUID, n, 0, 1) for n in range(count)]
+        body = b"".join(fetch.encode_request(FetchRequest(500, 1, 1, asked), 12))
+        return fetch.decode_request(memoryview(body), 12)
+
+    assert len(decoded(MOST_ELEMENTS).partitions) == MOST_ELEMENTS
+    with pytest.raises(RemoteProtocolError, match="ask for fewer"):
+        decoded(MOST_ELEMENTS + 1)

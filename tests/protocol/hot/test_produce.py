@@ -10,6 +10,7 @@ from sparklog.protocol.hot import produce
 from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.protocol.hot.produce import ProduceResult
 from sparklog.protocol.messages import ProduceRequest, ProduceResponse, decode_response, encode
+from sparklog.protocol.slices import MOST_ELEMENTS
 from sparklog.structs import Endpoint, TopicPartition
 
 relaxed = settings(deadline=None, max_examples=30)
@@ -179,3 +180,14 @@ def test_a_new_leader_is_told_where_the_version_has_room_for_it(version):
         (told,) = read.responses[0].partition_responses
         assert (told.current_leader.leader_id, told.current_leader.leader_epoch) == (3, 9)
         assert [(each.node_id, each.host, each.port) for each in read.node_endpoints] == [(3, "there", 9093)]
+
+
+@pytest.mark.parametrize("topics", [1, 2])
+def test_a_request_that_names_too_many_partitions_is_refused(topics):
+    def decoded(count):
+        records = {TopicPartition(f"t{n % topics}", n): [b"r"] for n in range(count)}
+        return produce.decode_request(memoryview(b"".join(produce.encode_request(1, 500, records, 9))), 9)
+
+    assert len(decoded(MOST_ELEMENTS).records) == MOST_ELEMENTS
+    with pytest.raises(RemoteProtocolError, match="ask for fewer"):
+        decoded(MOST_ELEMENTS + 1)

@@ -2,7 +2,8 @@
 
 The data set: ``$t`` has ten records in partition 0 (timestamps 1000 to 1009), three in partition 1 (2000 to 2002) and
 none in partition 2; ``$x`` has one partition of transactions: three records committed, two aborted, two committed;
-``$other`` is a topic whose name holds that of ``$t`` in its middle.
+``$other`` is a topic whose name holds that of ``$t`` in its middle; ``$decisions`` is the one in which the sink keeps
+what it has decided, with a record.
 """
 
 from dataclasses import dataclass, field
@@ -46,7 +47,9 @@ CASES = [
     *_both("a pattern of a part of the name", subscribePattern="middle-of-[a-z]+"),
     *_both("a pattern with an anchor", subscribePattern="^$t$$"),
     Case("a pattern that nothing matches", {"subscribePattern": "no-such-topic.*"}),
-    Case("a pattern that matches internal topics too", {"subscribePattern": "($t|__.*)"}),
+    Case("a pattern that matches internal topics too", {"subscribePattern": "($t|__consumer_.*|__transaction_.*)"}),
+    Case("a pattern that matches the sink's topic too", {"subscribePattern": "($t|__.*)"}, ours="reads other rows"),
+    *_both("the sink's topic by its name", subscribe="$decisions"),
     *_both("some partitions", assign='{"$t": [0, 2]}'),
     Case("a partition that does not exist", {"assign": '{"$t": [0, 7]}'}, ours="refuses"),
     Case("a topic that does not exist", {"subscribe": "no-such-topic"}),

@@ -18,9 +18,26 @@ from sparklog.client.admin import Admin, NewTopic
 from sparklog.errors import ConfigError
 from sparklog.local.jars import jar_set
 from sparklog.local.java import find_java
+from sparklog.spark.decisions import DECISIONS_TOPIC
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.timeout(1800)]
-_NAMES = {"t": "alpha", "x": "transactions", "other": "in-the-middle-of-alpha-beta"}
+_NAMES = {"t": "alpha", "x": "transactions", "other": "in-the-middle-of-alpha-beta", "decisions": DECISIONS_TOPIC}
+
+
+@pytest.fixture(scope="module")
+def kafka(zookeeper, tmp_path_factory):
+    """A real Kafka broker of this module's own: a pattern finds what other tests leave on a shared one."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), f"{zookeeper.connect_string}/parity") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A cluster of ours, with the same topics alone."""
+    with ClusterHarness(tmp_path_factory.mktemp("cluster")) as harness:
+        yield harness
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +79,7 @@ def outcomes(request, kafka, cluster, tmp_path_factory):
 def _produce(servers):
     with Admin(bootstrap_servers=servers) as admin:
         kept = {"retention.ms": "-1"}  # its records are of 1970
-        partitions = {"t": 3, "x": 1, "other": 1}
+        partitions = {"t": 3, "x": 1, "other": 1, "decisions": 1}
         admin.create_topics([NewTopic(_NAMES[each], count, 1, kept) for each, count in partitions.items()])
     producer = Producer({"bootstrap.servers": servers, "log_level": 0})
     for number in range(10):
@@ -72,7 +89,8 @@ def _produce(servers):
         producer.produce(_NAMES["t"], value, key, partition=0, timestamp=1000 + number, headers=headers)
     for number in range(3):
         producer.produce(_NAMES["t"], b"w%d" % number, partition=1, timestamp=2000 + number)
-    producer.produce(_NAMES["other"], b"o", partition=0, timestamp=1)
+    for name in ("other", "decisions"):
+        producer.produce(_NAMES[name], b"o", partition=0, timestamp=1)
     assert producer.flush(30) == 0
     transactional = Producer({"bootstrap.servers": servers, "transactional.id": "parity", "log_level": 0})
     transactional.init_transactions(30)

@@ -6,12 +6,16 @@ From version 4 on it is the partitions' leaders that ask, for several transactio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from functools import partial
+from typing import NamedTuple
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.holdings import slices
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AddPartitionsToTxnResponse, Message
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
 
@@ -27,44 +31,73 @@ _Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 Codes = dict[TopicPartition, ErrorCode]
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+class _Partitions(NamedTuple):
+    """What a transaction names, and what of it nobody knows."""
+
+    asked: list[TopicPartition]
+    unknown: list[TopicPartition]
+
+
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
     message = request.message
-    if request.version >= _FIRST_BATCHED_VERSION:
-        answers = await asyncio.gather(
-            *(_of_transaction(broker, each, request.version) for each in message.transactions)
-        )
-        return AddPartitionsToTxnResponse(error_code=int(ErrorCode.NONE), results_by_transaction=answers)
+    if request.version < _FIRST_BATCHED_VERSION:
+        partitions = yield from _partitions_in(broker, message.v3_and_below_topics)
+        return _of_client(broker, message, partitions, request.version)
+    transactions = []
+    for each in message.transactions:
+        transactions.append((each, (yield from _partitions_in(broker, each.topics))))
+    return _of_leader(broker, transactions, request.version)
+
+
+async def _of_client(broker: BrokerContext, message: Message, partitions: _Partitions, version: int) -> Message:
     producer = Producer(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
-    asked = _partitions_in(message.v3_and_below_topics)
-    codes = await _add(broker, message.v3_and_below_transactional_id, producer, asked, ClientVersion.CLASSIC)
-    if request.version < _FIRST_VERSION_TO_KNOW_FENCED:
+    codes = await _add(broker, message.v3_and_below_transactional_id, producer, partitions, ClientVersion.CLASSIC)
+    if version < _FIRST_VERSION_TO_KNOW_FENCED:
         codes = _renamed(codes, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(codes))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _topics(broker, codes))
 
 
-async def _of_transaction(broker: BrokerContext, asked: Message, version: int) -> Message:
-    producer, partitions = Producer(asked.producer_id, asked.producer_epoch), _partitions_in(asked.topics)
+async def _of_leader(broker: BrokerContext, asked: list[tuple[Message, _Partitions]], version: int) -> Message:
+    results: list[Message] = []
+    async for some in broker.turns.paced(slices(asked)):
+        results += await asyncio.gather(*(_of_transaction(broker, *each, version) for each in some))
+    return AddPartitionsToTxnResponse(error_code=int(ErrorCode.NONE), results_by_transaction=results)
+
+
+async def _of_transaction(broker: BrokerContext, asked: Message, partitions: _Partitions, version: int) -> Message:
+    producer = Producer(asked.producer_id, asked.producer_epoch)
     transactional_id = asked.transactional_id
     if asked.verify_only:
-        codes = {tp: broker.transactions.verify(transactional_id, producer, tp) for tp in partitions}
+        verify = broker.transactions.verify
+        codes = {tp: verify(transactional_id, producer, tp) async for tp in broker.turns.paced(partitions.asked)}
         if version >= _FIRST_VERSION_TO_KNOW_ABORTABLE:
             codes = _renamed(codes, ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
     else:
         codes = await _add(broker, transactional_id, producer, partitions, ClientVersion.EPOCH_A_TRANSACTION)
-    return _Result(transactional_id=transactional_id, topic_results=_topics(codes))
+    return _Result(transactional_id=transactional_id, topic_results=await _topics(broker, codes))
 
 
-def _partitions_in(topics: Iterable[Message]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+def _partitions_in(broker: BrokerContext, topics: Iterable[Message]) -> Steps[_Partitions]:
+    found = _Partitions([], [])
+
+    def take(name: str, number: int) -> None:
+        tp = TopicPartition(name, number)
+        found.asked.append(tp)
+        if not broker.metadata.knows(tp):
+            found.unknown.append(tp)
+
+    for topic in topics:
+        yield from each_of(partial(take, topic.name), topic.partitions)
+    return found
 
 
 def _renamed(codes: Codes, known: ErrorCode, told: ErrorCode) -> Codes:
     return {tp: told if code is known else code for tp, code in codes.items()}
 
 
-def _topics(codes: Codes) -> list[Message]:
+async def _topics(broker: BrokerContext, codes: Codes) -> list[Message]:
     results: dict[str, list[Message]] = {}
-    for tp, code in codes.items():
+    async for tp, code in broker.turns.paced(codes.items()):
         results.setdefault(tp.topic, []).append(
             _Topic.AddPartitionsToTxnPartitionResult(partition_index=tp.partition, partition_error_code=int(code))
         )
@@ -75,10 +108,10 @@ async def _add(
     broker: BrokerContext,
     transactional_id: str,
     producer: Producer,
-    asked: list[TopicPartition],
+    partitions: _Partitions,
     version: ClientVersion,
 ) -> Codes:
-    unknown = [tp for tp in asked if not broker.metadata.knows(tp)]
+    asked, unknown = partitions
     if unknown and broker.metadata.has_been_told:
         codes = dict.fromkeys(asked, ErrorCode.OPERATION_NOT_ATTEMPTED)
         return codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -7,6 +7,7 @@ from sparklog.controller.context import ControllerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterPartitionReassignmentsResponse, Message
+from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 
 API = ApiKey.ALTER_PARTITION_REASSIGNMENTS
@@ -14,7 +15,7 @@ VERSIONS = range(0, 1)
 _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     context = broker.controller.context
     if context is None:
         return _response(ErrorCode.NOT_CONTROLLER, "this broker is not the controller", [])
@@ -28,6 +29,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
                     partition_index=each.partition_index, error_code=code, error_message=text
                 )
             )
+            yield
         topics.append(_Topic(name=topic.name, partitions=partitions))
     return _response(ErrorCode.NONE, None, topics)
 

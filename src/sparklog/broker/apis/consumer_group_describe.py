@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.consumer.assignment import NONE, Partitions, by_topic
@@ -9,6 +11,7 @@ from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ConsumerMember
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ConsumerGroupDescribeResponse, Message
+from sparklog.protocol.slices import Steps, each_of
 
 API = ApiKey.CONSUMER_GROUP_DESCRIBE
 VERSIONS = range(0, 2)
@@ -19,8 +22,9 @@ _Member = _Described.Member
 _Assignment = _Member.Assignment
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    return ConsumerGroupDescribeResponse(groups=[_describe(broker, each) for each in request.message.group_ids])
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+    groups = yield from each_of(partial(_describe, broker), request.message.group_ids)
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _describe(broker: BrokerContext, group_id: str) -> Message:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.topics import INTERNAL_TOPICS, check_replication_factor
+from sparklog.broker.permissions import check_state_is_kept
+from sparklog.broker.topics import INTERNAL_TOPICS, cannot_hold, check_replication_factor
 from sparklog.controller.assignment import assign_replicas, check_partition_count
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -40,6 +41,7 @@ async def _grow(broker: BrokerContext, topic: Message, timeout: float, *, valida
         raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     if topic.name in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"groups find their partition of {topic.name} by its number")
+    check_state_is_kept(broker.config, topic.name, "given more partitions")
     present = context.assignments.get(topic.name)
     if present is None or topic.name in context.deleting:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name!r}")
@@ -54,14 +56,16 @@ async def _grow(broker: BrokerContext, topic: Message, timeout: float, *, valida
         return known is not None and len(known.partitions) >= topic.count and broker.metadata.is_ready(topic.name)
 
     if not await broker.metadata.wait_for(is_ready, timeout):
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the partitions were made but have no leaders yet")
+        refusals = broker.controller.refusals(topic.name)
+        outcome = cannot_hold(refusals) if refusals else "have no leaders yet"
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the partitions were made, but {outcome}")
 
 
 def _plan(brokers: list[int], topic: Message, present: TopicAssignment) -> TopicAssignment:
     """The old partitions and the new. Raises ApiError if they cannot be."""
     count = len(present.partitions)
     if topic.count <= count:
-        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"topic {topic.name!r} has {count} partitions, and may only grow")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"topic {topic.name!r} may only grow, from {count} on")
     check_partition_count(topic.count)
     replicas = present.partitions[0]
     if topic.assignments is None:

@@ -1,14 +1,20 @@
-"""CreateTopics: answered by the controller, once each topic has leaders or the time is up."""
+"""CreateTopics: answered by the controller, once brokers hold and lead each topic or the time is up.
+
+What is asked for is planned, made and described a topic at a time, so that others are served in between.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from typing import NamedTuple
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.topics import check_replication_factor, check_topic_name
+from sparklog.broker.topics import check_replication_factor, metric_name
 from sparklog.config.definition import definitions
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreateTopicsResponse, Message
 from sparklog.protocol.wire import ZERO_UUID
@@ -19,20 +25,70 @@ VERSIONS = range(2, 8)
 _Result = CreateTopicsResponse.CreatableTopicResult
 
 
+class _Planned(NamedTuple):
+    """A topic that may be made, and the settings that it is given of its own."""
+
+    assignment: TopicAssignment
+    config: dict[str, str]
+
+
+Answers = list[_Planned | ApiError]
+"""What is known of each topic of the request, in its order."""
+
+
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     message = request.message
     asked = Counter(topic.name for topic in message.topics)
-    results = []
-    for topic in message.topics:
+    firsts = {metric_name(topic.name): topic.name for topic in reversed(message.topics)}
+    answers: Answers = []
+    async for topic in broker.turns.paced(message.topics):
         try:
-            if not broker.controller.is_active:
-                raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
-            if asked[topic.name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in the request")
-            results.append(await _create(broker, topic, message.timeout_ms / 1000, message.validate_only))
+            answers.append(_plan(broker, topic, asked, firsts))
         except ApiError as error:
-            results.append(_refused(topic.name, error))
+            answers.append(error)
+    if not message.validate_only:
+        await _create(broker, answers, message.timeout_ms / 1000)
+    settings = _Settings(broker)
+    results = [
+        _refused(topic.name, each) if isinstance(each, ApiError) else _result(each, settings, message)
+        async for topic, each in broker.turns.paced(zip(message.topics, answers, strict=True))
+    ]
     return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+
+
+def _plan(broker: BrokerContext, topic: Message, asked: Counter[str], firsts: dict[str, str]) -> _Planned:
+    if not broker.controller.is_active:
+        raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    if asked[topic.name] > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands twice in the request")
+    first = firsts[metric_name(topic.name)]
+    if first != topic.name:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name!r} collides with topic {first!r}")
+    if broker.metadata.topic(topic.name) is not None:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} exists already")
+    properties = {each.name: each.value for each in topic.configs}
+    assignment, config = broker.topics.plan(topic.name, topic.num_partitions, topic.replication_factor, properties)
+    if topic.assignments:
+        if (topic.num_partitions, topic.replication_factor) != (-1, -1):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "either choose the brokers, or count partitions and replicas")
+        assignment = _manual(broker, topic, assignment)
+    return _Planned(assignment, config)
+
+
+async def _create(broker: BrokerContext, answers: Answers, timeout: float) -> None:
+    """Make what is planned, and put the error in the place of what could not be made."""
+
+    async def make(place: int, planned: _Planned) -> None:
+        try:
+            await broker.topics.create(planned.assignment, planned.config, timeout=timeout)
+        except ApiError as error:
+            answers[place] = error
+
+    # Together: one that gets no leaders does not use up the others' time.
+    async with asyncio.TaskGroup() as group:
+        async for place, each in broker.turns.paced([*enumerate(answers)]):
+            if isinstance(each, _Planned):
+                group.create_task(make(place, each))
 
 
 def _refused(name: str, error: ApiError) -> Message:
@@ -48,36 +104,38 @@ def _refused(name: str, error: ApiError) -> Message:
     )
 
 
-async def _create(broker: BrokerContext, topic: Message, timeout: float, validate_only: bool) -> Message:
-    if broker.metadata.topic(topic.name) is not None:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} exists already")
-    properties = {each.name: each.value for each in topic.configs}
-    assignment, config = broker.topics.plan(topic.name, topic.num_partitions, topic.replication_factor, properties)
-    if topic.assignments:
-        if (topic.num_partitions, topic.replication_factor) != (-1, -1):
-            raise ApiError(ErrorCode.INVALID_REQUEST, "either choose the brokers, or count partitions and replicas")
-        assignment = _manual(broker, topic, assignment)
-    if not validate_only:
-        await broker.topics.create(assignment, config, timeout=timeout)
-    effective = {name: broker.settings.layers.of_topic(name, config)[0] for name in definitions(TopicConfig)}
+class _Settings:
+    """What topics are told of their settings; topics that were given the same share the answer."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+        self._told: dict[tuple[tuple[str, str], ...], list[Message]] = {}
+
+    def of(self, config: dict[str, str]) -> list[Message]:
+        given = tuple(config.items())
+        if given not in self._told:
+            layers = self._broker.settings.layers
+            in_force = ((name, layers.of_topic(name, config)[0]) for name in definitions(TopicConfig))
+            self._told[given] = [
+                _Result.CreatableTopicConfigs(
+                    name=name, value=found.text, read_only=False, config_source=found.source, is_sensitive=False
+                )
+                for name, found in in_force
+            ]
+        return self._told[given]
+
+
+def _result(planned: _Planned, settings: _Settings, message: Message) -> Message:
+    assignment = planned.assignment
     return _Result(
-        name=topic.name,
-        topic_id=ZERO_UUID if validate_only else assignment.topic_id or ZERO_UUID,
+        name=assignment.topic,
+        topic_id=ZERO_UUID if message.validate_only else assignment.topic_id or ZERO_UUID,
         error_code=ErrorCode.NONE,
         error_message=None,
         topic_config_error_code=ErrorCode.NONE,
         num_partitions=len(assignment.partitions),
         replication_factor=len(next(iter(assignment.partitions.values()))),
-        configs=[
-            _Result.CreatableTopicConfigs(
-                name=name,
-                value=found.text,
-                read_only=False,
-                config_source=found.source,
-                is_sensitive=False,
-            )
-            for name, found in effective.items()
-        ],
+        configs=settings.of(planned.config),
     )
 
 

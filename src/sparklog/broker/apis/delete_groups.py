@@ -11,7 +11,8 @@ VERSIONS = range(0, 3)
 
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    errors = {each: await broker.groups.delete_group(each) for each in dict.fromkeys(request.message.groups_names)}
+    names = dict.fromkeys(request.message.groups_names)
+    errors = {each: await broker.groups.delete_group(each) async for each in broker.turns.paced(names)}
     results = [
         DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=int(error))
         for group_id, error in errors.items()

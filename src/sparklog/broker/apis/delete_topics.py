@@ -1,10 +1,14 @@
-"""DeleteTopics: by name, or from version 6 by id; answered once its name is free again or time is up."""
+"""DeleteTopics: by name, or from version 6 by id; answered once its name is free again or time is up.
+
+By id only the topic that bears it is deleted, whatever the brokers know by its name meanwhile.
+"""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.permissions import check_state_is_kept
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteTopicsResponse, Message
@@ -40,7 +44,8 @@ async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID, timeo
         return _result(name, topic_id, code, "there is no such topic")
     doomed = topic.topic_id
     try:
-        await broker.run_zk(broker.zk.request_topic_deletion, name)
+        check_state_is_kept(broker.config, name, "deleted")
+        await broker.run_zk(broker.zk.request_topic_deletion, name, doomed if by_id else None)
     except ApiError as error:
         return _result(name, doomed, error.code, error.reason)
 

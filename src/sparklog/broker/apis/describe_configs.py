@@ -1,14 +1,19 @@
-"""DescribeConfigs: the settings of topics, of this broker and of all brokers, with where each comes from."""
+"""DescribeConfigs: the settings of topics, of this broker and of all brokers, with where each comes from.
+
+A resource at a time, so that others are served in between.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sparklog.broker.config_alteration import BROKER, TOPIC
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.topics import check_topic_name
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import Definition, definitions
 from sparklog.config.dynamic import DYNAMIC_DEFINITIONS, TOPIC_DEFINITIONS, Source, Synonym
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeConfigsResponse, Message
 
@@ -19,11 +24,15 @@ _BROKER_DEFINITIONS = {name: each for name, (_, each) in definitions(BrokerConfi
 
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    results = []
-    for resource in request.message.resources:
+    message = request.message
+    times = Counter((each.resource_type, each.resource_name) for each in message.resources)
+    entries, results = _Entries(message), []
+    async for resource in broker.turns.paced(message.resources):
         code, text, configs = ErrorCode.NONE, None, []
         try:
-            configs = await _describe(broker, resource, request.message)
+            if times[resource.resource_type, resource.resource_name] > 1:  # or a short request had a huge answer
+                raise ApiError(ErrorCode.INVALID_REQUEST, "each resource must stand in the request once only")
+            configs = await _describe(broker, resource, entries)
         except ApiError as error:
             code, text = error.code, error.reason
         results.append(
@@ -38,7 +47,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
-async def _describe(broker: BrokerContext, resource: Message, asked: Message) -> list[Message]:
+async def _describe(broker: BrokerContext, resource: Message, entries: _Entries) -> list[Message]:
     layers, name = broker.settings.layers, resource.resource_name
     if resource.resource_type == TOPIC:
         check_topic_name(name)
@@ -57,7 +66,7 @@ async def _describe(broker: BrokerContext, resource: Message, asked: Message) ->
     wanted = set(resource.configuration_keys or found)  # to name none is to name all, as in Kafka
     fixed = resource.resource_type == BROKER
     return [
-        _entry(each, table[each], synonyms, asked, read_only=fixed and each not in DYNAMIC_DEFINITIONS)
+        entries.of(each, table[each], synonyms, read_only=fixed and each not in DYNAMIC_DEFINITIONS)
         for each, synonyms in found.items()
         if each in wanted
     ]
@@ -69,21 +78,32 @@ def _only_of_cluster(found: dict[str, list[Synonym]]) -> dict[str, list[Synonym]
     return {name: synonyms for name, synonyms in stored.items() if synonyms}
 
 
-def _entry(name: str, definition: Definition, synonyms: list[Synonym], asked: Message, *, read_only: bool) -> Message:
-    """One setting; ``synonyms`` from the one in force down to the default."""
-    described = [
-        _Result.DescribeConfigsResourceResult.DescribeConfigsSynonym(
-            name=each.name, value=each.text, source=each.source
+class _Entries:
+    """Settings as they are told; what is the same for many resources is one message."""
+
+    def __init__(self, asked: Message) -> None:
+        self._asked = asked
+        self._made: dict[tuple[object, ...], Message] = {}
+
+    def of(self, name: str, definition: Definition, synonyms: list[Synonym], *, read_only: bool) -> Message:
+        """One setting; ``synonyms`` from the one in force down to the default."""
+        key = (name, read_only, *synonyms)
+        if key not in self._made:
+            self._made[key] = self._make(name, definition, synonyms, read_only=read_only)
+        return self._made[key]
+
+    def _make(self, name: str, definition: Definition, synonyms: list[Synonym], *, read_only: bool) -> Message:
+        entry = _Result.DescribeConfigsResourceResult
+        described = [
+            entry.DescribeConfigsSynonym(name=each.name, value=each.text, source=each.source) for each in synonyms
+        ]
+        return entry(
+            name=name,
+            value=synonyms[0].text,
+            read_only=read_only,
+            config_source=synonyms[0].source,
+            is_sensitive=False,
+            synonyms=described if self._asked.include_synonyms else [],
+            config_type=definition.kind,
+            documentation=definition.doc if self._asked.include_documentation else None,
         )
-        for each in synonyms
-    ]
-    return _Result.DescribeConfigsResourceResult(
-        name=name,
-        value=synonyms[0].text,
-        read_only=read_only,
-        config_source=synonyms[0].source,
-        is_sensitive=False,
-        synonyms=described if asked.include_synonyms else [],
-        config_type=definition.kind,
-        documentation=definition.doc if asked.include_documentation else None,
-    )

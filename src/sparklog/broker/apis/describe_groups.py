@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import ON_GROUP, Allowed, authorized_operations
 from sparklog.errors import ErrorCode
 from sparklog.group.state import Group, GroupState
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeGroupsResponse, Message
+from sparklog.protocol.slices import Steps, each_of
 
 API = ApiKey.DESCRIBE_GROUPS
 VERSIONS = range(0, 6)
@@ -15,12 +18,13 @@ VERSIONS = range(0, 6)
 _Described = DescribeGroupsResponse.DescribedGroup
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     allowed = authorized_operations(request.message.include_authorized_operations, ON_GROUP)
-    return DescribeGroupsResponse(groups=[_describe(broker, each, allowed) for each in request.message.groups])
+    groups = yield from each_of(partial(_describe, broker, allowed), request.message.groups)
+    return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(broker: BrokerContext, group_id: str, allowed: Allowed) -> Message:
+def _describe(broker: BrokerContext, allowed: Allowed, group_id: str) -> Message:
     error, group = broker.groups.describe_group(group_id)
     if group is None:
         state = GroupState.DEAD.value if error is ErrorCode.NONE else ""

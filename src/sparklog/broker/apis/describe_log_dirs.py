@@ -7,6 +7,7 @@ from sparklog.errors import ErrorCode
 from sparklog.log.manager import DirectoryUse
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeLogDirsResponse, Message
+from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 
 API = ApiKey.DESCRIBE_LOG_DIRS
@@ -14,18 +15,20 @@ VERSIONS = range(1, 5)
 _Result = DescribeLogDirsResponse.DescribeLogDirsResult
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    wanted = None
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+    wanted: set[TopicPartition] | None = None
     if request.message.topics is not None:
-        wanted = {TopicPartition(each.topic, number) for each in request.message.topics for number in each.partitions}
-    return DescribeLogDirsResponse(
-        throttle_time_ms=0,
-        error_code=ErrorCode.NONE,
-        results=[_describe(each, wanted) for each in broker.replicas.log_dirs()],
-    )
+        wanted = set()
+        for each in request.message.topics:
+            wanted.update(TopicPartition(each.topic, number) for number in each.partitions)
+            yield
+    results = []
+    for directory in broker.replicas.log_dirs():
+        results.append((yield from _describe(directory, wanted)))
+    return DescribeLogDirsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, results=results)
 
 
-def _describe(directory: DirectoryUse, wanted: set[TopicPartition] | None) -> Message:
+def _describe(directory: DirectoryUse, wanted: set[TopicPartition] | None) -> Steps[Message]:
     topics: dict[str, list[Message]] = {}
     for tp, size in sorted(directory.partitions.items()):
         if wanted is None or tp in wanted:
@@ -34,6 +37,7 @@ def _describe(directory: DirectoryUse, wanted: set[TopicPartition] | None) -> Me
                     partition_index=tp.partition, partition_size=size, offset_lag=0, is_future_key=False
                 )
             )
+        yield
     return _Result(
         error_code=ErrorCode.NONE if directory.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
         log_dir=str(directory.path.absolute()),

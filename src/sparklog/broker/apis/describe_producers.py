@@ -7,6 +7,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeProducersResponse, Message
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 
 API = ApiKey.DESCRIBE_PRODUCERS
@@ -15,18 +16,18 @@ _Topic = DescribeProducersResponse.TopicResponse
 _Partition = _Topic.PartitionResponse
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    topics = [
-        _Topic(
-            name=topic.name,
-            partitions=[_describe(broker, TopicPartition(topic.name, each)) for each in topic.partition_indexes],
-        )
-        for topic in request.message.topics
-    ]
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+    topics = []
+    for topic in request.message.topics:
+        partitions = []
+        for each in topic.partition_indexes:
+            partitions.append((yield from _describe(broker, TopicPartition(topic.name, each))))
+            yield
+        topics.append(_Topic(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
 
-def _describe(broker: BrokerContext, tp: TopicPartition) -> Message:
+def _describe(broker: BrokerContext, tp: TopicPartition) -> Steps[Message]:
     try:
         partition = broker.replicas.partition(tp)
         partition.check_leader()
@@ -34,7 +35,7 @@ def _describe(broker: BrokerContext, tp: TopicPartition) -> Message:
         return _Partition(
             partition_index=tp.partition, error_code=int(error.code), error_message=error.reason, active_producers=[]
         )
-    producers = [_producer(each) for each in partition.log.producers]
+    producers = yield from each_of(_producer, list(partition.log.producers))
     return _Partition(
         partition_index=tp.partition, error_code=int(ErrorCode.NONE), error_message=None, active_producers=producers
     )

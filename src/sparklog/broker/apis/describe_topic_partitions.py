@@ -9,6 +9,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeTopicPartitionsResponse, Message
+from sparklog.protocol.slices import Steps
 from sparklog.protocol.wire import ZERO_UUID
 
 API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
@@ -17,7 +18,7 @@ _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     message = request.message
     try:
         names = _names(broker, message)
@@ -27,6 +28,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     room = max(min(broker.config.max_request_partition_size_limit, message.response_partition_limit), 1)
     topics: list[Message] = []
     for name in names:
+        yield
         if room == 0:
             return _response(topics, _Cursor(topic_name=name, partition_index=0))
         start = first if message.cursor and name == message.cursor.topic_name else 0

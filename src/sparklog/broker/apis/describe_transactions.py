@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeTransactionsResponse, Message
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition, by_topic
 
 API = ApiKey.DESCRIBE_TRANSACTIONS
@@ -13,8 +16,8 @@ VERSIONS = range(0, 1)
 _State = DescribeTransactionsResponse.TransactionState
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    states = [_describe(broker, each) for each in request.message.transactional_ids]
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+    states = yield from each_of(partial(_describe, broker), request.message.transactional_ids)
     return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 
 

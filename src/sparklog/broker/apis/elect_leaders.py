@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.controller.context import ControllerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ElectLeadersResponse, Message
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 
 API = ApiKey.ELECT_LEADERS
@@ -17,7 +20,7 @@ _Result = ElectLeadersResponse.ReplicaElectionResult
 Verdict = tuple[ErrorCode, str | None]
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     message, context = request.message, broker.controller.context
     kind = message.election_type if request.version >= _FIRST_VERSION_WITH_TYPE else _PREFERRED
     if kind not in (_PREFERRED, _UNCLEAN):
@@ -30,13 +33,13 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     if context is None:
         no_controller: Verdict = ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
         return _answer(ErrorCode.NOT_CONTROLLER, dict.fromkeys(asked, no_controller))
-    verdicts = {tp: _judge(context, tp, kind) for tp in asked}
+    verdicts = dict(zip(asked, (yield from each_of(partial(_judge, context, kind), asked)), strict=True))
     if everywhere:  # then only what was done, or could not be, is told
         verdicts = {tp: each for tp, each in verdicts.items() if each[0] is not ErrorCode.ELECTION_NOT_NEEDED}
     return _answer(ErrorCode.NONE, verdicts)
 
 
-def _judge(context: ControllerContext, tp: TopicPartition, kind: int) -> Verdict:
+def _judge(context: ControllerContext, kind: int, tp: TopicPartition) -> Verdict:
     state = context.states.get(tp)
     if state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"

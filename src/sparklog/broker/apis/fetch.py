@@ -109,10 +109,15 @@ async def _wait(
 ) -> FetchAnswer:
     message: FetchRequest = request.message
     least = _enough(broker, message)
+    fresh = dict.fromkeys(seen, 0)
 
-    def enough() -> bool:
-        fresh = sum(broker.replicas.available(tp, since, message.isolation) for tp, since in seen.items())
-        return size + fresh >= least
+    def enough(moved: TopicPartition | None) -> bool:
+        nonlocal size
+        for tp in seen if moved is None else (moved,):
+            available = broker.replicas.available(tp, seen[tp], message.isolation)
+            size += available - fresh[tp]
+            fresh[tp] = available
+        return size >= least
 
     await broker.replicas.fetch_purgatory.wait(seen, enough, message.max_wait_ms)
     return fetch.answer(_read(broker, fetch, request)[0])

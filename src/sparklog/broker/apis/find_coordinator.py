@@ -31,7 +31,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     if request.version >= _FIRST_BATCHED_VERSION:
         coordinators = [
             FindCoordinatorResponse.Coordinator(key=key, **_fields(await _find(broker, message.key_type, key)))
-            for key in message.coordinator_keys
+            async for key in broker.turns.paced(message.coordinator_keys)
         ]
         return FindCoordinatorResponse(coordinators=coordinators)
     return FindCoordinatorResponse(**_fields(await _find(broker, message.key_type, message.key)))

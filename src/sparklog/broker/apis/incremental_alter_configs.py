@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from sparklog.broker.config_alteration import alter, answers, asked_for
+from collections.abc import Awaitable
+
+from sparklog.broker.config_alteration import altered
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import IncrementalAlterConfigsResponse, Message
+from sparklog.protocol.slices import Steps
 
 API = ApiKey.INCREMENTAL_ALTER_CONFIGS
 VERSIONS = range(0, 2)
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    message = request.message
-    keys = [(each.resource_type, each.resource_name) for each in message.resources]
-    asked = [
-        asked_for(*key, [(entry.name, entry.config_operation, entry.value) for entry in each.configs], afresh=False)
-        for key, each in zip(keys, message.resources, strict=True)
-    ]
-    outcomes = await alter(broker, asked, keys, validate_only=message.validate_only)
-    return IncrementalAlterConfigsResponse(
-        throttle_time_ms=0,
-        responses=answers(IncrementalAlterConfigsResponse.AlterConfigsResourceResponse, keys, outcomes),
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
+    return altered(
+        broker, request.message, IncrementalAlterConfigsResponse, lambda entry: entry.config_operation, afresh=False
     )

@@ -1,41 +1,96 @@
-"""LeaderAndIsr: the controller says which partitions this broker leads or follows."""
+"""LeaderAndIsr: the controller says which partitions this broker leads or follows.
+
+The settings of the topics are fetched first, and the logs that are not there are made off the loop. Each partition is
+taken over in the turn of the loop in which the fence is asked: a controller that is replaced meanwhile changes nothing
+more, and is told so for each partition that is left; what was made for it is removed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+
+from sparklog.broker import holdings, strays
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.errors import ErrorCode
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.files import check_partition, is_topic_name
+from sparklog.log.making import MadePartition, NewPartition
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrResponse, Message
+from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
 
 API = ApiKey.LEADER_AND_ISR
 VERSIONS = range(6, 7)
+_Topic = LeaderAndIsrResponse.LeaderAndIsrTopicError
 
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    code = broker.fence.check(request.message)
+    message = request.message
+    code = await broker.fence.admit(message)
     if code is not ErrorCode.NONE:
         return LeaderAndIsrResponse(error_code=code, topics=[])
-    topics = []
-    for topic in request.message.topic_states:
-        config = await broker.topic_config(topic.topic_name)
-        errors = []
-        for each in topic.partition_states:
-            tp = TopicPartition(topic.topic_name, each.partition_index)
-            led = broker.replicas.leads(tp)
-            state = PartitionState(each.leader, each.leader_epoch, tuple(each.isr), each.controller_epoch)
-            error = broker.replicas.apply(
-                tp, state, config, topic.topic_id, replica_count=len(each.replicas), is_new=each.is_new
-            )
-            errors.append(
-                LeaderAndIsrResponse.LeaderAndIsrTopicError.LeaderAndIsrPartitionError(
-                    partition_index=each.partition_index, error_code=error
-                )
-            )
-            _move_coordinator(broker, tp, led)
-        topics.append(LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
-    return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics)
+    await strays.make_way(broker, message)
+    names = [topic.topic_name for topic in message.topic_states]
+    configs = {name: await broker.topic_config(name) for name in names if name and is_topic_name(name)}
+    asked = [(topic, each) for topic in message.topic_states for each in topic.partition_states]
+    answers = {id(topic): _Topic(topic_id=topic.topic_id, partition_errors=[]) for topic in message.topic_states}
+    for some in holdings.slices(asked):
+        new = [found for each in some if (found := _new(broker, *each, configs)) is not None]
+        applies = [partial(_apply, broker, message, *each, configs) for each in some]
+        codes = await holdings.apply_slice(broker, new, applies)
+        for (topic, each), code in zip(some, codes, strict=True):
+            error = _Topic.LeaderAndIsrPartitionError(partition_index=each.partition_index, error_code=code)
+            answers[id(topic)].partition_errors.append(error)
+    return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(answers.values()))
+
+
+def _new(
+    broker: BrokerContext, topic: Message, each: Message, configs: Mapping[str, TopicConfig]
+) -> NewPartition | None:
+    """What is to be known of a partition if it is to be made; None if there can be no such partition."""
+    tp = TopicPartition(topic.topic_name, each.partition_index)
+    with suppress(ApiError):
+        check_partition(tp)
+        epoch = each.leader_epoch if each.leader == broker.replicas.broker_id else -1
+        topic_id = None if topic.topic_id == ZERO_UUID else topic.topic_id
+        return NewPartition(tp, configs[tp.topic], topic_id, epoch, bool(each.is_new))
+    return None
+
+
+def _apply(
+    broker: BrokerContext,
+    message: Message,
+    topic: Message,
+    each: Message,
+    configs: Mapping[str, TopicConfig],
+    made: dict[TopicPartition, MadePartition],
+) -> ErrorCode:
+    """Take over one partition, what was ``made`` of it with it; the fence is asked in the same turn of the loop."""
+    code = broker.fence.check(message)
+    if code is not ErrorCode.NONE:
+        return code
+    tp = TopicPartition(topic.topic_name, each.partition_index)
+    try:
+        check_partition(tp)
+    except ApiError as refused:
+        return refused.code
+    led = broker.replicas.leads(tp)
+    state = PartitionState(each.leader, each.leader_epoch, tuple(each.isr), each.controller_epoch)
+    error = broker.replicas.apply(
+        tp,
+        state,
+        configs[tp.topic],
+        topic.topic_id,
+        replica_count=len(each.replicas),
+        is_new=each.is_new,
+        made=made.pop(tp, None),
+    )
+    _move_coordinator(broker, tp, led)
+    return error
 
 
 def _move_coordinator(broker: BrokerContext, tp: TopicPartition, led: bool) -> None:

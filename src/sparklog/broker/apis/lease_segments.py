@@ -6,6 +6,7 @@ plans learns how many bytes there are. Granted leases end at their time, or when
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -16,6 +17,7 @@ from sparklog.log.lease import Lease
 from sparklog.log.transaction_index import AbortedTransaction
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaseSegmentsResponse, Message
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.layout import MAX_INT64
 from sparklog.structs import IsolationLevel, TopicPartition
@@ -35,25 +37,22 @@ class _Found(NamedTuple):
     aborted: list[AbortedTransaction] = []  # noqa: RUF012 (never changed)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     message = request.message
     broker.leases.end(message.ended_leases)
     number, lease, duration_ms = _NO_LEASE, None, 0
     if message.duration_ms > 0 and message.topics:
         duration_ms = min(message.duration_ms, LONGEST_S * 1000)
         number, lease = broker.leases.grant(duration_ms / 1000)
-    topics = [
-        _Topic(
-            topic=topic.topic,
-            topic_id=topic.topic_id,
-            partitions=[_answer(broker, message, topic, asked, lease) for asked in topic.partitions],
-        )
-        for topic in message.topics
-    ]
+    topics = []
+    for topic in message.topics:
+        answers = yield from each_of(partial(_answer, broker, message, topic, lease), topic.partitions)
+        topics.append(_Topic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
+        yield
     return LeaseSegmentsResponse(throttle_time_ms=0, lease_id=number, duration_ms=duration_ms, topics=topics)
 
 
-def _answer(broker: BrokerContext, message: Message, topic: Message, asked: Message, lease: Lease | None) -> Message:
+def _answer(broker: BrokerContext, message: Message, topic: Message, lease: Lease | None, asked: Message) -> Message:
     code, found = ErrorCode.NONE, _Found()
     try:
         found = _find(broker, message, topic, asked, lease)

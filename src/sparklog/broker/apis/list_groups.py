@@ -8,18 +8,19 @@ from sparklog.group.state import Group
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE
 from sparklog.protocol.messages import ListGroupsResponse, Message
+from sparklog.protocol.slices import Steps, each_of
 
 API = ApiKey.LIST_GROUPS
 VERSIONS = range(0, 6)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     states = {each.lower() for each in request.message.states_filter or ()}
     types = {each.lower() for each in request.message.types_filter or ()}
     error, groups = broker.groups.list_groups()
     listed = [
         each
-        for each in map(_listed, groups)
+        for each in (yield from each_of(_listed, groups))
         if (not states or each.group_state.lower() in states) and (not types or each.group_type in types)
     ]
     return ListGroupsResponse(error_code=int(error), groups=listed)

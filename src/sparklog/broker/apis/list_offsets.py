@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
 from sparklog.log.time_index import TimestampOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsResponse, Message
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.replica.partition import Partition
 from sparklog.structs import IsolationLevel, TopicPartition
 
@@ -23,27 +25,24 @@ _Found = tuple[int, int, int]
 """Timestamp (-1 where none was asked for), offset (-1 if there is none) and its leader epoch (-1 if unknown)."""
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    message = request.message
-    times = Counter((topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions)
-    return ListOffsetsResponse(
-        throttle_time_ms=0,
-        topics=[
-            _Topic(
-                name=topic.name,
-                partitions=[
-                    _answer(broker, request, TopicPartition(topic.name, asked.partition_index), asked, times)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ],
-    )
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+    times: Counter[TopicPartition] = Counter()
+    for topic in request.message.topics:
+        for asked in topic.partitions:
+            times[TopicPartition(topic.name, asked.partition_index)] += 1
+            yield
+    topics = []
+    for topic in request.message.topics:
+        answer = partial(_answer, broker, request, topic.name, times)
+        topics.append(_Topic(name=topic.name, partitions=(yield from each_of(answer, topic.partitions))))
+        yield
+    return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
 
 def _answer(
-    broker: BrokerContext, request: ApiRequest, tp: TopicPartition, asked: Message, times: Counter[tuple[str, int]]
+    broker: BrokerContext, request: ApiRequest, topic: str, times: Counter[TopicPartition], asked: Message
 ) -> Message:
+    tp = TopicPartition(topic, asked.partition_index)
     code, found = ErrorCode.NONE, (-1, -1, -1)
     try:
         if times[tp] > 1:

@@ -4,6 +4,8 @@ producers, with a transaction that has been running for long, or whose name matc
 
 from __future__ import annotations
 
+import asyncio
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,24 +20,24 @@ VERSIONS = range(0, 3)
 _STATES = {each.label for each in TransactionState}
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     message = request.message
     states, producers = set(message.state_filters), set(message.producer_id_filters)
     now_ms, longer_than_ms = broker.clock.now_ms(), message.duration_filter
     error, found = broker.transactions.list_transactions()
     try:
-        found = _matching(message.transactional_id_pattern, found)
+        if message.transactional_id_pattern:  # to understand it may take long
+            found = await asyncio.to_thread(_matching, message.transactional_id_pattern, found)
     except ApiError as refused:
         error, found = refused.code, []
-    listed = [
-        ListTransactionsResponse.TransactionState(
-            transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.label
-        )
-        for each in found
-        if (not states or each.state.label in states)
-        and (not producers or each.producer_id in producers)
-        and (longer_than_ms < 0 or now_ms - each.start_ms > longer_than_ms)
-    ]
+    listed = []
+    async for each in broker.turns.paced(found):
+        if (
+            (not states or each.state.label in states)
+            and (not producers or each.producer_id in producers)
+            and (longer_than_ms < 0 or now_ms - each.start_ms > longer_than_ms)
+        ):
+            listed.append(_listed(each))
     return ListTransactionsResponse(
         throttle_time_ms=0,
         error_code=int(error),
@@ -44,10 +46,14 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     )
 
 
-def _matching(pattern: str | None, found: list[Transaction]) -> list[Transaction]:
+def _listed(found: Transaction) -> Message:
+    return ListTransactionsResponse.TransactionState(
+        transactional_id=found.transactional_id, producer_id=found.producer_id, transaction_state=found.state.label
+    )
+
+
+def _matching(pattern: str, found: list[Transaction]) -> list[Transaction]:
     """Those whose whole id matches. Arrow's engine takes time in proportion to the text, whatever the pattern."""
-    if not pattern:
-        return found
     ids = pa.array([*(each.transactional_id for each in found), ""], pa.string())  # nobody has the empty one
     try:
         matches = pc.match_substring_regex(ids, f"^(?:{pattern})$").to_pylist()

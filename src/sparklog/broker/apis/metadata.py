@@ -6,6 +6,10 @@ an answer without brokers librdkafka does not recover before its next refresh, m
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.metadata_cache import PartitionMetadata, TopicMetadata
 from sparklog.broker.permissions import ON_CLUSTER, ON_TOPIC, Allowed, authorized_operations
@@ -13,26 +17,101 @@ from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, MetadataResponse
+from sparklog.protocol.messages import Encoded, Message, MetadataResponse
+from sparklog.protocol.slices import Steps, each_of, encoding
 from sparklog.protocol.wire import ZERO_UUID
 
 API = ApiKey.METADATA
 VERSIONS = range(0, 14)
 _Topic = MetadataResponse.MetadataResponseTopic
+Answer = Message | Encoded
 _PATIENCE_S = 20.0
 """Less than clients wait for an answer."""
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    await broker.metadata.wait_for(lambda: bool(broker.metadata.brokers), _PATIENCE_S)
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Answer | Awaitable[Answer]]:
+    if not broker.metadata.brokers:
+        return _wait(broker, request)
+    return (yield from _tell(broker, request))
+
+
+def _tell(broker: BrokerContext, request: ApiRequest) -> Steps[Answer | Awaitable[Answer]]:
     asked = request.message.topics
-    allowed = authorized_operations(request.message.include_topic_authorized_operations, ON_TOPIC)
     if asked is None or (request.version == 0 and not asked):
-        topics = [_describe(broker, topic, allowed) for topic in broker.metadata.topics()]
-    else:
-        may_create = request.message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
-        distinct = {(each.name, each.topic_id): each for each in asked}.values()
-        topics = [await _answer(broker, each, may_create, allowed) for each in distinct]
+        return (yield from _all(broker, request))
+    if request.message.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        for each in asked:
+            if each.name is not None and broker.metadata.topic(each.name) is None and is_topic_name(each.name):
+                return _create(broker, request)
+            yield
+    return (yield from _some(broker, request, {}))
+
+
+async def _wait(broker: BrokerContext, request: ApiRequest) -> Answer:
+    """As ``handle``, after the controller has told of a broker."""
+    await broker.metadata.wait_for(lambda: bool(broker.metadata.brokers), _PATIENCE_S)
+    answer = await broker.turns.drive(_tell(broker, request), lambda: "METADATA")
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def _create(broker: BrokerContext, request: ApiRequest) -> Answer:
+    """As ``handle``, with the missing topics made first; those that cannot be are told with the error."""
+    errors: dict[str, ErrorCode] = {}
+    async for each in broker.turns.paced(request.message.topics):
+        name = each.name
+        if name is not None and name not in errors and broker.metadata.topic(name) is None and is_topic_name(name):
+            errors[name] = await broker.topics.ensure(name)
+    refused: dict[str, ErrorCode] = {name: error for name, error in errors.items() if error is not ErrorCode.NONE}
+    return await broker.turns.drive(_some(broker, request, refused), lambda: "METADATA")
+
+
+def _all(broker: BrokerContext, request: ApiRequest) -> Steps[Encoded | Awaitable[Answer]]:
+    """Encoded once for all who ask the same before the next change; who asks meanwhile waits for that."""
+    message, answers = request.message, broker.metadata.answers
+    for_topics, for_cluster = (
+        message.include_topic_authorized_operations,
+        message.include_cluster_authorized_operations,
+    )
+    key = (request.version, for_topics, for_cluster)
+    known = answers.get(key)
+    if isinstance(known, asyncio.Future):
+        return _join(broker, request, known)
+    if known is None:
+        under_way = answers[key] = asyncio.get_running_loop().create_future()
+        try:
+            known = answers[key] = yield from _encode_all(broker, request, authorized_operations(for_topics, ON_TOPIC))
+        finally:
+            if answers[key] is under_way:  # whoever asked is gone
+                del answers[key]
+            under_way.set_result(None)
+    return Encoded(known)
+
+
+def _encode_all(broker: BrokerContext, request: ApiRequest, allowed: Allowed) -> Steps[bytes]:
+    topics = []
+    for topic in broker.metadata.topics():
+        topics.append((yield from _describe(broker, topic, allowed)))
+    return (yield from encoding(_response(broker, request, topics), request.version))
+
+
+async def _join(broker: BrokerContext, request: ApiRequest, under_way: asyncio.Future[None]) -> Answer:
+    await asyncio.wait((under_way,))  # not cancelled with one of those who wait
+    answer = await broker.turns.drive(_all(broker, request), lambda: "METADATA")
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _some(broker: BrokerContext, request: ApiRequest, refused: dict[str, ErrorCode]) -> Steps[Message]:
+    allowed = authorized_operations(request.message.include_topic_authorized_operations, ON_TOPIC)
+    topics, seen = [], set()
+    for each in request.message.topics:
+        if (each.name, each.topic_id) not in seen:
+            seen.add((each.name, each.topic_id))
+            topics.append((yield from _answer(broker, each, refused, allowed)))
+        yield
+    return _response(broker, request, topics)
+
+
+def _response(broker: BrokerContext, request: ApiRequest, topics: list[Message]) -> Message:
     cache = broker.metadata
     return MetadataResponse(
         throttle_time_ms=0,
@@ -50,7 +129,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     )
 
 
-async def _answer(broker: BrokerContext, asked: Message, may_create: bool, allowed: Allowed) -> Message:
+def _answer(broker: BrokerContext, asked: Message, refused: dict[str, ErrorCode], allowed: Allowed) -> Steps[Message]:
     name = asked.name
     if name is None:
         name = broker.metadata.name_of(asked.topic_id)
@@ -59,14 +138,11 @@ async def _answer(broker: BrokerContext, asked: Message, may_create: bool, allow
     topic = broker.metadata.topic(name)
     if topic is None and not is_topic_name(name):
         return _error(ErrorCode.INVALID_TOPIC_EXCEPTION, name, allowed)
-    if topic is None and may_create:
-        error = await broker.topics.ensure(name)
-        if error is not ErrorCode.NONE:
-            return _error(error, name, allowed)
-        topic = broker.metadata.topic(name)
+    if name in refused:
+        return _error(refused[name], name, allowed)
     if topic is None:
         return _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, allowed)
-    return _describe(broker, topic, allowed)
+    return (yield from _describe(broker, topic, allowed))
 
 
 def _error(code: ErrorCode, name: str | None, allowed: Allowed, topic_id: object = ZERO_UUID) -> Message:
@@ -80,18 +156,20 @@ def _error(code: ErrorCode, name: str | None, allowed: Allowed, topic_id: object
     )
 
 
-def _describe(broker: BrokerContext, topic: TopicMetadata, allowed: Allowed) -> Message:
+def _describe(broker: BrokerContext, topic: TopicMetadata, allowed: Allowed) -> Steps[Message]:
+    partitions = yield from each_of(partial(_partition, broker), sorted(topic.partitions.items()))
     return _Topic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(broker, number, each) for number, each in sorted(topic.partitions.items())],
+        partitions=partitions,
         authorized_operations=allowed,
     )
 
 
-def _partition(broker: BrokerContext, number: int, partition: PartitionMetadata) -> Message:
+def _partition(broker: BrokerContext, numbered: tuple[int, PartitionMetadata]) -> Message:
+    number, partition = numbered
     lives = partition.leader in broker.metadata.brokers
     return _Topic.MetadataResponsePartition(
         error_code=ErrorCode.NONE if lives else ErrorCode.LEADER_NOT_AVAILABLE,

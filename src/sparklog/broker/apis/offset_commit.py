@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.requests import CommitRequest, MemberIdentity
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, OffsetCommitResponse
+from sparklog.protocol.slices import Steps
 from sparklog.record.layout import MAX_INT64
 from sparklog.structs import TopicPartition
 
@@ -17,9 +20,16 @@ VERSIONS = range(2, 10)
 _FIRST_VERSION_OF_MEMBER_EPOCH = 9
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
     message = request.message
-    offsets = known_offsets(broker, message.topics, message.retention_time_ms)
+    offsets = yield from known_offsets(broker, message.topics, message.retention_time_ms)
+    return _commit(broker, request, offsets)
+
+
+async def _commit(
+    broker: BrokerContext, request: ApiRequest, offsets: dict[TopicPartition, CommittedOffset]
+) -> Message:
+    message = request.message
     errors: dict[TopicPartition, ErrorCode] = {}
     if offsets:
         identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch)
@@ -31,7 +41,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     topics = []
     for topic in message.topics:
         partitions = []
-        for each in topic.partitions:
+        async for each in broker.turns.paced(topic.partitions):
             tp = TopicPartition(topic.name, each.partition_index)
             error = errors.get(tp, unknown)
             partitions.append(
@@ -49,7 +59,7 @@ def error_of_unknown(broker: BrokerContext) -> ErrorCode:
 
 def known_offsets(
     broker: BrokerContext, topics: list[Message], retention_ms: int = -1
-) -> dict[TopicPartition, CommittedOffset]:
+) -> Steps[dict[TopicPartition, CommittedOffset]]:
     """The offsets of partitions that exist, as OffsetCommit and TxnOffsetCommit name them."""
     now_ms = broker.clock.now_ms()
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, MAX_INT64)
@@ -65,4 +75,6 @@ def known_offsets(
                     now_ms,
                     expire_ms,
                 )
+            yield
+        yield
     return offsets

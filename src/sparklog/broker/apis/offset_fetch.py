@@ -7,6 +7,7 @@ from sparklog.errors import ErrorCode
 from sparklog.group.state import CommittedOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, OffsetFetchResponse
+from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 
 API = ApiKey.OFFSET_FETCH
@@ -22,7 +23,7 @@ _GroupTopic = _Group.OffsetFetchResponseTopics
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     message = request.message
     if request.version >= _FIRST_BATCHED_VERSION:
         groups = []
@@ -32,7 +33,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
                 member_id, epoch = None, -1
             error, offsets = broker.groups.fetch_offsets(each.group_id, _partitions(each.topics), member_id, epoch)
             errors = _unstable(broker, each.group_id, offsets, message)
-            topics = _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, errors)
+            topics = yield from _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, errors)
             groups.append(_Group(group_id=each.group_id, topics=topics, error_code=int(error)))
         return OffsetFetchResponse(groups=groups)
     partitions = _partitions(message.topics)
@@ -40,7 +41,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     if error is not ErrorCode.NONE and request.version < _FIRST_VERSION_OF_TOP_LEVEL_ERROR:
         offsets = dict.fromkeys(partitions or ())
     errors = dict.fromkeys(offsets, error) if error else _unstable(broker, message.group_id, offsets, message)
-    topics = _topics(_Topic, _Topic.OffsetFetchResponsePartition, offsets, errors)
+    topics = yield from _topics(_Topic, _Topic.OffsetFetchResponsePartition, offsets, errors)
     return OffsetFetchResponse(error_code=int(error), topics=topics)
 
 
@@ -64,7 +65,7 @@ def _topics(
     partition_type: Message,
     offsets: dict[TopicPartition, CommittedOffset | None],
     errors: dict[TopicPartition, ErrorCode],
-) -> list[Message]:
+) -> Steps[list[Message]]:
     by_topic: dict[str, list[Message]] = {}
     for tp, found in offsets.items():
         error = errors.get(tp, ErrorCode.NONE)
@@ -78,4 +79,5 @@ def _topics(
                 error_code=int(error),
             )
         )
+        yield
     return [topic_type(name=name, partitions=partitions) for name, partitions in by_topic.items()]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, OffsetForLeaderEpochResponse
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import OffsetAndEpoch, TopicPartition
 
 API = ApiKey.OFFSET_FOR_LEADER_EPOCH
@@ -14,14 +17,13 @@ _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 _UNDEFINED = OffsetAndEpoch(-1, -1)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    return OffsetForLeaderEpochResponse(
-        throttle_time_ms=0,
-        topics=[
-            _Topic(topic=topic.topic, partitions=[_answer(broker, topic.topic, each) for each in topic.partitions])
-            for topic in request.message.topics
-        ],
-    )
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+    topics = []
+    for topic in request.message.topics:
+        answers = yield from each_of(partial(_answer, broker, topic.topic), topic.partitions)
+        topics.append(_Topic(topic=topic.topic, partitions=answers))
+        yield
+    return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
 
 
 def _answer(broker: BrokerContext, topic: str, asked: Message) -> Message:

@@ -1,21 +1,34 @@
 """Produce: append to the partitions that this broker leads; answered when ``acks`` says so.
 
 acks=0: never answered; a connection whose batch is refused is closed, which is all a client can be told.
-acks=1: once the leader has it in its page cache. acks=all (-1): once every in-sync replica has it.
+acks=1: once the leader has it in its page cache. acks=all (-1): once every in-sync replica has it. Neither before it is
+on the leader's disk where ``flush.messages`` wants it there.
+A batch that takes long to look into is looked into off the loop (``broker/preparation.py``).
 A batch that begins its transaction in a partition waits for the transaction's coordinator to count the partition in.
+What comes behind either on the same connection sees it appended: other requests begin only then, and a Produce is
+appended after it.
+A partition that a request names twice is refused, for an answer has room for one result of each: nothing is stored of
+either batch. (Kafka 3.9 stores the last one and forgets the others without a word.)
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from functools import partial
+from typing import Any
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.preparation import Prepared
 from sparklog.broker.sent_records import FIRST_VERSION_WITH_ZSTD, fault_of
 from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.broker.txn_entry import Permits
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RecordsRefused, RefusedUnseen, RemoteProtocolError
 from sparklog.log.origin import Verification
+from sparklog.log.validator import PreparedBatch
+from sparklog.net.answer import Ordered
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce as wire
 from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
@@ -64,7 +77,10 @@ _WITHOUT_START = frozenset(
 """Refusals that do not say where the partition begins, as in Kafka (``ReplicaManager.appendToLocalLog``)."""
 _logger = logging.getLogger(__name__)
 
+_UNPREPARED: Prepared = {}
 Results = dict[TopicPartition, ProduceResult]
+Answer = Results | asyncio.Future[Results] | None
+"""Of a request that is appended; a future where it is to wait for replicas or the disk."""
 
 decode = wire.decode_request
 
@@ -73,17 +89,56 @@ def encode(results: Results | None, version: int) -> list[Chunk] | None:
     return None if results is None else wire.encode_response(results, version)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Results | Awaitable[Results | None] | None:
+def handle(
+    broker: BrokerContext, request: ApiRequest
+) -> Results | Coroutine[Any, Any, Results] | Ordered[Results | None] | None:
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
         return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
-    transactional_id = message.transactional_id
+    if broker.preparation.is_needed(message.records, request.after):
+        append = partial(_append_prepared, broker, request)
+        answered = message.acks != 0
+        return _ordered(broker.preparation.append_in_order(message.records, append, request.after, answered=answered))
+    transactional_id = _to_ask(broker, request)
+    if transactional_id:
+        appending = _append_in_turn(broker, request, transactional_id, _UNPREPARED)
+        timed = broker.turns.timed(appending, lambda: f"a Produce of {transactional_id!r}")
+        return _ordered(asyncio.ensure_future(timed))
+    return _answer(broker, message, _append_all(broker, request, None, _UNPREPARED))
+
+
+def _ordered(appending: asyncio.Future[Answer]) -> Ordered[Results | None]:
+    """The answer to a request that is appended later."""
+    return Ordered(asyncio.ensure_future(_finish(appending)), appending)
+
+
+async def _finish(appending: asyncio.Future[Answer]) -> Results | None:
+    answer = await appending
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def _to_ask(broker: BrokerContext, request: ApiRequest) -> str | None:
+    """The transactional id whose coordinator is to be asked first."""
+    transactional_id: str | None = request.message.transactional_id
     if transactional_id and broker.txn_entry.must_ask(transactional_id, _client_version(request)):
-        return _append_in_turn(broker, request, transactional_id)
-    return _answer(broker, message, _append_all(broker, request, None))
+        return transactional_id
+    return None
 
 
-async def _append_in_turn(broker: BrokerContext, request: ApiRequest, transactional_id: str) -> Results | None:
+async def _append_prepared(broker: BrokerContext, request: ApiRequest, prepared: Prepared) -> Answer:
+    transactional_id = _to_ask(broker, request)
+    if transactional_id:
+        return await _append_in_turn(broker, request, transactional_id, prepared)
+    return _begun(_answer(broker, request.message, _append_all(broker, request, None, prepared)))
+
+
+def _begun(answer: Results | Coroutine[Any, Any, Results] | None) -> Answer:
+    return asyncio.ensure_future(answer) if isinstance(answer, Coroutine) else answer
+
+
+async def _append_in_turn(
+    broker: BrokerContext, request: ApiRequest, transactional_id: str, prepared: Prepared
+) -> Answer:
     """As ``handle``, where a transaction may have to be begun first: not before the requests that came earlier."""
     async with broker.txn_entry.turn(transactional_id):
         entering: dict[Producer, list[TopicPartition]] = {}
@@ -94,9 +149,8 @@ async def _append_in_turn(broker: BrokerContext, request: ApiRequest, transactio
         permits: Permits = {}
         for producer, partitions in entering.items():
             permits |= await broker.txn_entry.ask(transactional_id, producer, partitions, _client_version(request))
-        results = _append_all(broker, request, permits)
-    answer = _answer(broker, request.message, results)
-    return await answer if isinstance(answer, Awaitable) else answer
+        results = _append_all(broker, request, permits, prepared)
+    return _begun(_answer(broker, request.message, results))
 
 
 def _client_version(request: ApiRequest) -> ClientVersion:
@@ -115,24 +169,39 @@ def _producer_of(records: memoryview | None) -> Producer | None:
     return Producer(batch.producer_id, batch.producer_epoch)
 
 
-def _append_all(broker: BrokerContext, request: ApiRequest, permits: Permits | None) -> Results:
+def _append_all(broker: BrokerContext, request: ApiRequest, permits: Permits | None, prepared: Prepared) -> Results:
     results: Results = {}
-    for tp, records in request.message.records:
-        result = results[tp] = _append(broker, tp, records, request, permits)
+    named = request.message.records
+    if len(named) > 1 and len({tp for tp, _ in named}) < len(named):
+        results = _named_twice(tp for tp, _ in named)
+    for number, (tp, records) in enumerate(named):
+        if tp in results:  # it is named twice
+            continue
+        result = results[tp] = _append(broker, tp, records, request, permits, prepared.get(number))
         if result.error in _BAD_RECORDS:
             _logger.warning("refused a batch of client %r for %s: %s", request.client_id, tp, result.message)
     return results
 
 
-def _answer(broker: BrokerContext, message: ProduceRequest, results: Results) -> Results | Awaitable[Results] | None:
+def _named_twice(named: Iterable[TopicPartition]) -> Results:
+    refused = ProduceResult(ErrorCode.INVALID_REQUEST, message="the request names the partition twice; name it once")
+    return {tp: refused for tp, times in Counter(named).items() if times > 1}
+
+
+def _answer(
+    broker: BrokerContext, message: ProduceRequest, results: Results
+) -> Results | Coroutine[Any, Any, Results] | None:
     if message.acks == 0:
         _hang_up_on_errors(results)
         return None
+    ends = {}
     if message.acks == _ACKS_ALL:
-        waiting = {tp: ends for tp, result in results.items() if (ends := _uncommitted(broker, tp, result)) is not None}
-        if waiting:
-            return _await_replicas(broker, results, waiting, message.timeout_ms)
-    return results
+        ends = {tp: end for tp, result in results.items() if (end := _uncommitted(broker, tp, result)) is not None}
+    if broker.replicas.flushing:
+        unflushed = {tp: end for tp, result in results.items() if (end := _unflushed(broker, tp, result)) is not None}
+        if unflushed:
+            return _await_flush(broker, results, unflushed, ends, message.timeout_ms)
+    return _await_replicas(broker, results, ends, message.timeout_ms) if ends else results
 
 
 def _append(
@@ -141,6 +210,7 @@ def _append(
     records: memoryview | None,
     request: ApiRequest,
     permits: Permits | None,
+    prepared: PreparedBatch | ApiError | None,
 ) -> ProduceResult:
     message: ProduceRequest = request.message
     if records is None:
@@ -152,7 +222,9 @@ def _append(
         return _refused(broker, tp, refused)
     verification = _without_id if message.transactional_id is None else _verification(broker, tp, request, permits)
     try:
-        appended = broker.replicas.append(tp, records, message.acks, verification=verification)
+        if isinstance(prepared, ApiError):
+            raise prepared
+        appended = broker.replicas.append(tp, prepared or records, message.acks, verification=verification)
     except ApiError as error:
         return _refused(broker, tp, _fault(broker, tp, records, request.version) or error)
     log_start = broker.replicas.partition(tp).log.log_start_offset
@@ -230,11 +302,41 @@ def _uncommitted(broker: BrokerContext, tp: TopicPartition, result: ProduceResul
     return end if partition.high_watermark.offset < end else None
 
 
+def _unflushed(broker: BrokerContext, tp: TopicPartition, result: ProduceResult) -> int | None:
+    """The end offset up to which the disk has yet to have it; None if there is nothing to wait for."""
+    if result.error is not ErrorCode.NONE:
+        return None
+    log = broker.replicas.partition(tp).log
+    return log.log_end_offset if log.awaits_flush else None
+
+
+async def _await_flush(
+    broker: BrokerContext,
+    results: Results,
+    unflushed: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+    timeout_ms: int,
+) -> Results:
+    """However long the disk takes: they are in the log, and a producer that is told otherwise sends them again."""
+    for tp, end in unflushed.items():
+        try:
+            await broker.replicas.flushed(tp, end)
+        except ApiError as error:
+            results[tp] = _refused(broker, tp, error)
+            ends.pop(tp, None)
+    return await _await_replicas(broker, results, ends, timeout_ms) if ends else results
+
+
 async def _await_replicas(
     broker: BrokerContext, results: Results, ends: dict[TopicPartition, int], timeout_ms: int
 ) -> Results:
-    def settled() -> bool:
-        return all(_is_settled(broker, tp, end) for tp, end in ends.items())
+    left = set(ends)
+
+    def settled(moved: TopicPartition | None) -> bool:
+        left.difference_update(
+            [tp for tp in (ends if moved is None else (moved,)) if _is_settled(broker, tp, ends[tp])]
+        )
+        return not left
 
     await broker.replicas.produce_purgatory.wait(ends, settled, timeout_ms)
     for tp, end in ends.items():

@@ -1,9 +1,18 @@
-"""StopReplica: the controller takes partitions away from this broker, with their files if it says so."""
+"""StopReplica: the controller takes partitions away from this broker, with their files if it says so.
+
+NONE says that the files are gone, or can never be served again; where the disk refused that, the answer for the
+partition is KAFKA_STORAGE_ERROR, and the controller asks again.
+"""
 
 from __future__ import annotations
 
+from functools import partial
+
+from sparklog.broker import holdings
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.files import check_partition
+from sparklog.log.making import Departure
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, StopReplicaResponse
 from sparklog.structs import TopicPartition
@@ -12,24 +21,37 @@ API = ApiKey.STOP_REPLICA
 VERSIONS = range(3, 4)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    code = broker.fence.check(request.message)
+async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+    message = request.message
+    code = await broker.fence.admit(message)
     if code is not ErrorCode.NONE:
         return StopReplicaResponse(error_code=code, partition_errors=[])
+    asked = [
+        (TopicPartition(topic.topic_name, each.partition_index), bool(each.delete_partition))
+        for topic in message.topic_states
+        for each in topic.partition_states
+    ]
     results = []
-    for topic in request.message.topic_states:
-        for each in topic.partition_states:
-            tp = TopicPartition(topic.topic_name, each.partition_index)
-            error = ErrorCode.NONE
-            if broker.replicas.leads(tp):
-                broker.stop_coordinating(tp)
-            try:
-                broker.replicas.stop(tp, delete=each.delete_partition)
-            except OSError:
-                error = ErrorCode.KAFKA_STORAGE_ERROR
-            results.append(
-                StopReplicaResponse.StopReplicaPartitionError(
-                    topic_name=tp.topic, partition_index=tp.partition, error_code=error
-                )
+    for some in holdings.slices(asked):
+        codes = await holdings.take_away(broker, [partial(_stop, broker, message, *each) for each in some])
+        results += [
+            StopReplicaResponse.StopReplicaPartitionError(
+                topic_name=tp.topic, partition_index=tp.partition, error_code=code
             )
+            for (tp, _), code in zip(some, codes, strict=True)
+        ]
     return StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=results)
+
+
+def _stop(broker: BrokerContext, message: Message, tp: TopicPartition, delete: bool) -> Departure | ErrorCode:
+    """The fence is asked in the turn of the loop in which the partition is stopped."""
+    code = broker.fence.check(message)
+    if code is not ErrorCode.NONE:
+        return code
+    try:
+        check_partition(tp)
+    except ApiError as error:
+        return error.code
+    if broker.replicas.leads(tp):
+        broker.stop_coordinating(tp)
+    return broker.replicas.depart(tp, None) if delete else broker.replicas.stop(tp, delete=False)

@@ -5,6 +5,8 @@ Up to version 4 AddOffsetsToTxn has told the transaction's coordinator; from ver
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from sparklog.broker.apis.offset_commit import error_of_unknown, known_offsets
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import OFFSETS_TOPIC
@@ -14,6 +16,7 @@ from sparklog.group.requests import CommitRequest, MemberIdentity, Transactional
 from sparklog.group.state import CommittedOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, TxnOffsetCommitResponse
+from sparklog.protocol.slices import Steps
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
@@ -37,9 +40,13 @@ Offsets = dict[TopicPartition, CommittedOffset]
 Codes = dict[TopicPartition, ErrorCode]
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
+    offsets = yield from known_offsets(broker, request.message.topics)
+    return _answer(broker, request, offsets)
+
+
+async def _answer(broker: BrokerContext, request: ApiRequest, offsets: Offsets) -> Message:
     message = request.message
-    offsets = known_offsets(broker, message.topics)
     codes: Codes = {}
     if offsets:
         if broker.txn_entry.must_ask(message.transactional_id, _client_version(request)):
@@ -50,7 +57,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     topics = []
     for topic in message.topics:
         partitions = []
-        for each in topic.partitions:
+        async for each in broker.turns.paced(topic.partitions):
             code = codes.get(TopicPartition(topic.name, each.partition_index), unknown)
             partitions.append(
                 _Topic.TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=int(code))

@@ -1,20 +1,47 @@
-"""UpdateMetadata: the controller's picture of the cluster, to be told to clients."""
+"""UpdateMetadata: the controller's picture of the cluster, to be told to clients.
+
+Taken over whole or not at all: a request that cannot be what a controller means is refused before the cache is touched.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.broker.metadata_cache import TopicUpdate, describe
 from sparklog.errors import ErrorCode
+from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, UpdateMetadataResponse
+from sparklog.protocol.slices import Steps
 
 API = ApiKey.UPDATE_METADATA
 VERSIONS = range(7, 8)
+_MAX_PORT = 65535
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    code = broker.fence.check(request.message)
-    if code is ErrorCode.NONE:
-        deleted = broker.metadata.update(request.message)
+def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
+    """It is looked into in steps, and taken over in one turn of the loop."""
+    message = request.message
+    topics = (yield from describe(message.topic_states)) if _holds_together(message) else None
+    return _take_over(broker, message, topics)
+
+
+async def _take_over(broker: BrokerContext, message: Message, topics: list[TopicUpdate] | None) -> Message:
+    code = await broker.fence.admit(message)
+    if code is ErrorCode.NONE and (topics is None or not all(topic.can_be for topic in topics)):
+        code = ErrorCode.INVALID_REQUEST
+    elif code is ErrorCode.NONE and topics is not None:
+        deleted = broker.metadata.update(message, topics)
         if deleted:
             broker.groups.forget_topics(deleted)
     return UpdateMetadataResponse(error_code=code)
+
+
+def _holds_together(message: Message) -> bool:
+    """Whether every broker has an address and every topic a name that can be."""
+    brokers = all(
+        each.id >= 0 and each.endpoints and each.endpoints[0].host and 0 < each.endpoints[0].port <= _MAX_PORT
+        for each in message.live_brokers
+    )
+    return brokers and all(topic.topic_name and is_topic_name(topic.topic_name) for topic in message.topic_states)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.txn_markers import RAISING_VERSION
+from sparklog.broker.holdings import slices
+from sparklog.broker.txn_markers import RAISING_VERSION, Codes
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, WriteTxnMarkersResponse
 from sparklog.structs import TopicPartition
@@ -17,17 +18,20 @@ _Topic = _Result.WritableTxnMarkerTopicResult
 
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    return WriteTxnMarkersResponse(markers=[await _write(broker, each) for each in request.message.markers])
+    results = [await _write(broker, each) async for each in broker.turns.paced(request.message.markers)]
+    return WriteTxnMarkersResponse(markers=results)
 
 
 async def _write(broker: BrokerContext, asked: Message) -> Message:
     producer = Producer(asked.producer_id, asked.producer_epoch)
     raises_epoch = asked.transaction_version >= RAISING_VERSION
     marker = Marker(producer, asked.transaction_result, asked.coordinator_epoch, raises_epoch)
-    partitions = [TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes]
-    codes = await broker.txn_markers.append(marker, partitions)
+    partitions = (TopicPartition(topic.name, number) for topic in asked.topics for number in topic.partition_indexes)
+    codes: Codes = {}
+    async for some in broker.turns.paced(slices(partitions)):
+        codes |= await broker.txn_markers.take(marker, [tp for tp in dict.fromkeys(some) if tp not in codes])
     topics: dict[str, list[Message]] = {}
-    for tp, code in codes.items():
+    async for tp, code in broker.turns.paced(codes.items()):
         topics.setdefault(tp.topic, []).append(
             _Topic.WritableTxnMarkerPartitionResult(partition_index=tp.partition, error_code=int(code))
         )

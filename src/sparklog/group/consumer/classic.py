@@ -17,10 +17,11 @@ from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.machine import ConsumerMachine, expect_static, replace_static, unknown_member
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from sparklog.group.consumer.topics import Topics
-from sparklog.group.consumer_protocol import write_assignment
+from sparklog.group.consumer_protocol import MOST_ELEMENTS, write_assignment
 from sparklog.group.requests import JoinAnswer, JoinRequest, MemberIdentity, SyncAnswer, SyncRequest
 from sparklog.group.state import Protocol
 from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription
+from sparklog.protocol.wire import Budget
 from sparklog.structs import TopicPartition
 
 
@@ -88,7 +89,7 @@ def _claim(draft: ConsumerGroup, request: JoinRequest, member_id: str) -> Consum
 
 def _subscription(protocols: tuple[Protocol, ...]) -> Subscription:
     try:
-        return decode_subscription(protocols[0].metadata)
+        return decode_subscription(protocols[0].metadata, Budget(MOST_ELEMENTS))
     except ProtocolError as error:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the subscription cannot be read: {error}") from error
 

@@ -16,9 +16,10 @@ from sparklog.group.consumer.classic import by_id, by_name
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember
 from sparklog.group.consumer.topics import Topics
-from sparklog.group.consumer_protocol import read_assignment, subscribed_topics, write_assignment
+from sparklog.group.consumer_protocol import MOST_ELEMENTS, read_assignment, subscribed_topics, write_assignment
 from sparklog.group.state import Group, GroupState, Member
 from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from sparklog.protocol.wire import Budget
 
 
 class MigrationPolicy(Enum):
@@ -43,9 +44,10 @@ def upgraded(group: Group, topics: Topics, policy: MigrationPolicy, max_size: in
     if not policy.upgrades or group.protocol_type != PROTOCOL_TYPE or len(group.members) > max_size:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group.group_id} is a group of the classic protocol")
     made = ConsumerGroup(group.group_id, epoch=group.generation, assignment_epoch=group.generation)
+    budget = Budget(MOST_ELEMENTS)
     try:
         for member in group.members.values():
-            taken = _upgraded_member(group, member, topics, made)
+            taken = _upgraded_member(group, member, topics, made, budget)
             made.put(taken)
             made.target[taken.member_id] = taken.assigned
     except ProtocolError as error:
@@ -55,9 +57,11 @@ def upgraded(group: Group, topics: Topics, policy: MigrationPolicy, max_size: in
     return made
 
 
-def _upgraded_member(group: Group, member: Member, topics: Topics, made: ConsumerGroup) -> ConsumerMember:
-    said = decode_subscription(member.metadata(group.protocol) or member.protocols[0].metadata)
-    had = by_id(read_assignment(member.assignment), topics)
+def _upgraded_member(
+    group: Group, member: Member, topics: Topics, made: ConsumerGroup, budget: Budget
+) -> ConsumerMember:
+    said = decode_subscription(member.metadata(group.protocol) or member.protocols[0].metadata, budget)
+    had = by_id(read_assignment(member.assignment, budget), topics)
     return ConsumerMember(
         member.member_id,
         instance_id=member.instance_id,
@@ -102,7 +106,8 @@ def downgraded(group: ConsumerGroup, generation: int, topics: Topics) -> Group:
     made.protocol = made.select_protocol()
     made.state = GroupState.STABLE
     made.subscribed = subscribed_topics(made)
+    budget = Budget(MOST_ELEMENTS)
     for taken in made.members.values():
-        version = decode_subscription(taken.metadata(made.protocol)).version
+        version = decode_subscription(taken.metadata(made.protocol), budget).version
         taken.assignment = write_assignment(version, by_name(group.target.get(taken.member_id, NONE), topics))
     return made

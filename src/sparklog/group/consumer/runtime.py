@@ -111,6 +111,7 @@ class ConsumerGroups:
 
     async def _heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
         async with self._board.turn(request.group_id) as hosted:
+            await self._look_up(hosted.consumer, request.regex)
             before, upgrade = self._begin(hosted, request)
             if request.leaves:
                 decision = self.machine.leave(before, request, self._topics)
@@ -122,6 +123,13 @@ class ConsumerGroups:
             if hosted.consumer is not None and not request.leaves:
                 self._touch(hosted, hosted.consumer.members[str(decision.answer.member_id)])
             return decision.answer
+
+    async def _look_up(self, group: ConsumerGroup | None, regex: str | None = None) -> None:
+        """Have what the members' expressions match at hand for what is decided in this turn of the loop."""
+        members = group.members.values() if group is not None else ()
+        regexes = {each for each in (regex, *(member.regex for member in members)) if each}
+        if regexes:
+            await self._topics.look_up(regexes)
 
     def _begin(self, hosted: Hosted, request: ConsumerHeartbeat) -> tuple[ConsumerGroup, bool]:
         """The group to act on, and whether it takes the place of a classic one. Raises ApiError."""
@@ -214,6 +222,7 @@ class ConsumerGroups:
 
     async def expire(self, hosted: Hosted, group: ConsumerGroup) -> None:
         """Put out of the group whoever missed its time; look again when the next may have. In the group's turn."""
+        await self._look_up(group)
         missed = [each for each in hosted.timers.missed(self._board.now_ms()) if each in group.members]
         next_ms = hosted.timers.next_ms()
         if missed and self._topics.version == 0:
@@ -234,6 +243,7 @@ class ConsumerGroups:
 
     async def join(self, hosted: Hosted, group: ConsumerGroup, request: JoinRequest) -> JoinAnswer:
         try:
+            await self._look_up(group)
             self._check_topics()
             joined = classic.join(self.machine, group, request, self._member_id(request), self._topics)
             await self._replace(hosted, joined.group)
@@ -280,6 +290,7 @@ class ConsumerGroups:
 
     async def leave(self, hosted: Hosted, group: ConsumerGroup, leaving: list[MemberIdentity]) -> LeaveAnswer:
         try:
+            await self._look_up(group)
             self._check_topics()
             left = classic.leave(self.machine, group, leaving, self._topics)
             if left.member_ids:

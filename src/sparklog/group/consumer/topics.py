@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -33,12 +33,16 @@ class Topics(Protocol):
     def matching(self, regex: str) -> frozenset[str]:
         """The names that ``regex`` matches whole. Raises ApiError (INVALID_REGULAR_EXPRESSION)."""
 
+    async def look_up(self, regexes: Collection[str]) -> None:
+        """Find out what these match, or that they are no expressions, so that ``matching`` need not in this turn."""
+
 
 def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
     """The names that ``regex`` matches from end to end.
 
-    The syntax is RE2's, as in Kafka, and so is the promise that counts here, where a stranger's expression runs on the
-    broker's loop: the time is linear in the text. Raises ApiError (INVALID_REGULAR_EXPRESSION).
+    The syntax is RE2's, as in Kafka, and so is the promise that a stranger's expression needs: the time is linear in
+    the text. To understand an expression may take up to a second, whatever it is used for: not on the broker's loop.
+    Raises ApiError (INVALID_REGULAR_EXPRESSION).
     """
     import pyarrow  # a second of the broker's start that only a group with an expression needs
     import pyarrow.compute

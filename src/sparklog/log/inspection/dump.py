@@ -31,7 +31,7 @@ from sparklog.log.inspection.dump_batches import DumpOptions, Entry, dump_log
 from sparklog.log.inspection.index_check import IndexFile, read_offset_index, read_time_index
 from sparklog.log.inspection.segment_check import SegmentJob, check_segment
 from sparklog.log.inspection.verify import CHECKPOINTS
-from sparklog.log.producer_snapshot import read_snapshot
+from sparklog.log.producer_snapshot import read_entries
 from sparklog.log.transaction_index import read_aborted
 from sparklog.structs import uuid_to_text
 
@@ -134,7 +134,7 @@ def _transaction_index(path: Path) -> Iterator[Entry]:
 
 
 def _snapshot(path: Path) -> Iterator[Entry]:
-    for entry in read_snapshot(path).values():
+    for entry in read_entries(path):
         fields = {
             "producerId": entry.producer_id,
             "producerEpoch": entry.epoch,
@@ -142,7 +142,7 @@ def _snapshot(path: Path) -> Iterator[Entry]:
             "currentTxnFirstOffset": entry.transaction_first_offset,
             "lastTimestamp": entry.last_timestamp,
         }
-        for batch in list(entry.batches)[-1:]:
+        for batch in entry.batches:
             fields |= {
                 "firstSequence": batch.first_sequence,
                 "lastSequence": batch.last_sequence,

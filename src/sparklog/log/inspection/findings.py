@@ -9,6 +9,8 @@ from typing import NamedTuple
 RECOVERS = "a broker that starts on the directory cuts it off, if it was not stopped cleanly; back the file up first"
 REBUILT = "delete the file while no broker runs here: the next start rebuilds it from the .log file"
 RESTORE = "restore the file from a replica or a backup: no start repairs this"
+DAMAGE = f"{RESTORE}, and a start after a crash cuts the log here"
+"""Of bytes that are no good batch, while it is not known how the broker was, or will be, stopped."""
 REMOVE = "delete it while no broker runs here, if you do not know it"
 WAIT = "nothing, if a broker is at work here; otherwise run this again"
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -43,12 +44,22 @@ def read_index(path: Path, form: Struct) -> IndexFile:
     """Raises OSError if the file cannot be read."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        data = file.read()
-    odd = len(data) % form.size
-    used = len(data[: len(data) - odd].rstrip(b"\0"))
-    count = -(-used // form.size)
-    entries: list[tuple[int, int]] = list(form.iter_unpack(data[: count * form.size]))
-    return IndexFile(path, entries, len(data) // form.size - count, odd)
+        size = os.fstat(descriptor).st_size
+        odd = size % form.size
+        data = file.read(min(_written(descriptor), size - odd)).rstrip(b"\0")
+    count = -(-len(data) // form.size)
+    entries: list[tuple[int, int]] = list(form.iter_unpack(data.ljust(count * form.size, b"\0")))
+    return IndexFile(path, entries, size // form.size - count, odd)
+
+
+def _written(descriptor: int) -> int:
+    """Where a file's last hole begins, if it ends with one: the room that was set aside need not be read."""
+    end = 0
+    with suppress(OSError):  # there is nothing but a hole from here on
+        while True:
+            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return end
 
 
 def read_offset_index(path: Path) -> IndexFile:

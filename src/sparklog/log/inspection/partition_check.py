@@ -9,7 +9,9 @@ from uuid import UUID
 
 from sparklog.errors import CorruptRecord
 from sparklog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_checkpoint, read_topic_id
-from sparklog.log.inspection.findings import RESTORE, Finding, error, note, warning
+from sparklog.log.cut import name_some
+from sparklog.log.files import CORRUPT_SUFFIX
+from sparklog.log.inspection.findings import DAMAGE, RESTORE, Finding, error, note, warning
 from sparklog.log.inspection.partition_files import PartitionFiles
 from sparklog.log.inspection.segment_check import EpochRun, SegmentFacts
 from sparklog.log.inspection.transaction_check import TransactionCheck
@@ -50,8 +52,7 @@ class PartitionCheck:
     def run(self, segments: Sequence[SegmentFacts]) -> Iterator[Finding]:
         """Everything found, in the order of the log."""
         self._segments = segments
-        for facts in segments:
-            yield from facts.findings
+        yield from self._in_segments()
         yield from self._between_segments()
         yield from self._transactions()
         yield from self._snapshots()
@@ -59,6 +60,41 @@ class PartitionCheck:
         yield from self._topic_id()
         yield from self._points()
         yield from self.files.findings
+
+    def _in_segments(self) -> Iterator[Finding]:
+        """What was found in the segments, with what a start makes of the damage."""
+        cut: int | None = None
+        for number, facts in enumerate(self._segments):
+            is_scanned = self._is_scanned(facts)
+            for finding in facts.findings:
+                if finding.advice != DAMAGE or self.context.in_use:
+                    yield finding
+                elif cut is not None:
+                    yield finding._replace(advice=f"it goes with what a start cuts off at offset {cut}")
+                elif not is_scanned:
+                    yield finding._replace(advice=f"{RESTORE}, and whoever reads there fails")
+                else:
+                    cut = facts.damaged_at
+                    yield finding._replace(advice=self._what_a_start_cuts(number, finding.position or 0))
+
+    def _is_scanned(self, facts: SegmentFacts) -> bool:
+        """Whether the next start checks every batch of the segment: see ``LogLoader``."""
+        limit = facts.job.limit
+        return not self.context.was_stopped_cleanly and (limit is None or limit > (self.context.recovery_point or 0))
+
+    def _what_a_start_cuts(self, number: int, position: int) -> str:
+        first, later = self._segments[number], [each for each in self._segments[number + 1 :] if each.size]
+        behind = first.records - first.records_before_damage
+        records = behind + sum(each.records for each in later)
+        size = first.size - position + sum(each.size for each in later)
+        kept = [f"{first.path.name}.{position}{CORRUPT_SUFFIX}"] if behind else []
+        kept += [each.path.name + CORRUPT_SUFFIX for each in later]
+        return (
+            "restore the file from a replica or a backup before a broker starts here: the last one was not stopped "
+            f"cleanly, so the start cuts the log at offset {first.damaged_at}. The good records behind the damage, "
+            f"{records}, go with it; the {size} bytes from there on are "
+            f"{f'kept in {name_some(kept)}' if kept else 'not kept'}"
+        )
 
     @property
     def _end(self) -> int:
@@ -116,6 +152,9 @@ class PartitionCheck:
                 last = entry.batches[-1].last_offset if entry.batches else -1
                 if max(last, entry.transaction_first_offset) >= offset:
                     what = f"producer {entry.producer_id} is said to have written offset {last}, beyond the snapshot"
+                    yield error(path, what, _SNAPSHOT_REMADE, offset=last)
+                if any(after.first_offset <= before.last_offset for before, after in pairwise(entry.batches)):
+                    what = f"the batches remembered of producer {entry.producer_id} do not stand in their order"
                     yield error(path, what, _SNAPSHOT_REMADE, offset=last)
 
     def _epochs(self) -> Iterator[Finding]:

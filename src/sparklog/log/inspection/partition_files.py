@@ -16,6 +16,7 @@ from sparklog.log.files import (
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     find_base_offset,
@@ -23,13 +24,12 @@ from sparklog.log.files import (
 from sparklog.log.inspection.findings import REMOVE, Finding, error, note
 
 OF_A_SEGMENT = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-_UNFINISHED = ".tmp"
 _LEFTOVERS = {
     CLEANED_SUFFIX: ("of an unfinished rewrite", "nothing: the next start removes it"),
     SWAP_SUFFIX: ("rewritten, to replace others", "nothing: the next start finishes the swap"),
     DELETED_SUFFIX: ("to be removed", "nothing: the broker or its next start removes it"),
     CORRUPT_SUFFIX: ("cut out of the log for damage before it", "remove it when you need it no more"),
-    _UNFINISHED: ("small, not finished", "nothing: it is written anew in time"),
+    TEMPORARY_SUFFIX: ("small, not finished", "nothing: the next start removes it"),
 }
 
 
@@ -66,7 +66,7 @@ def list_partition(path: Path, *, in_use: bool) -> PartitionFiles:
     names = sorted(os.listdir(path))
     for name in names:
         _sort(files, path / name, companions)
-    files.findings += _leftovers(path, [name for name in names if not (in_use and name.endswith(_UNFINISHED))])
+    files.findings += _leftovers(path, [name for name in names if not (in_use and name.endswith(TEMPORARY_SUFFIX))])
     files.bases.sort()
     if not files.bases:
         what = "there is no segment"

@@ -19,7 +19,7 @@ import crc32c
 from sparklog.errors import CorruptRecord
 from sparklog.log.files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from sparklog.log.inspection.batch_walk import BatchWalk, Header, Tail, TailKind
-from sparklog.log.inspection.findings import RECOVERS, RESTORE, WAIT, Finding, error, note
+from sparklog.log.inspection.findings import DAMAGE, RECOVERS, RESTORE, WAIT, Finding, error, note
 from sparklog.log.inspection.index_check import (
     IndexFile,
     OffsetIndexCheck,
@@ -91,6 +91,9 @@ class SegmentFacts:
     """Every byte is part of a good batch."""
     is_old: bool = False
     """Holds batches of a format before v2."""
+    damaged_at: int | None = None
+    """Where not every byte is part of a good batch: the offset that was due at the first that is not."""
+    records_before_damage: int = 0
     suppressed: int = 0
 
     def report(self, finding: Finding) -> None:
@@ -209,7 +212,7 @@ class SegmentCheck:
         what = f"a batch of {len(view)} bytes has CRC {crc}, its bytes have {computed}"
         if crc == computed:
             what = f"a batch claims {count} records and a last offset delta of {delta}"
-        self._facts.report(error(self._facts.path, what, RESTORE, at, base))
+        self._facts.report(error(self._facts.path, what, DAMAGE, at, base))
         self._damaged()
         if base == self._facts.next_offset and 0 <= delta < len(view):
             self._index.batch(at, base + delta)
@@ -218,7 +221,10 @@ class SegmentCheck:
     def _damaged(self) -> None:
         """What follows from damage is not said again of the offsets and times behind it."""
         self._after_damage = True
-        self._facts.is_whole = False
+        if self._facts.is_whole:
+            self._facts.is_whole = False
+            self._facts.damaged_at = self._facts.next_offset
+            self._facts.records_before_damage = self._facts.records
         self._times.give_up()
 
     def _jump(self, at: int, base: int, last: int, limit: int) -> bool:
@@ -228,7 +234,7 @@ class SegmentCheck:
             what = f"a batch begins at offset {base}, but {facts.next_offset} or more is due"
             if last >= limit:
                 what = f"a batch ends at offset {last}, but the segment must end before {limit}"
-            facts.report(error(facts.path, what, RESTORE, at, base))
+            facts.report(error(facts.path, what, DAMAGE, at, base))
             self._damaged()
             if last >= limit:
                 facts.next_offset += last - base + 1
@@ -299,7 +305,7 @@ class SegmentCheck:
         self._damaged()
         if resume is not None:
             what = f"{resume - tail.position} bytes are not batches; good ones follow at position {resume}"
-            facts.report(error(facts.path, what, RESTORE, tail.position, facts.next_offset))
+            facts.report(error(facts.path, what, DAMAGE, tail.position, facts.next_offset))
             return
         self._index.give_up()
         changed = self._walk.current_size() != self._walk.size
@@ -308,5 +314,5 @@ class SegmentCheck:
             facts.report(note(facts.path, f"{what}: being written", WAIT, tail.position, facts.next_offset))
             return
         what = f"torn tail: {what}" if tail.kind is TailKind.CUT else what
-        advice = RECOVERS if at_end else RESTORE
+        advice = RECOVERS if at_end else DAMAGE
         facts.report(error(facts.path, f"{what}: {tail.head.hex(' ', 4)}", advice, tail.position, facts.next_offset))

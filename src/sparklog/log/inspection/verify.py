@@ -24,7 +24,15 @@ from sparklog.log.checkpoints import (
     read_meta_properties,
     read_offsets,
 )
-from sparklog.log.files import CLEAN_SHUTDOWN_MARKER, DELETED_DIR_SUFFIX, LOCK_FILE, parse_partition_dir
+from sparklog.log.files import (
+    CLEAN_SHUTDOWN_MARKER,
+    DELETED_DIR_SUFFIX,
+    LOCK_FILE,
+    SESSION_FILE,
+    STRAY_DIR_SUFFIX,
+    TEMPORARY_SUFFIX,
+    parse_partition_dir,
+)
 from sparklog.log.inspection.findings import REMOVE, Finding, Severity, error, note
 from sparklog.log.inspection.locks import is_in_use
 from sparklog.log.inspection.partition_check import PartitionCheck, PartitionContext
@@ -40,7 +48,7 @@ _RETRIES = 3
 """Of a partition that a broker is at work on; between two looks at different files it may have changed both."""
 _NAMED = 5
 """Partitions that a note names."""
-_MARKS = {CLEAN_SHUTDOWN_MARKER, LOCK_FILE, META_PROPERTIES}
+_MARKS = {CLEAN_SHUTDOWN_MARKER, LOCK_FILE, META_PROPERTIES, SESSION_FILE}
 _ALWAYS_COMPACTED = ("__consumer_offsets", "__transaction_state")
 _WRITTEN_ANEW = "delete it while no broker runs here: it is written anew, and the logs are scanned at the next start"
 
@@ -269,11 +277,14 @@ def _sort_entry(log_dir: _LogDirectory, path: Path) -> Iterator[Finding]:
             log_dir.partitions.append(path)
         elif path.name.endswith(DELETED_DIR_SUFFIX):
             yield note(path, "a partition that is to be removed", "nothing: the broker or its next start removes it")
+        elif path.name.endswith(STRAY_DIR_SUFFIX):
+            what = "a partition that the cluster did not know, kept aside; no broker serves it"
+            yield note(path, what, "remove it when you need what is in it no more")
         else:
             yield note(path, "not a partition's directory", REMOVE)
-    elif path.suffix == ".tmp":
+    elif path.suffix == TEMPORARY_SUFFIX:
         if not log_dir.in_use:
-            yield note(path, "a small file that was not finished", "nothing: it is written anew in time")
+            yield note(path, "a small file that was not finished", "nothing: the next start removes it")
     elif path.name not in _MARKS and path.name not in CHECKPOINTS:
         yield note(path, "not a file of a log directory", REMOVE)
 

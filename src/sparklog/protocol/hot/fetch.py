@@ -14,6 +14,7 @@ from uuid import UUID
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import is_flexible
+from sparklog.protocol.slices import checked_count
 from sparklog.protocol.wire import ZERO_UUID, WireReader, WireWriter
 from sparklog.structs import Chunk, Endpoint, IsolationLevel
 
@@ -90,20 +91,20 @@ class FetchedPartition:
 
 
 def decode_request(body: memoryview, version: int) -> FetchRequest:
-    """Raises RemoteProtocolError if the body is malformed."""
+    """Raises RemoteProtocolError if the body is malformed, or names more than a request may."""
     reader = WireReader(body, flexible=is_flexible(ApiKey.FETCH, version))
     replica_id = reader.int32() if version <= 14 else -1
     max_wait_ms, min_bytes, max_bytes, isolated = reader.numbers(_LIMITS)
     isolation = IsolationLevel.READ_COMMITTED if isolated else IsolationLevel.READ_UNCOMMITTED
     session_id, session_epoch = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
     partitions: list[FetchPartition] = []
-    for _ in range(reader.array_length()):
+    for _ in range(checked_count(ApiKey.FETCH, 0, reader.array_length())):
         _read_topic(reader, version, partitions)
     request = FetchRequest(
         max_wait_ms, min_bytes, max_bytes, partitions, isolation, replica_id, session_id, session_epoch
     )
     if version >= 7:
-        for _ in range(reader.array_length()):
+        for _ in range(checked_count(ApiKey.FETCH, 0, reader.array_length())):
             _read_forgotten(reader, version, request.forgotten)
     if version >= 11:
         request.rack_id = reader.string_or_none() or ""
@@ -117,7 +118,7 @@ def decode_request(body: memoryview, version: int) -> FetchRequest:
 def _read_topic(reader: WireReader, version: int, into: list[FetchPartition]) -> None:
     by_id = version >= TOPIC_ID_VERSION
     topic, topic_id = ("", reader.uuid()) if by_id else (reader.string(), ZERO_UUID)
-    for _ in range(reader.array_length()):
+    for _ in range(checked_count(ApiKey.FETCH, len(into), reader.array_length())):
         partition = reader.int32()
         leader_epoch = reader.int32() if version >= 9 else -1
         offset = reader.int64()
@@ -132,7 +133,7 @@ def _read_topic(reader: WireReader, version: int, into: list[FetchPartition]) ->
 def _read_forgotten(reader: WireReader, version: int, into: list[ForgottenPartition]) -> None:
     by_id = version >= TOPIC_ID_VERSION
     topic, topic_id = ("", reader.uuid()) if by_id else (reader.string(), ZERO_UUID)
-    for _ in range(reader.array_length()):
+    for _ in range(checked_count(ApiKey.FETCH, len(into), reader.array_length())):
         into.append(ForgottenPartition(topic, topic_id, reader.int32()))
     reader.skip_tags()
 

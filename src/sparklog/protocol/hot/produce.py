@@ -13,6 +13,7 @@ from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import LeaderHint, encode_endpoints, encode_leader
 from sparklog.protocol.messages import is_flexible
+from sparklog.protocol.slices import checked_count
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.structs import Chunk, TopicPartition
 
@@ -47,14 +48,14 @@ class ProduceResult(NamedTuple):
 
 
 def decode_request(body: memoryview, version: int) -> ProduceRequest:
-    """Raises RemoteProtocolError if the body is malformed."""
+    """Raises RemoteProtocolError if the body is malformed, or names more than a request may."""
     reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
     transactional_id = reader.string_or_none() if version >= 3 else None
     acks, timeout_ms = reader.numbers(_ACKS)
-    records = []
-    for _ in range(reader.array_length()):
+    records: list[tuple[TopicPartition, memoryview | None]] = []
+    for _ in range(checked_count(ApiKey.PRODUCE, 0, reader.array_length())):
         topic = reader.string()
-        for _ in range(reader.array_length()):
+        for _ in range(checked_count(ApiKey.PRODUCE, len(records), reader.array_length())):
             partition = reader.int32()
             records.append((TopicPartition(topic, partition), reader.bytes_or_none()))
             reader.skip_tags()

@@ -55,6 +55,7 @@ cdef enum Status:
     BAD_HEADER_COUNT
     HEADER_WITHOUT_KEY
     RECORD_NOT_FILLED
+    BAD_OFFSET_DELTA
     TRAILING_BYTES
     OUT_OF_MEMORY
     COLUMN_FULL
@@ -69,6 +70,7 @@ _DECODE_MESSAGES = {
     BAD_HEADER_COUNT: "a record's header count is negative or more than it can hold",
     HEADER_WITHOUT_KEY: "a record header has no key",
     RECORD_NOT_FILLED: "a record is longer than its fields",
+    BAD_OFFSET_DELTA: "a record's offset does not lie behind the one before it, or not in its batch",
     TRAILING_BYTES: "bytes follow the last record",
 }
 
@@ -96,8 +98,10 @@ cdef object _raise_encode(int status):
 
 include "_memory.pxi"
 include "_reading.pxi"
+include "_checking.pxi"
 include "_decoder.pxi"
 include "_encoder.pxi"
 include "_objects.pxi"
 include "_partitioning.pxi"
 include "_scanning.pxi"
+include "_latest.pxi"

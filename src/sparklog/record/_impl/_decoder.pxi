@@ -262,12 +262,14 @@ cdef class RecordDecoder:
 
 
 cdef int _fill_batch(batch_t* batch, fields) except -1:
-    count, base_offset, base_timestamp, append_time = fields
+    count, base_offset, base_timestamp, append_time, last_delta = fields
     batch.count = count
     batch.base_offset = base_offset
     batch.base_timestamp = base_timestamp
     batch.has_append_time = append_time is not None
     batch.append_time = append_time if append_time is not None else 0
+    batch.last_delta = last_delta
+    batch.delta = -1
     return 0
 
 

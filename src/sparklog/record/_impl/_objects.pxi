@@ -17,10 +17,10 @@ cdef inline tuple _blank(object kind, Py_ssize_t size):
     return <tuple>made
 
 
-def read_records(payload, count, base_offset, base_timestamp, append_time):
+def read_records(payload, fields):
     cdef Py_buffer view
     cdef batch_t batch
-    _fill_batch(&batch, (count, base_offset, base_timestamp, append_time))
+    _fill_batch(&batch, fields)
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
         _check_count(batch.count, view.len)

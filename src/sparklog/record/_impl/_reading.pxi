@@ -49,6 +49,9 @@ cdef struct batch_t:
     int64_t base_timestamp
     int64_t append_time
     bint has_append_time
+    # The offset delta that no record may pass, and the one of the record before, -1 for none.
+    int32_t last_delta
+    int32_t delta
 
 
 cdef struct record_t:
@@ -83,6 +86,9 @@ cdef inline int _read_prefix(const uint8_t** cursor, const uint8_t* end, batch_t
     p = _read_varint(p, end, &offset_delta)
     if p == NULL:
         return BAD_VARINT
+    if offset_delta <= batch.delta or offset_delta > batch.last_delta:
+        return BAD_OFFSET_DELTA
+    batch.delta = offset_delta
     if batch.has_append_time:
         record.timestamp = batch.append_time
     else:

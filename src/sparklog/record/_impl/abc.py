@@ -5,6 +5,8 @@ The rules that both keep, for malformed input above all:
 - A record's fields must fill its length exactly, and the records must fill their section exactly.
 - A negative key or value length means null, as Java's reader has it; a negative header count or header key length,
   or one beyond the record's end, is corrupt.
+- Offset deltas rise from record to record, from 0 at least to the batch's last offset delta at most. Compaction leaves
+  gaps; a batch without gaps, of as many records as its last offset delta says, has them all.
 - Header keys are UTF-8; what is not becomes U+FFFD, as in Java.
 - Offsets and timestamps wrap at 64 bits when a delta is added to its base; microseconds saturate.
 - Where records lie outside the wanted offsets, the inside of their key, value and headers is not checked.
@@ -14,6 +16,8 @@ The rules that both keep, for malformed input above all:
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from sparklog.record.layout import MAX_INT32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +81,7 @@ class BatchFields(NamedTuple):
     base_offset: int
     base_timestamp: int
     append_time: int | None
+    last_offset_delta: int = MAX_INT32
 
 
 class RecordPlace(NamedTuple):
@@ -205,6 +210,10 @@ class BatchScanner(Protocol):
         """The packed entries of the offset index and of the time index."""
 
 
+Latest = dict[bytes, tuple[int, bytes]]
+"""By key the offset and the value of a record, the last of its key."""
+
+
 class Codec(Protocol):
     """The operations; a module of this package is one."""
 
@@ -220,9 +229,13 @@ class Codec(Protocol):
     @property
     def RecordEncoder(self) -> type[RecordEncoder]: ...  # noqa: N802
 
-    def read_records(
-        self, payload: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: int | None
-    ) -> list[Record]:
+    def check_records(self, payload: Buffer, fields: BatchFields) -> None:
+        """Walk one decompressed section and refuse what a decoder of all its records and columns would refuse.
+
+        Without the GIL where there is much of it; nothing is allocated.
+        """
+
+    def read_records(self, payload: Buffer, fields: BatchFields) -> list[Record]:
         """Every record of one decompressed section."""
 
     def read_placed_records(self, payload: Buffer, fields: BatchFields, place: RecordPlace, kind: type[T]) -> list[T]:
@@ -239,6 +252,12 @@ class Codec(Protocol):
         headers: Sequence[tuple[str, Buffer | None]],
     ) -> None:
         """Append one record to ``out``."""
+
+    def take_latest(self, buffer: Buffer, latest: Latest, undecided: dict[int, Latest]) -> int:
+        """Do quickly what ``record.latest`` does, with the batches at the beginning of ``buffer``, and return how many
+        bytes they take. It may stop at any, and stops at one that is compressed, cut short or cannot be read. CRCs are
+        not looked at.
+        """
 
     def murmur2(self, data: Buffer) -> int:
         """Kafka's murmur2, as an unsigned 32-bit integer."""

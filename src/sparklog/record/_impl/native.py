@@ -6,10 +6,12 @@ from sparklog.record._impl._codec import (
     BatchScanner,
     RecordDecoder,
     RecordEncoder,
+    check_records,
     murmur2,
     partition_rows,
     read_placed_records,
     read_records,
+    take_latest,
     write_record,
 )
 
@@ -17,11 +19,13 @@ __all__ = [
     "BatchScanner",
     "RecordDecoder",
     "RecordEncoder",
+    "check_records",
     "murmur2",
     "name",
     "partition_rows",
     "read_placed_records",
     "read_records",
+    "take_latest",
     "write_record",
 ]
 

@@ -1,0 +1,378 @@
+"""How long one client holds up another: one asks every 5 ms, the other asks the worst of each API.
+
+One broker, one worst case at a time, the longest wait of the asking client during it. ``nothing`` is the same with an
+idle broker: what the machine and the client add by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+
+from benchmarks.loads.raw import connect
+from benchmarks.peers import our_broker
+from sparklog.clock import Clock, SystemClock
+from sparklog.errors import SparklogError
+from sparklog.protocol import messages
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.connection import ClientConnection
+from sparklog.protocol.hot import fetch as fetch_wire
+from sparklog.protocol.hot import produce as produce_wire
+from sparklog.protocol.messages import Message, encode
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.compression import CompressionType
+from sparklog.structs import TopicPartition
+
+ROUNDS = 3
+MANY = 19_000
+"""Elements of one request: nearly as many as a broker takes."""
+PARTITIONS = 500
+_TIMEOUT_MS = 60_000
+_SETTLE_S = 1.0
+_NOW_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The broker that is asked."""
+
+    bootstrap: str
+    directory: Path
+    number: int
+    """Of the round: its topics have names of their own."""
+
+    def topic(self, name: str) -> str:
+        return f"{name}-{self.number}"
+
+    def admin(self) -> AdminClient:
+        """To be held until its answers are there: it takes them with it when it goes."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create(self, name: str, partitions: int, **config: str) -> None:
+        admin, topic = self.admin(), NewTopic(self.topic(name), partitions, 1, config=config)
+        next(iter(admin.create_topics([topic], request_timeout=60).values())).result(60)
+
+
+Case = Callable[[Cluster], None]
+
+
+def _request(api: ApiKey, message: Message, version: int) -> Case:
+    """One request of the schema library, sent whole at once; its answer is read, or the end of the connection."""
+    body = encode(message, version)
+
+    def ask(cluster: Cluster) -> None:
+        with connect(cluster.bootstrap) as connection, suppress(SparklogError):
+            connection.send(api, version, [body])
+            connection.receive()
+
+    return ask
+
+
+def _list_offsets(count: int) -> Case:
+    topic = messages.ListOffsetsRequest.ListOffsetsTopic
+    asked = [topic.ListOffsetsPartition(partition_index=n, current_leader_epoch=-1, timestamp=-1) for n in range(count)]
+    message = messages.ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, topics=[topic(name="stalls", partitions=asked)]
+    )
+    return _request(ApiKey.LIST_OFFSETS, message, 7)
+
+
+def _offset_commit() -> Case:
+    topic = messages.OffsetCommitRequest.OffsetCommitRequestTopic
+    asked = [
+        topic.OffsetCommitRequestPartition(
+            partition_index=n, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
+        )
+        for n in range(MANY)
+    ]
+    message = messages.OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[topic(name="stalls", partitions=asked)],
+    )
+    return _request(ApiKey.OFFSET_COMMIT, message, 8)
+
+
+def _offset_fetch() -> Case:
+    topic = messages.OffsetFetchRequest.OffsetFetchRequestTopic
+    message = messages.OffsetFetchRequest(
+        group_id="g", topics=[topic(name="stalls", partition_indexes=list(range(MANY)))], require_stable=False
+    )
+    return _request(ApiKey.OFFSET_FETCH, message, 7)
+
+
+def _offset_for_leader_epoch() -> Case:
+    topic = messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    asked = [topic.OffsetForLeaderPartition(partition=n, current_leader_epoch=-1, leader_epoch=0) for n in range(MANY)]
+    message = messages.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic(topic="stalls", partitions=asked)])
+    return _request(ApiKey.OFFSET_FOR_LEADER_EPOCH, message, 4)
+
+
+def _metadata_by_name() -> Case:
+    topic = messages.MetadataRequest.MetadataRequestTopic
+    message = messages.MetadataRequest(
+        topics=[topic(topic_id=None, name=f"nothing-{n}") for n in range(MANY)],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    return _request(ApiKey.METADATA, message, 9)
+
+
+def _everything() -> Message:
+    return messages.MetadataRequest(
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def _metadata_flood(cluster: Cluster, connections: int = 200, pipelined: int = 50) -> None:
+    """Many clients that ask for everything, read nothing, and are gone."""
+    client = ClientConnection("flood")
+    frame = b"".join(client.request(ApiKey.METADATA, 9, [encode(_everything(), 9)]))  # type: ignore[arg-type]
+    host, _, port = cluster.bootstrap.rpartition(":")
+    sockets = [socket.create_connection((host, int(port))) for _ in range(connections)]
+    for each in sockets:
+        each.sendall(frame * pipelined)
+    for each in sockets[:3]:
+        each.recv(1)
+    for each in sockets:
+        each.close()
+
+
+def _delete_records(cluster: Cluster) -> None:
+    topic = messages.DeleteRecordsRequest.DeleteRecordsTopic
+    asked = [topic.DeleteRecordsPartition(partition_index=n, offset=-1) for n in range(100)]
+    message = messages.DeleteRecordsRequest(
+        topics=[topic(name=cluster.topic("wide"), partitions=asked)], timeout_ms=_TIMEOUT_MS
+    )
+    _request(ApiKey.DELETE_RECORDS, message, 2)(cluster)
+
+
+def _create_topics(cluster: Cluster) -> None:
+    cluster.create("wide", PARTITIONS)
+
+
+def _create_partitions(cluster: Cluster) -> None:
+    admin, grown = cluster.admin(), NewPartitions(cluster.topic("wide"), PARTITIONS + 200)
+    next(iter(admin.create_partitions([grown], request_timeout=60).values())).result(60)
+
+
+def _delete_topics(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    next(iter(admin.delete_topics([cluster.topic("wide")], request_timeout=60).values())).result(60)
+
+
+def _describe_configs(cluster: Cluster) -> None:
+    admin = cluster.admin()
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, cluster.topic("wide"))]
+    for each in admin.describe_configs(resources, request_timeout=60).values():
+        each.result(60)
+
+
+def _describe_groups() -> Case:
+    message = messages.DescribeGroupsRequest(groups=[f"g{n}" for n in range(MANY)], include_authorized_operations=False)
+    return _request(ApiKey.DESCRIBE_GROUPS, message, 5)
+
+
+def _find_coordinator() -> Case:
+    message = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[f"g{n}" for n in range(MANY)])
+    return _request(ApiKey.FIND_COORDINATOR, message, 4)
+
+
+def _describe_log_dirs() -> Case:
+    return _request(ApiKey.DESCRIBE_LOG_DIRS, messages.DescribeLogDirsRequest(topics=None), 4)
+
+
+def _describe_producers() -> Case:
+    topic = messages.DescribeProducersRequest.TopicRequest
+    message = messages.DescribeProducersRequest(topics=[topic(name="stalls", partition_indexes=list(range(MANY)))])
+    return _request(ApiKey.DESCRIBE_PRODUCERS, message, 0)
+
+
+def _delete_groups() -> Case:
+    message = messages.DeleteGroupsRequest(groups_names=[f"g{n}" for n in range(MANY)])
+    return _request(ApiKey.DELETE_GROUPS, message, 2)
+
+
+def _add_partitions_to_txn() -> Case:
+    """Of a topic that nobody knows, so that all of it is refused."""
+    request = messages.AddPartitionsToTxnRequest
+    message = request(
+        v3_and_below_transactional_id="t",
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[request.AddPartitionsToTxnTopic(name="stalls", partitions=list(range(MANY)))],
+    )
+    return _request(ApiKey.ADD_PARTITIONS_TO_TXN, message, 3)
+
+
+def _verify_partitions_of_txns() -> Case:
+    request = messages.AddPartitionsToTxnRequest
+    topics = [request.AddPartitionsToTxnTopic(name="stalls", partitions=[0])]
+    message = request(
+        transactions=[
+            request.AddPartitionsToTxnTransaction(
+                transactional_id=f"t{n}", producer_id=n, producer_epoch=0, verify_only=True, topics=topics
+            )
+            for n in range(MANY // 3)
+        ]
+    )
+    return _request(ApiKey.ADD_PARTITIONS_TO_TXN, message, 4)
+
+
+def _write_txn_markers(cluster: Cluster) -> None:
+    """One partition, and as many producers as may be."""
+    marker = messages.WriteTxnMarkersRequest.WritableTxnMarker
+    topics = [marker.WritableTxnMarkerTopic(name=cluster.topic("gzip"), partition_indexes=[0])]
+    markers = [
+        marker(producer_id=n, producer_epoch=0, transaction_result=False, topics=topics, coordinator_epoch=0)
+        for n in range(MANY // 3)
+    ]
+    _request(ApiKey.WRITE_TXN_MARKERS, messages.WriteTxnMarkersRequest(markers=markers), 1)(cluster)
+
+
+def _offset_delete() -> Case:
+    topic = messages.OffsetDeleteRequest.OffsetDeleteRequestTopic
+    asked = [topic.OffsetDeleteRequestPartition(partition_index=n) for n in range(MANY)]
+    message = messages.OffsetDeleteRequest(group_id="g", topics=[topic(name="stalls", partitions=asked)])
+    return _request(ApiKey.OFFSET_DELETE, message, 0)
+
+
+def _alter_configs() -> Case:
+    """Of what has no settings."""
+    resource = messages.AlterConfigsRequest.AlterConfigsResource
+    message = messages.AlterConfigsRequest(
+        resources=[resource(resource_type=99, resource_name=f"nothing-{n}", configs=[]) for n in range(MANY)],
+        validate_only=False,
+    )
+    return _request(ApiKey.ALTER_CONFIGS, message, 1)
+
+
+def _alter_one_config() -> Case:
+    resource = messages.AlterConfigsRequest.AlterConfigsResource
+    entries = [resource.AlterableConfig(name=f"nothing-{n}", value="") for n in range(MANY)]
+    message = messages.AlterConfigsRequest(
+        resources=[resource(resource_type=2, resource_name="stalls", configs=entries)], validate_only=False
+    )
+    return _request(ApiKey.ALTER_CONFIGS, message, 1)
+
+
+def _bomb(cluster: Cluster) -> None:
+    """Zeros that are a few KB on the wire and tens of MB for the topic's codec."""
+    builder = RecordBatchBuilder(CompressionType.ZSTD)
+    builder.append(_NOW_MS, None, bytes(60 << 20))
+    batch = builder.build()
+    with connect(cluster.bootstrap) as connection:
+        version = connection.versions.best(ApiKey.PRODUCE)
+        records = {TopicPartition(cluster.topic("gzip"), 0): [batch]}
+        connection.send(ApiKey.PRODUCE, version, produce_wire.encode_request(1, _TIMEOUT_MS, records, version))
+        connection.receive()
+
+
+def _cold_fetch(cluster: Cluster) -> None:
+    """Segments that the page cache does not hold any more."""
+    with connect(cluster.bootstrap) as connection:
+        version = connection.versions.best(ApiKey.PRODUCE)
+        builder = RecordBatchBuilder()
+        builder.append(_NOW_MS, None, os.urandom(1_000_000))
+        records = {TopicPartition(cluster.topic("cold"), 0): [builder.build()]}
+        for _ in range(100):
+            connection.send(ApiKey.PRODUCE, version, produce_wire.encode_request(1, _TIMEOUT_MS, records, version))
+            connection.receive()
+    for path in cluster.directory.rglob(f"{cluster.topic('cold')}-0/*.log"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with connect(cluster.bootstrap) as connection:
+        version = min(connection.versions.best(ApiKey.FETCH), 12)
+        for offset in range(100):
+            asked = [fetch_wire.FetchPartition(cluster.topic("cold"), ZERO_UUID, 0, offset, 1_000_000)]
+            request = fetch_wire.FetchRequest(500, 1, 1_000_000, asked)
+            connection.send(ApiKey.FETCH, version, fetch_wire.encode_request(request, version))
+            connection.receive()
+
+
+def _cases() -> Iterator[tuple[str, Case]]:
+    yield "nothing", lambda _: SystemClock().sleep(_SETTLE_S)
+    yield f"CreateTopics, {PARTITIONS} partitions", _create_topics
+    yield "CreatePartitions, 200 more", _create_partitions
+    yield "Metadata of everything, from 200 clients 50 times", _metadata_flood
+    yield "DescribeConfigs", _describe_configs
+    yield "DescribeLogDirs", _describe_log_dirs()
+    yield "DeleteRecords, 100 partitions", _delete_records
+    yield "DeleteTopics, 700 partitions", _delete_topics
+    yield f"ListOffsets, {MANY} partitions", _list_offsets(MANY)
+    yield "ListOffsets of 20 MB", _list_offsets(1_200_000)
+    yield f"Metadata, {MANY} names", _metadata_by_name()
+    yield f"OffsetCommit, {MANY} partitions", _offset_commit()
+    yield f"OffsetFetch, {MANY} partitions", _offset_fetch()
+    yield f"OffsetForLeaderEpoch, {MANY} partitions", _offset_for_leader_epoch()
+    yield f"DescribeGroups, {MANY} groups", _describe_groups()
+    yield f"DeleteGroups, {MANY} groups", _delete_groups()
+    yield f"FindCoordinator, {MANY} groups", _find_coordinator()
+    yield f"DescribeProducers, {MANY} partitions", _describe_producers()
+    yield f"AddPartitionsToTxn, {MANY} partitions", _add_partitions_to_txn()
+    yield f"AddPartitionsToTxn, {MANY // 3} transactions", _verify_partitions_of_txns()
+    yield f"WriteTxnMarkers, {MANY // 3} of one partition", _write_txn_markers
+    yield f"OffsetDelete, {MANY} partitions", _offset_delete()
+    yield f"AlterConfigs, {MANY} resources", _alter_configs()
+    yield f"AlterConfigs, {MANY} settings of a topic", _alter_one_config()
+    yield "Produce, a bomb into compression.type=gzip", _bomb
+    yield "Fetch, 100 MB that the page cache does not hold", _cold_fetch
+
+
+def run(rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
+    """A row a worst case: (measurement, longest, p99, longests), milliseconds; the medians of the rounds."""
+    with TemporaryDirectory(prefix="sparklog-bench-") as scratch, our_broker(Path(scratch)) as peer:
+        return measure(peer.bootstrap, Path(scratch), rounds, say)
+
+
+def measure(bootstrap: str, directory: Path, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Every case on a broker that runs already, its log directories below ``directory``."""
+    clock, samples = SystemClock(), dict[str, list[dict[str, float]]]()
+    for number in range(rounds):
+        cluster = Cluster(bootstrap, directory, number)
+        cluster.create("gzip", 1, **{"compression.type": "gzip", "max.message.bytes": "100000000"})
+        cluster.create("cold", 1, **{"max.message.bytes": "10000000"})
+        for name, case in _cases():
+            samples.setdefault(name, []).append(_longest_wait(cluster, case, clock))
+            say(f"stalls: round {number + 1} of {rounds}, {name}: {samples[name][-1]['longest']:.1f} ms")
+    return [
+        {
+            "measurement": name,
+            "longest": sorted(each["longest"] for each in found)[len(found) // 2],
+            "p99": sorted(each["p99"] for each in found)[len(found) // 2],
+            "longests": [each["longest"] for each in found],
+        }
+        for name, found in samples.items()
+    ]
+
+
+def _longest_wait(cluster: Cluster, case: Case, clock: Clock) -> dict[str, float]:
+    host, _, port = cluster.bootstrap.rpartition(":")
+    command = [sys.executable, "-m", "benchmarks.pinger", host, port]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as pinger:
+        assert pinger.stdout is not None
+        pinger.stdout.readline()
+        case(cluster)
+        clock.sleep(_SETTLE_S)  # what the case leaves to be done afterwards counts too
+        found, _ = pinger.communicate("")
+    waits: dict[str, float] = json.loads(found)
+    return waits

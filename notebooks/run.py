@@ -1,0 +1,35 @@
+"""Runs the notebook and keeps its outputs in the file: ``.venv/bin/python notebooks/run.py``, after a change to it."""
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parent / "flights.ipynb"
+
+
+def main() -> None:
+    book = nbformat.read(NOTEBOOK, as_version=4)
+    client = NotebookClient(book, timeout=900, kernel_name="python3", record_timing=False)
+    client.execute()
+    book.metadata.language_info = {"name": "python"}  # without the version, which changes by itself
+    for cell in book.cells:
+        if cell.cell_type == "code":
+            cell.outputs = merged(cell.outputs)
+    nbformat.write(book, NOTEBOOK)
+
+
+def merged(outputs: list[Any]) -> list[Any]:
+    """What was printed in one piece, however it came."""
+    found: list[Any] = []
+    for each in outputs:
+        if found and each.output_type == "stream" == found[-1].output_type and each.name == found[-1].name:
+            found[-1].text += each.text
+        else:
+            found.append(each)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Batches that take long to look into are looked into off the loop, and appended in the order in which they came.
+
+A request is long to look into if its batches, decompressed, may come to more than half a MB, or to an eighth of that
+where their topics want them recompressed or their records decoded. Such a request is prepared on a thread and appended
+afterwards on the loop. To hand it over costs more than to look into one that is shorter.
+
+Invariants: the requests that write to a partition are appended in the order of their arrival: one that comes while
+another for the same partition is being prepared waits for it, prepared or not; so does one behind it on the same
+connection. It waits until that is appended, not until it is answered. What was found on the thread counts only
+under the settings with which it was found; where they have changed, the log looks again. A request that is given up is
+not appended, and those behind it wait for those before it. One thread prepares, so that what is decompressed at one
+time is one batch's.
+
+A request that gets no answer (acks=0) is not given up when its client hangs up, for a client hangs up as soon as it has
+sent the last one; what such requests hold in memory without anybody's account is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from sparklog.clock import Clock
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ApiError
+from sparklog.log.validator import LONG, PreparedBatch, is_short, prepare, size_to_prepare
+from sparklog.replica.manager import ReplicaManager
+from sparklog.structs import TopicPartition
+
+T = TypeVar("T")
+Records = list[tuple[TopicPartition, memoryview | None]]
+Prepared = dict[int, PreparedBatch | ApiError]
+"""By place in the request, what is to be appended or why it is refused; what is not there needs no preparation. Not by
+partition: a request may name one twice.
+"""
+_KEPT_AT_MOST = 64 << 20
+"""Bytes of requests without an answer that are appended though their client has hung up."""
+
+
+class Preparation:
+    """Of the requests of one broker, on its loop."""
+
+    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        self._last: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._kept = 0
+
+    def is_needed(self, records: Records, after: asyncio.Future[Any] | None = None) -> bool:
+        """Whether the request has to wait: for its own preparation, for another's, or to come ``after`` something."""
+        if after is not None and not after.done():
+            return True
+        waited_for, size = self._last, 0
+        for tp, batch in records:
+            if waited_for and tp in waited_for:
+                return True
+            if batch is not None and not is_short(batch) and self._replicas.leads(tp):
+                size += size_to_prepare(batch, self._replicas.partition(tp).log.config)
+        return size > LONG
+
+    def append_in_order(
+        self,
+        records: Records,
+        append: Callable[[Prepared], Coroutine[None, None, T]],
+        after: asyncio.Future[Any] | None = None,
+        *,
+        answered: bool = True,
+    ) -> asyncio.Future[T]:
+        """The result of ``append``, which is handed what was prepared when it is the request's turn, and ``after``.
+
+        To cancel it gives the request up, unless it is not to be ``answered``.
+        """
+        before: set[asyncio.Future[Any]] = {self._last[tp] for tp, _ in records if tp in self._last}
+        if after is not None and not after.done():
+            before.add(after)
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for tp, _ in records:
+            self._last[tp] = place
+        work = asyncio.ensure_future(self._append(records, before, append))
+        work.add_done_callback(lambda _: self._leave(place, [tp for tp, _ in records], before))
+        return work if answered else self._kept_on(work, sum(len(batch or b"") for _, batch in records))
+
+    def _kept_on(self, work: asyncio.Future[T], size: int) -> asyncio.Future[T]:
+        """The same as ``work``, which goes on when this is cancelled, unless too much does so already."""
+        if self._kept + size > _KEPT_AT_MOST:
+            return work
+        self._kept += size
+
+        def done(kept: asyncio.Future[T]) -> None:
+            self._kept -= size
+            if not kept.cancelled():
+                kept.exception()  # or asyncio reports it as one that nobody looked at, once the shield is cancelled
+
+        work.add_done_callback(done)
+        return asyncio.shield(work)
+
+    async def _append(
+        self,
+        records: Records,
+        before: set[asyncio.Future[Any]],
+        append: Callable[[Prepared], Coroutine[None, None, T]],
+    ) -> T:
+        prepared: Prepared = {}
+        for number, (tp, batch) in enumerate(records):
+            if batch is None or is_short(batch) or not self._replicas.leads(tp):
+                continue
+            config = self._replicas.partition(tp).log.config
+            if size_to_prepare(batch, config):
+                prepared[number] = await self._prepare(batch, config)
+        if before:
+            await asyncio.wait(before)
+        return await append(prepared)
+
+    async def _prepare(self, batch: memoryview, config: TopicConfig) -> PreparedBatch | ApiError:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, prepare, batch, config, self._clock.now_ms())
+        except ApiError as refused:
+            return refused
+
+    def _leave(
+        self, place: asyncio.Future[None], partitions: Iterable[TopicPartition], before: set[asyncio.Future[Any]]
+    ) -> None:
+        """The place is free when the request is done with and all those before it are."""
+        earlier = next((each for each in before if not each.done()), None)
+        if earlier is not None:
+            earlier.add_done_callback(lambda _: self._leave(place, partitions, before))
+            return
+        place.set_result(None)
+        for tp in partitions:
+            if self._last.get(tp) is place:
+                del self._last[tp]
+
+    def close(self) -> None:
+        """No request is served any more."""
+        self._thread.shutdown()

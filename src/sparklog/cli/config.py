@@ -1,0 +1,147 @@
+"""``sparklog config``: describe and alter the settings of a topic, of a broker, of all brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.display import output_option, show_json, show_table
+from sparklog.cli.settings import DEFAULT, described_changes, origin, parse_changes, told, warn_of_compaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sparklog.client.admin import Admin, ConfigEntry
+    from sparklog.structs import BrokerId
+
+
+class _Whose(NamedTuple):
+    """Whose settings are meant: one of the three."""
+
+    topic: str | None
+    broker: int | None
+    every_broker: bool
+
+    def __str__(self) -> str:
+        if self.topic is not None:
+            return f"topic {self.topic}"
+        return "all brokers" if self.every_broker else f"broker {self.broker}"
+
+    def check(self) -> _Whose:
+        """Raises UsageError unless it is exactly one."""
+        if (self.topic is not None) + (self.broker is not None) + self.every_broker != 1:
+            raise click.UsageError("say whose settings: one of --topic, --broker, --all-brokers")
+        return self
+
+
+def _whose(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the three options that say whose settings are meant."""
+    for option in (
+        click.option("--all-brokers", "every_broker", is_flag=True, help="What is set for all brokers at once."),
+        click.option("--broker", type=click.IntRange(0), metavar="ID", help="The settings of this broker."),
+        click.option("--topic", metavar="NAME", help="The settings of this topic."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def config() -> None:
+    """See and change settings while the cluster runs: of a topic, of a broker, of all brokers.
+
+    \b
+    Examples:
+      sparklog config describe --topic clicks
+      sparklog config describe --broker 0 --all
+      sparklog config alter --all-brokers --config log.retention.ms=86400000
+      sparklog config alter --topic clicks --delete-config retention.ms
+    """
+
+
+@config.command(short_help="Show the settings in force, and where each comes from.")
+@_whose
+@click.option("--all", "everything", is_flag=True, help="Those left at their defaults too.")
+@output_option
+@bootstrap_option
+def describe(
+    topic: str | None, broker: int | None, every_broker: bool, everything: bool, as_json: bool, bootstrap: str
+) -> None:
+    """Show the settings in force, and where each comes from: the topic, this broker, all brokers, the start, a default.
+
+    \b
+    Examples:
+      sparklog config describe --topic clicks --all
+      sparklog config describe --broker 0 --output json
+      sparklog config describe --all-brokers
+    """
+    whose = _Whose(topic, broker, every_broker).check()
+    with administered(bootstrap) as admin:
+        found = _settings(admin, whose)
+    shown = [each for each in found if everything or each.source != DEFAULT.number]
+    if as_json:
+        show_json([told(each) for each in shown])
+    elif shown:
+        rows = [[each.name, each.value, origin(each), "no" if each.read_only else "yes"] for each in shown]
+        show_table(["setting", "value", "from", "changes while it runs"], rows)
+    else:
+        click.echo(f"{whose}: everything is at its default", err=True)
+
+
+@config.command(short_help="Change settings while the cluster runs.")
+@_whose
+@click.option(
+    "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting to change; may be repeated."
+)
+@click.option(
+    "-d", "--delete-config", "deleted", multiple=True, metavar="NAME",
+    help="A setting that goes back to what stands behind it; may be repeated.",
+)  # fmt: skip
+@bootstrap_option
+def alter(
+    topic: str | None,
+    broker: int | None,
+    every_broker: bool,
+    settings: tuple[str, ...],
+    deleted: tuple[str, ...],
+    bootstrap: str,
+) -> None:
+    """Change settings while the cluster runs; what is not named stays, and what only counts at a start is refused.
+
+    \b
+    Examples:
+      sparklog config alter --topic clicks --config retention.ms=3600000
+      sparklog config alter --broker 0 --config max.connections=500
+      sparklog config alter --all-brokers --delete-config log.retention.ms
+    """
+    whose = _Whose(topic, broker, every_broker).check()
+    changes = parse_changes(settings, deleted)
+    if not changes:
+        raise click.UsageError("name what to change: --config or --delete-config")
+    with administered(bootstrap) as admin:
+        if whose.topic is not None:
+            admin.alter_topic_configs(whose.topic, changes)
+        else:
+            admin.alter_broker_configs(_broker(admin, whose), changes)
+    warn_of_compaction(changes)
+    click.echo(f"altered {whose}: {described_changes(changes)}")
+
+
+def _settings(admin: Admin, whose: _Whose) -> list[ConfigEntry]:
+    if whose.topic is not None:
+        return admin.topic_configs(whose.topic)
+    return admin.broker_configs(_broker(admin, whose))
+
+
+def _broker(admin: Admin, whose: _Whose) -> BrokerId | None:
+    """The broker's id, None for all. Raises BadParameter for one that is not in the cluster."""
+    from sparklog.structs import BrokerId
+
+    if whose.broker is None:
+        return None
+    there = sorted(admin.describe_cluster().brokers)
+    if whose.broker not in there:
+        named = ", ".join(map(str, there))
+        raise click.BadParameter(f"there is no broker {whose.broker}, only {named}", param_hint="--broker")
+    return BrokerId(whose.broker)

@@ -1,0 +1,78 @@
+"""Settings on the command line: ``--config NAME=VALUE``, ``--delete-config NAME``, and what is to be said of some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from sparklog.client.admin import ConfigEntry
+
+
+class Origin(NamedTuple):
+    """Where a value comes from: Kafka's number, and how lists call it."""
+
+    number: int
+    word: str
+
+
+ON_TOPIC = Origin(1, "topic")
+DEFAULT = Origin(5, "default")
+_ORIGINS = {
+    each.number: each.word
+    for each in (
+        ON_TOPIC,
+        Origin(2, "this broker"),
+        Origin(3, "all brokers"),
+        Origin(4, "start of the broker"),
+        DEFAULT,
+    )
+}
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, str]:
+    """Name to value. Raises BadParameter for a text that is not NAME=VALUE."""
+    parsed = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--config")
+        parsed[name.strip()] = value.strip()
+    return parsed
+
+
+def parse_changes(settings: Iterable[str], deleted: Iterable[str]) -> dict[str, str | None]:
+    """What is to be set, and with None what goes back to its default. Raises UsageError for both at once."""
+    changes: dict[str, str | None] = dict(parse_settings(settings))
+    for name in deleted:
+        if name in changes:
+            raise click.UsageError(f"{name} cannot be set and deleted at once")
+        changes[name] = None
+    return changes
+
+
+def warn_of_compaction(changes: Mapping[str, str | None]) -> None:
+    """Say on standard error what a compacted topic is not: no other setting promises what is not done."""
+    from sparklog.config.topic import NOTHING_COMPACTS
+
+    if "compact" in (changes.get("cleanup.policy") or ""):
+        click.echo(f"note: {NOTHING_COMPACTS}", err=True)
+
+
+def told(entry: ConfigEntry) -> dict[str, object]:
+    """A setting as a JSON document shows it."""
+    return {"name": entry.name, "value": entry.value, "from": origin(entry), "read_only": entry.read_only}
+
+
+def origin(entry: ConfigEntry) -> str:
+    """Where its value comes from, in a word."""
+    return _ORIGINS.get(entry.source, str(entry.source))
+
+
+def described_changes(changes: Mapping[str, str | None]) -> str:
+    """What was changed, for the line that says so."""
+    return ", ".join(
+        f"{name} back to its default" if text is None else f"{name}={text}" for name, text in changes.items()
+    )

@@ -1,0 +1,106 @@
+"""Which modules are compiled by mypyc, and whether their compiled form may be used.
+
+They are the broker's path of a Produce and a Fetch; each stays a Python module like any other, and is read as one where
+it cannot be compiled. ``setup.py`` takes the list from here.
+
+Invariants: all of them are used compiled or none, for compiled modules call each other without looking at what Python
+would find. Compiled code older than its source is never used. ``SPARKLOG_IMPL=python`` chooses the source, for these
+modules as for the record codec (``record/_impl``); ``native`` insists on the compiled form.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+VARIABLE: Final = "SPARKLOG_IMPL"
+
+GROUPS: Final = {
+    "sparklog_store": (
+        "sparklog.log.file_records",
+        "sparklog.log.log",
+        "sparklog.log.producer_state",
+        "sparklog.log.segment",
+        "sparklog.log.segments",
+        "sparklog.log.validator",
+        "sparklog.record.batch",
+        "sparklog.record.records",
+        "sparklog.replica.manager",
+        "sparklog.replica.partition",
+        "sparklog.replica.purgatory",
+    ),
+    "sparklog_serve": (
+        "sparklog.broker.apis.fetch",
+        "sparklog.broker.apis.produce",
+        "sparklog.broker.dispatch",
+        "sparklog.broker.fetch_sessions",
+        "sparklog.net.channel",
+        "sparklog.protocol.connection",
+        "sparklog.protocol.frame",
+        "sparklog.protocol.hot.fetch",
+        "sparklog.protocol.hot.produce",
+        "sparklog.protocol.wire",
+    ),
+}
+"""Modules by the library that they are compiled into: two of about the same size, so that two cores can share the work.
+
+What is a named tuple, an enumeration or an asynchronous generator in the main cannot be compiled well.
+"""
+MODULES: Final = tuple(name for modules in GROUPS.values() for name in modules)
+
+_SOURCES: Final = Path(__file__).parent.parent
+
+
+def source_of(module: str) -> Path:
+    """Where the source of ``module`` is, below the directory of all."""
+    return Path(*module.split(".")).with_suffix(".py")
+
+
+def why_not(root: Path = _SOURCES) -> str | None:
+    """Why the compiled form below ``root`` may not be used; None if it may."""
+    suffix = next((each for each in EXTENSION_SUFFIXES if "-" in each), EXTENSION_SUFFIXES[0])
+    for group, modules in GROUPS.items():
+        for name in (f"{group}__mypyc", *modules):
+            source = root / source_of(name)
+            binary = source.with_suffix(suffix)
+            if not binary.exists():
+                return f"{name} is not compiled"
+            if name in modules and binary.stat().st_mtime < source.stat().st_mtime:
+                return f"{name} has changed since it was compiled"
+    return None
+
+
+class _FromSource:
+    """Finds the source of the modules of the list, which would otherwise be found in their compiled form."""
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in MODULES:
+            return None
+        from importlib.util import spec_from_file_location  # not for everybody who imports this package
+
+        source = _SOURCES / source_of(fullname)
+        return spec_from_file_location(fullname, source) if source.exists() else None
+
+
+def choose(wanted: str | None) -> str | None:
+    """Have the modules imported in the form that is ``wanted``, by default compiled where that may be used.
+
+    Returns why they are not compiled, None if they are. Raises ImportError if ``native`` is wanted and cannot be had.
+    """
+    reason = f"{VARIABLE}=python" if wanted == "python" else why_not()
+    if reason is None:
+        return None
+    if wanted == "native":
+        raise ImportError(f"{VARIABLE}=native, but {reason}; build it with 'python setup.py build_ext --inplace'")
+    sys.meta_path.insert(0, _FromSource())
+    return reason
+
+
+if __name__ == "__main__":  # for the Makefile, before anything is installed
+    sys.stdout.write(" ".join(str(source_of(name)) for name in MODULES))

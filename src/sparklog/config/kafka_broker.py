@@ -1,0 +1,92 @@
+"""The settings of Kafka 3.9's broker that sparklog's has no use for (``ServerConfigs.java`` and those it joins).
+
+One that is here is somebody's working configuration: it is left out, and named once. What asks for security, or for a
+cluster without ZooKeeper, is refused: a broker that left it out would be another one than its owner wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparklog.errors import ConfigError
+
+_LEFT_OUT = frozenset(
+    """
+    alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
+    alter.log.dirs.replication.quota.window.size.seconds auto.include.jmx.reporter auto.leader.rebalance.enable
+    background.threads broker.heartbeat.interval.ms broker.id.generation.enable broker.rack broker.session.timeout.ms
+    client.quota.callback.class control.plane.listener.name controlled.shutdown.enable controlled.shutdown.max.retries
+    controlled.shutdown.retry.backoff.ms controller.quota.window.num controller.quota.window.size.seconds
+    controller.socket.timeout.ms create.topic.policy.class.name delete.records.purgatory.purge.interval.requests
+    delete.topic.enable early.start.listeners eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
+    follower.replication.throttled.rate group.consumer.max.heartbeat.interval.ms
+    group.consumer.max.session.timeout.ms group.consumer.min.heartbeat.interval.ms
+    group.consumer.min.session.timeout.ms group.coordinator.append.linger.ms group.coordinator.new.enable
+    group.coordinator.threads initial.broker.registration.timeout.ms inter.broker.listener.name
+    inter.broker.protocol.version kafka.metrics.polling.interval.secs kafka.metrics.reporters
+    leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage leader.replication.throttled.rate
+    listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
+    log.cleaner.threads log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
+    log.local.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
+    offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.topic.compression.codec
+    offsets.topic.segment.bytes producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
+    replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
+    replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
+    replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+    replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id
+    server.max.startup.time.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes telemetry.max.bytes
+    transaction.partition.verification.enable transaction.state.log.load.buffer.size
+    unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
+    zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
+    zookeeper.metadata.migration.min.batch.size
+    """.split()  # noqa: SIM905 (a list of this length is not read one a line)
+)
+_LEFT_OUT_PREFIXES = ("group.share.", "metadata.", "metrics.", "remote.", "rlmm.config.", "rsm.config.")
+_SECURITY_PREFIXES = ("delegation.token.", "listener.name.", "password.encoder.", "sasl.", "ssl.", "zookeeper.ssl.")
+_SECURITY = {
+    "authorizer.class.name": "",
+    "connection.failed.authentication.delay.ms": "",
+    "connections.max.reauth.ms": "",
+    "principal.builder.class": "",
+    "security.inter.broker.protocol": "plaintext",
+    "security.providers": "",
+    "super.users": "",
+    "zookeeper.client.secure": "false",
+    "zookeeper.set.acl": "false",
+}
+"""Setting to the value that asks for nothing."""
+_WITHOUT_ZOOKEEPER = ("controller.listener.names", "controller.quorum.", "node.id", "process.roles")
+
+
+def divide(properties: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The settings without those that mean nothing here, and the names of these.
+
+    Raises ConfigError for what asks for TLS, SASL or ACLs, and for what is of a cluster without ZooKeeper.
+    """
+    kept: dict[str, str] = {}
+    left_out = []
+    for name, text in properties.items():
+        if name.startswith(_WITHOUT_ZOOKEEPER):
+            raise ConfigError(
+                f"{name} is of a Kafka cluster without ZooKeeper (KRaft); a broker here needs broker.id and"
+                " zookeeper.connect: Kafka 3.9's config/server.properties is the file to begin with"
+            )
+        if _asks_for_security(name, text):
+            raise ConfigError(
+                f"{name}: there is no TLS, no SASL and no ACL here, and whoever sets it does not want plain"
+                " connections from anybody; if plain ones are meant, remove it"
+            )
+        if name in _LEFT_OUT or name.startswith(_LEFT_OUT_PREFIXES) or name in _SECURITY:
+            left_out.append(name)
+        else:
+            kept[name] = text
+    return kept, sorted(left_out)
+
+
+def _asks_for_security(name: str, text: str) -> bool:
+    if name in _SECURITY:
+        return text.strip().lower() not in ("", _SECURITY[name])
+    return name.startswith(_SECURITY_PREFIXES)

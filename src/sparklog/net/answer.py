@@ -1,0 +1,39 @@
+"""What a request comes to: an answer at once, later, in steps, or none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from sparklog.structs import Chunk
+
+Answer = list[Chunk] | None
+"""The chunks of a whole response frame, or None for a request that gets no answer."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered(Generic[T]):
+    """The answer to a request that takes effect later, and what is done when it has."""
+
+    answer: asyncio.Future[T]
+    done: asyncio.Future[Any]
+
+
+Served = Answer | Awaitable[Answer] | Ordered[Answer]
+Work = Generator[None, None, Served]
+"""Steps, between which others may be served; what they come to is the answer."""
+
+
+class Dispatch(Protocol):
+    """Serves one request frame from a client's address.
+
+    With ``after`` it is to take effect when that is done, like requests of the same API and connection before it.
+    Raises RemoteProtocolError to have the connection closed.
+    """
+
+    def __call__(
+        self, frame: memoryview, client_host: str, after: asyncio.Future[Any] | None = None, /
+    ) -> Served | Work: ...

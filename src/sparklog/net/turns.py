@@ -1,0 +1,201 @@
+"""The loop's time shared among connections: a turn for each, and the one that has had least of it is next.
+
+Invariants: in one turn of the loop requests are served for ``TURN_S`` at most, and one piece of work beyond that; a
+connection with more to do than that comes to the end of its share and waits in the queue while the loop looks at
+sockets and timers. From the queue the connection with the smallest share so far is served, for ``SHARE_S``. Who comes
+to the queue counts as having had about as much as the one served last: at least that less ``_CREDIT_S``, at most that
+and ``_DEBT_S``. A pause is worth a little and is not saved up, and nobody waits for all newcomers to catch up with him.
+So a client that asks now and then is served before those that ask without end.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import types
+from asyncio import AbstractEventLoop, Future
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from sparklog.clock import Clock, SystemClock
+from sparklog.net.complaints import Complaints
+
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
+
+TURN_S = 0.005
+SHARE_S = 0.001
+SLOW_S = 0.05
+"""A piece of work that takes longer is told of in the log."""
+_CREDIT_S = 0.01
+_DEBT_S = 1.0
+_COUNTED_FROM_S = TURN_S / 2
+
+
+class Worker(Protocol):
+    """A connection with something to do."""
+
+    served_s: float
+    """Of the loop's time so far."""
+
+    def work(self, seconds: float) -> None:
+        """Do what there is to do, for so long; ask for another turn if something is left."""
+
+
+class Turns:
+    """Who may work now, and who is next. ``spend`` is told of all work that is done on the loop for a request."""
+
+    def __init__(self, loop: AbstractEventLoop, clock: Clock | None = None) -> None:
+        self._loop = loop
+        self.time: Callable[[], float] = (clock or SystemClock()).monotonic
+        """Seconds on a clock that never goes back."""
+        self._complaints = Complaints(_logger, self.time)
+        self._waiting: list[tuple[float, int, Worker]] = []
+        self._arrivals = count()
+        self._reached_s = 0.0
+        self._spent_s = 0.0
+        self._is_due = False
+
+    @property
+    def left_s(self) -> float:
+        """How long a connection may go on at once; 0 where it is to ask for a turn."""
+        return 0.0 if self._waiting else max(TURN_S - self._spent_s, 0.0)
+
+    def ask(self, worker: Worker) -> None:
+        """Have ``worker.work`` called when it is its turn."""
+        reached = self._reached_s
+        worker.served_s = min(max(worker.served_s, reached - _CREDIT_S), reached + _DEBT_S)
+        heapq.heappush(self._waiting, (worker.served_s, next(self._arrivals), worker))
+        self._end_turn_soon()
+
+    def spend(self, began: float) -> float:
+        """Some work that began then is done; returns how long it took."""
+        seconds = self.time() - began
+        self._spent_s += seconds
+        if self._spent_s > _COUNTED_FROM_S:
+            self._end_turn_soon()
+        return seconds
+
+    def tell(self, seconds: float, what: Callable[[], str]) -> None:
+        """One piece of work took so long that the log is to name it."""
+        self._complaints.warn("slow", f"{what()} held up everybody else for {seconds * 1000:.0f} ms")
+
+    @contextmanager
+    def watched(self, what: Callable[[], str]) -> Iterator[None]:
+        """A piece of work is done meanwhile that cannot be parted."""
+        began = self.time()
+        try:
+            yield
+        finally:
+            seconds = self.spend(began)
+            if seconds > SLOW_S:
+                self.tell(seconds, what)
+
+    def _end_turn_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_due = False
+        self._spent_s = 0.0
+        while self._waiting and self._spent_s < TURN_S:
+            share, _, worker = heapq.heappop(self._waiting)
+            self._reached_s = max(self._reached_s, share)
+            before = self._spent_s
+            try:
+                worker.work(SHARE_S)
+            except Exception:  # the others are not to wait for ever
+                _logger.exception("%s failed in its turn", worker)
+            if self._spent_s == before:  # a clock that stands still: nobody may have the loop for himself
+                self._spent_s += SHARE_S
+        if self._waiting:
+            self._end_turn_soon()
+
+    async def pause(self) -> None:
+        """Return when it is the caller's turn again."""
+        pause = _Pause(self._loop.create_future())
+        self.ask(pause)
+        await pause.over
+
+    async def paced(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """The ``items``, with a pause for others between two of them as soon as a share of the time is used up."""
+        until = self.time() + SHARE_S
+        for each in items:
+            if self.time() >= until:
+                await self.pause()
+                until = self.time() + SHARE_S
+            yield each
+
+    @types.coroutine
+    def timed(self, work: Coroutine[Any, Any, T], what: Callable[[], str]) -> Generator[Any, Any, T]:
+        """To be awaited in place of ``work``: each of its stretches on the loop is told to ``spend``."""
+        resume, given = work.send, None
+        while True:
+            try:
+                with self.watched(what):
+                    awaited = resume(given)
+            except StopIteration as end:
+                return cast("T", end.value)
+            try:
+                given, resume = (yield awaited), work.send
+            except BaseException as error:  # the awaiter's, or a cancellation: it is the work's to deal with
+                given, resume = error, work.throw
+
+    async def drive(self, steps: Generator[None, None, T], what: Callable[[], str]) -> T:
+        """The result of ``steps``, which are taken a share at a time among the connections' turns."""
+        driver: _Driver[T] = _Driver(self, steps, what, self._loop.create_future())
+        driver.work(SHARE_S)
+        try:
+            return await driver.done
+        finally:
+            steps.close()
+
+
+class _Pause:
+    """Somebody who waits for a turn, and uses it up outside of it."""
+
+    def __init__(self, over: Future[None]) -> None:
+        self.over = over
+        self.served_s = 0.0
+
+    def work(self, seconds: float) -> None:
+        self.served_s += seconds
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+class _Driver(Generic[T]):
+    """Steps that are taken for somebody who awaits their end."""
+
+    def __init__(self, turns: Turns, steps: Generator[None, None, T], what: Callable[[], str], done: Future[T]) -> None:
+        self._turns = turns
+        self._steps = steps
+        self._what = what
+        self.done = done
+        self.served_s = 0.0
+
+    def work(self, seconds: float) -> None:
+        if self.done.done():
+            return
+        began = self._turns.time()
+        with self._turns.watched(self._what):
+            try:
+                take(self._steps, began + seconds, self._turns.time)
+            except StopIteration as end:
+                self.done.set_result(end.value)
+            except Exception as error:
+                self.done.set_exception(error)
+        self.served_s += self._turns.time() - began
+        if not self.done.done():
+            self._turns.ask(self)
+
+
+def take(steps: Generator[None, None, T], until: float, time: Callable[[], float]) -> None:
+    """Take steps until the time has come. Raises StopIteration with their result at the end."""
+    next(steps)
+    while time() < until:
+        next(steps)

@@ -1,0 +1,206 @@
+"""Large messages a piece at a time, so that a loop that serves others too is never held up by one of them.
+
+``decoding`` and ``encoding`` are steps: generators that stop after every element of an array, wherever it is nested,
+and give the message, or its bytes, at the end. What they give is what ``decode_request`` and ``encode`` give.
+
+Invariants: between two steps lies the work of one element, or of ``_RUN`` numbers; a request names at most
+``MOST_ELEMENTS`` elements in all of its arrays (a controller's more), and is refused before more than that are made.
+Whether a message is large is told without looking at its elements: a request by its bytes, an answer by the lengths of
+its arrays.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, TypeVar
+
+from kafka.protocol.data_container import DataContainer
+from kafka.protocol.schemas.fields.codecs import EncodeBuffer, Int32, UnsignedVarInt32
+
+from sparklog.errors import LocalProtocolError, RemoteProtocolError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import (
+    DECODE_ERRORS,
+    ENCODE_ERRORS,
+    ENDLESS_VARINT,
+    SCHEMAS,
+    Message,
+    reject_null,
+    reject_nulls,
+)
+
+S = TypeVar("S")
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that may be put off between its steps; its result is the generator's."""
+
+LARGE_REQUEST = 4 << 10
+"""A request body of more bytes is decoded in steps: of the smallest elements it may hold some hundred."""
+LARGE_ANSWER = 200
+"""An answer of more elements is encoded in steps."""
+MOST_ELEMENTS = 20_000
+"""Of one request, in all its arrays together: to make and to forget so many objects takes some milliseconds."""
+MOST_OF_CONTROLLER = 100_000
+"""Of one request of a controller, which tells of a whole cluster."""
+_OF_CONTROLLER = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
+_RUN = 500
+_WINDOW = 2 << 10
+"""An element that ends within so many bytes is decoded in one go by the library's fast decoder."""
+
+
+def each_of(make: Callable[[S], T], items: Iterable[S]) -> Steps[list[T]]:
+    """What ``make`` makes of each item, one a step."""
+    made = []
+    for each in items:
+        made.append(make(each))
+        yield
+    return made
+
+
+def checked_count(api: ApiKey, before: int, more: int) -> int:
+    """``more``, the length of an array in a request that holds ``before`` others already. Raises RemoteProtocolError
+    if they are too many together.
+    """
+    if before + more > MOST_ELEMENTS:
+        raise _too_many(api, MOST_ELEMENTS)
+    return more
+
+
+def _too_many(api: ApiKey, most: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"a {api.name} request names more than {most} elements; ask for fewer at a time")
+
+
+def decoding(api: ApiKey, version: int, body: memoryview) -> Steps[Message]:
+    """``decode_request`` in steps. Raises RemoteProtocolError also where the request names too many elements."""
+    return _Decoder(api, version, body).message()
+
+
+class _Decoder:
+    """Walks a schema down to the structs that are small enough for the library's compiled decoder."""
+
+    def __init__(self, api: ApiKey, version: int, body: memoryview) -> None:
+        self._api, self._version, self._body = api, version, body
+        self._schema = SCHEMAS[api].request
+        self._stream = io.BytesIO(body)
+        flexible = self._schema.flexible_version_q(version)
+        self._form = {"version": version, "compact": flexible, "tagged": flexible}
+        self._flexible = flexible
+        self._most = self._left = MOST_OF_CONTROLLER if api in _OF_CONTROLLER else MOST_ELEMENTS
+
+    def message(self) -> Steps[Message]:
+        try:
+            return (yield from self._walk(self._schema._struct, self._schema))
+        except DECODE_ERRORS as error:
+            raise RemoteProtocolError(f"malformed {self._schema.name} version {self._version}: {error}") from error
+
+    def _walk(self, schema: Any, data_class: Any) -> Steps[Message]:
+        values = {}
+        for field in schema.untagged_fields(self._version):
+            if field.is_array():
+                value = yield from self._array(field)
+            else:
+                value = field.decode(self._stream, **self._form)
+            if value is None:
+                reject_null(field, self._schema.name, self._version)
+            elif field.is_struct():
+                reject_nulls(field, value, self._version)
+            values[field.name] = value
+        if self._flexible:
+            values |= schema.tagged_fields(self._version).decode(self._stream, version=self._version)
+        return data_class(version=self._version, **values)
+
+    def _array(self, field: Any) -> Steps[list[Any] | None]:
+        count = (UnsignedVarInt32.decode(self._stream) - 1) if self._flexible else Int32.decode(self._stream)
+        if count == -1:
+            return None
+        self._count(max(count, 0))
+        values: list[Any] = []
+        for number in range(count):
+            if field.is_struct_array():
+                values.append((yield from self._element(field.array_of)))
+                yield
+            else:
+                values.append(field.array_of.decode(self._stream, **self._form))
+                if number % _RUN == _RUN - 1:
+                    yield
+        if None in values:
+            raise RemoteProtocolError(f"malformed {self._schema.name}: null in {field.name}")
+        return values
+
+    def _count(self, elements: int) -> None:
+        self._left -= elements
+        if self._left < 0:
+            raise _too_many(self._api, self._most)
+
+    def _element(self, schema: Any) -> Steps[Message]:
+        start = self._stream.tell()
+        window = self._body[start : start + _WINDOW]
+        if not self._flexible or not ENDLESS_VARINT.search(window):
+            try:
+                message, end = schema.compiled_decode_from(**self._form)(window, 0)
+            except DECODE_ERRORS:
+                end = _WINDOW + 1  # it may be whole beyond the window
+            if end <= len(window):
+                reject_nulls(schema, message, self._version)
+                self._count(_elements(schema, message, self._version))
+                self._stream.seek(start + end)
+                return message
+        return (yield from self._walk(schema, schema.data_class))
+
+
+def _struct_arrays(schema: Any, version: int) -> Iterator[Any]:
+    return (field for field in schema.untagged_fields(version) if field.is_struct_array())
+
+
+def _elements(schema: Any, message: Message, version: int, enough: int = MOST_OF_CONTROLLER) -> int:
+    """How many structs are in the arrays of ``message``; about ``enough`` if there are more."""
+    found = 0
+    for field in _struct_arrays(schema, version):
+        values = getattr(message, field.name, None) or ()
+        found += len(values)
+        if found < enough and next(_struct_arrays(field.array_of, version), None) is not None:
+            for each in values:
+                found += _elements(field.array_of, each, version, enough - found)
+                if found >= enough:
+                    break
+    return found
+
+
+def is_large_answer(message: Message, version: int) -> bool:
+    """Whether it is to be encoded in steps."""
+    return _elements(message._struct, message, version, LARGE_ANSWER + 1) > LARGE_ANSWER
+
+
+def encoding(message: Message, version: int) -> Steps[bytes]:
+    """``encode`` in steps. Raises LocalProtocolError if a field does not fit its type."""
+    out = EncodeBuffer()
+    try:
+        yield from _encode(message._struct, message, version, message.flexible_version_q(version), out)
+    except ENCODE_ERRORS as error:
+        raise LocalProtocolError(f"cannot encode {message.name} version {version}: {error}") from error
+    return bytes(memoryview(out.buf)[: out.pos])
+
+
+def _encode(schema: Any, message: Message, version: int, flexible: bool, out: EncodeBuffer) -> Steps[None]:
+    form = {"version": version, "compact": flexible, "tagged": flexible}
+    for field in schema.untagged_fields(version):
+        values = getattr(message, field.name)
+        if not field.is_struct_array() or values is None:
+            field.encode_into(values, out, **form)
+            continue
+        if flexible:
+            UnsignedVarInt32.encode_into(out, len(values) + 1)
+        else:
+            Int32.encode_into(out, len(values))
+        whole = field.array_of.compiled_encode_into(**form)
+        for each in values:
+            if not isinstance(each, DataContainer):
+                field.array_of.encode_into(each, out, **form)
+            elif _elements(field.array_of, each, version, LARGE_ANSWER + 1) > LARGE_ANSWER:
+                yield from _encode(field.array_of, each, version, flexible, out)
+            else:
+                whole(each, out)
+            yield
+    if flexible:
+        schema.tagged_fields(version).encode_into(message, out, version=version)

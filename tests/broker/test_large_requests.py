@@ -1,0 +1,188 @@
+"""Requests of many elements: the work of one element, or of a slice of them, lies between two looks at the others."""
+
+import asyncio
+import inspect
+from types import SimpleNamespace
+
+import pytest
+from broker.test_metadata_cache import update
+
+from sparklog.broker.apis import (
+    add_partitions_to_txn,
+    alter_configs,
+    offset_delete,
+    update_metadata,
+    write_txn_markers,
+)
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.holdings import SLICE
+from sparklog.errors import ErrorCode
+from sparklog.group.removal import OffsetDeletion
+from sparklog.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    AlterConfigsRequest,
+    OffsetDeleteRequest,
+    WriteTxnMarkersRequest,
+)
+from sparklog.structs import TopicPartition
+from sparklog.testing.steps import counted
+
+MANY = 3000
+
+
+class Broker:
+    """Knows every partition of ``t``; counts the looks at others that are possible while it awaits nothing."""
+
+    def __init__(self):
+        self.looks = 0
+        self.turns = SimpleNamespace(paced=self.paced)
+        self.metadata = SimpleNamespace(knows=lambda tp: tp.topic == "t", has_been_told=True, update=self.update)
+        self.transactions = SimpleNamespace(add_partitions=self.add, verify=lambda *_: ErrorCode.NONE)
+        self.txn_markers = SimpleNamespace(take=self.take)
+        self.groups = SimpleNamespace(delete_offsets=self.delete_offsets, forget_topics=lambda _: None)
+        self.fence = SimpleNamespace(admit=self.admit)
+        self.taken, self.deletions, self.answers = [], [], []
+
+    async def paced(self, items):
+        for each in items:
+            self.looks += 1
+            yield each
+
+    async def add(self, _id, _producer, partitions, _version):
+        return ErrorCode.NONE
+
+    async def take(self, _marker, partitions):
+        self.taken.append(len(partitions))
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+    async def delete_offsets(self, _group, partitions):
+        self.deletions.append(len(partitions))
+        if self.answers:
+            return self.answers.pop(0)
+        return OffsetDeletion(ErrorCode.NONE, dict.fromkeys(partitions, ErrorCode.NONE))
+
+    async def admit(self, _request):
+        return ErrorCode.NONE
+
+    def update(self, _request, topics):
+        self.taken = topics
+        return []
+
+
+@pytest.fixture
+def broker():
+    return Broker()
+
+
+def serve(broker, module, version, message):
+    """How many steps it took, and the answer."""
+    answer = module.handle(broker, ApiRequest(module.API, version, "c", "h", message))
+    steps = 0
+    if not inspect.iscoroutine(answer):
+        steps, answer = counted(answer)
+    return steps, asyncio.run(answer)
+
+
+def test_partitions_of_a_transaction(broker):
+    request = AddPartitionsToTxnRequest
+    topics = [request.AddPartitionsToTxnTopic(name="t", partitions=list(range(MANY)))]
+    message = request(
+        v3_and_below_transactional_id="id",
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=topics,
+    )
+    steps, answer = serve(broker, add_partitions_to_txn, 3, message)
+    assert steps >= MANY
+    assert broker.looks >= MANY
+    assert len(answer.results_by_topic_v3_and_below[0].results_by_partition) == MANY
+
+
+def test_transactions_of_a_leader(broker):
+    request = AddPartitionsToTxnRequest
+    topics = [request.AddPartitionsToTxnTopic(name="t", partitions=[0])]
+    transactions = [
+        request.AddPartitionsToTxnTransaction(
+            transactional_id=str(number), producer_id=1, producer_epoch=0, verify_only=bool(number % 2), topics=topics
+        )
+        for number in range(MANY)
+    ]
+    steps, answer = serve(broker, add_partitions_to_txn, 4, request(transactions=transactions))
+    assert steps >= MANY
+    assert broker.looks >= MANY // SLICE
+    assert [each.transactional_id for each in answer.results_by_transaction] == [str(each) for each in range(MANY)]
+
+
+def test_markers_are_written_a_slice_at_a_time_and_once_a_partition(broker):
+    marker = WriteTxnMarkersRequest.WritableTxnMarker
+    topics = [marker.WritableTxnMarkerTopic(name="t", partition_indexes=[*range(MANY), *range(MANY)])]
+    markers = [marker(producer_id=1, producer_epoch=0, transaction_result=True, topics=topics, coordinator_epoch=0)]
+    _, answer = serve(broker, write_txn_markers, 1, WriteTxnMarkersRequest(markers=markers))
+    assert sum(broker.taken) == MANY
+    assert max(broker.taken) <= SLICE
+    assert broker.looks >= MANY
+    assert len(answer.markers[0].topics[0].partitions) == MANY
+
+
+def offset_deletion(*names, count=MANY):
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    asked = [topic.OffsetDeleteRequestPartition(partition_index=number) for number in range(count)]
+    return OffsetDeleteRequest(group_id="g", topics=[topic(name=name, partitions=asked) for name in names])
+
+
+def test_offsets_are_deleted_a_slice_at_a_time(broker):
+    steps, answer = serve(broker, offset_delete, 0, offset_deletion("t", "unknown"))
+    assert steps >= 2 * MANY
+    assert sum(broker.deletions) == MANY
+    assert max(broker.deletions) <= MANY // 4
+    codes = {topic.name: {each.error_code for each in topic.partitions} for topic in answer.topics}
+    assert codes == {"t": {ErrorCode.NONE}, "unknown": {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}}
+
+
+def test_a_group_that_went_with_the_last_of_its_offsets_is_no_error(broker):
+    first = {TopicPartition("t", number): ErrorCode.NONE for number in range(500)}
+    broker.answers = [
+        OffsetDeletion(ErrorCode.NONE, first),
+        *[OffsetDeletion(ErrorCode.GROUP_ID_NOT_FOUND, {})] * 4,
+        OffsetDeletion(ErrorCode.NOT_COORDINATOR, {}),
+    ]
+    _, answer = serve(broker, offset_delete, 0, offset_deletion("t"))
+    codes = [each.error_code for each in answer.topics[0].partitions]
+    assert codes == [ErrorCode.NONE] * 2500 + [ErrorCode.NOT_COORDINATOR] * 500
+    broker.answers = [OffsetDeletion(ErrorCode.GROUP_ID_NOT_FOUND, {})]
+    _, answer = serve(broker, offset_delete, 0, offset_deletion("t"))
+    assert (answer.error_code, answer.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+
+
+def test_settings_of_many(broker):
+    resource = AlterConfigsRequest.AlterConfigsResource
+    message = AlterConfigsRequest(
+        resources=[resource(resource_type=99, resource_name=str(number), configs=[]) for number in range(MANY)],
+        validate_only=False,
+    )
+    steps, answer = serve(broker, alter_configs, 1, message)
+    assert steps >= MANY
+    assert broker.looks >= 2 * MANY
+    assert {each.error_code for each in answer.responses} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_many_settings_of_one(broker):
+    resource = AlterConfigsRequest.AlterConfigsResource
+    entries = [resource.AlterableConfig(name=str(number), value="") for number in range(MANY)]
+    message = AlterConfigsRequest(
+        resources=[resource(resource_type=99, resource_name="", configs=entries)], validate_only=False
+    )
+    steps, answer = serve(broker, alter_configs, 1, message)
+    assert steps >= MANY
+    assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_cluster_is_looked_into_in_steps_and_taken_over_at_once(broker):
+    topics = [("t", None, dict.fromkeys(range(MANY), 1)), ("u", None, {0: 1})]
+    steps, answer = serve(broker, update_metadata, 7, update(topics=topics))
+    assert answer.error_code == ErrorCode.NONE
+    assert steps > MANY
+    assert [len(topic.partitions) for topic in broker.taken] == [MANY, 1]
+    broker.taken = None
+    _, answer = serve(broker, update_metadata, 7, update(topics=[*topics, ("v", None, {-1: 1})]))
+    assert (answer.error_code, broker.taken) == (ErrorCode.INVALID_REQUEST, None)

@@ -1,0 +1,131 @@
+"""Handlers of long requests: others are served between their elements."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from sparklog.broker.apis import create_topics, describe_configs
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.topics import TopicMaker
+from sparklog.config.broker import parse_broker_config
+from sparklog.config.dynamic import Layers
+from sparklog.errors import ErrorCode
+from sparklog.net.turns import SHARE_S, Turns
+from sparklog.protocol.messages import CreateTopicsRequest, DescribeConfigsRequest
+from sparklog.testing.clock import ManualClock
+
+MANY = 50
+TOPIC, BROKER = 2, 4
+
+
+class SlowClock(ManualClock):
+    """Whatever is done between two looks at it takes a share of the loop's time."""
+
+    def monotonic(self):
+        self.advance(SHARE_S)
+        return super().monotonic()
+
+
+def broker_of(loop, **parts):
+    layers = Layers(parse_broker_config({}))
+    settings = SimpleNamespace(layers=layers, topic_defaults=layers.topic_defaults)
+    metadata = SimpleNamespace(brokers={0: None}, topics=list, topic=parts.pop("topic", lambda name: None))
+    return SimpleNamespace(
+        turns=Turns(loop, SlowClock()),
+        config=layers.static,
+        settings=settings,
+        metadata=metadata,
+        topics=TopicMaker(settings, metadata, None, None),
+        **parts,
+    )
+
+
+async def with_others(work):
+    """What is awaited comes to, and how often others had the loop meanwhile."""
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.ensure_future(others())
+    done = await work
+    beside.cancel()
+    return done, turns
+
+
+def served(handler, version, message, **parts):
+    """The answer, and how often others had the loop meanwhile."""
+
+    async def serve():
+        broker = broker_of(asyncio.get_running_loop(), **parts)
+        return await with_others(handler.handle(broker, ApiRequest(handler.API, version, "me", "host", message)))
+
+    return asyncio.run(serve())
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_topics_are_made_one_after_another(validate_only):
+    topic = CreateTopicsRequest.CreatableTopic
+    message = CreateTopicsRequest(
+        topics=[
+            topic(name=f"t{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+            for number in range(MANY)
+        ],
+        timeout_ms=0,
+        validate_only=validate_only,
+    )
+    made = []
+
+    async def run_zk(create, assignment, config):
+        made.append(assignment.topic)
+        return True
+
+    controller = SimpleNamespace(is_active=True)
+
+    def handle(broker, request):
+        broker.topics = TopicMaker(broker.settings, broker.metadata, SimpleNamespace(create_topic=None), run_zk)
+        return create_topics.handle(broker, request)
+
+    handler = SimpleNamespace(API=create_topics.API, handle=handle)
+    answer, turns = served(handler, 7, message, controller=controller)
+    code = ErrorCode.NONE if validate_only else ErrorCode.REQUEST_TIMED_OUT  # made, and not waited for
+    assert [each.error_code for each in answer.topics] == [code] * MANY
+    assert [each.name for each in answer.topics] == [f"t{number}" for number in range(MANY)]
+    assert made == ([] if validate_only else [f"t{number}" for number in range(MANY)])
+    assert turns > MANY
+
+
+def describe(*resources):
+    asked = DescribeConfigsRequest.DescribeConfigsResource
+    return DescribeConfigsRequest(
+        resources=[asked(resource_type=kind, resource_name=name, configuration_keys=None) for kind, name in resources],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+
+
+async def nothing_stored(call, *args):
+    return {}
+
+
+def test_settings_are_described_one_resource_after_another():
+    message = describe(*((TOPIC, f"t{number}") for number in range(MANY)))
+    zk = SimpleNamespace(topic_config=None)
+    answer, turns = served(describe_configs, 4, message, topic=str, zk=zk, run_zk=nothing_stored)
+    assert [each.error_code for each in answer.results] == [ErrorCode.NONE] * MANY
+    assert turns > MANY
+    first, last = answer.results[0].configs, answer.results[-1].configs
+    assert all(one is other for one, other in zip(first, last, strict=True)), "what is the same is held once"
+
+
+def test_a_resource_is_described_once():
+    answer, _ = served(describe_configs, 4, describe((BROKER, ""), (BROKER, "0"), (BROKER, "0")))
+    assert [each.error_code for each in answer.results] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]

@@ -1,0 +1,120 @@
+"""``sparklog group`` on a real cluster."""
+
+import json
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer
+
+from sparklog.client import Admin, Producer
+from sparklog.structs import TopicPartition
+from sparklog.testing.eventually import eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def read(here, topic):
+    """A topic of two partitions, ten records in each, and a group of its name that has committed 4 and 10."""
+    here("topic", "create", topic, "--partitions", 2)
+    for partition in range(2):
+        here("produce", topic, "-p", partition, stdin=b"x\n" * 10)
+    assert here("group", "reset-offsets", topic, "-t", topic, "-p", 0, "--to", 4, "--yes").status == 0
+    assert here("group", "reset-offsets", topic, "-t", topic, "-p", 1, "--to", "latest", "--yes").status == 0
+    return topic
+
+
+def described(here, name):
+    return json.loads(here("group", "describe", name, "--output", "json").out)
+
+
+def test_a_group_without_members(here, read):
+    listed = {each["group"]: each for each in json.loads(here("group", "list", "-o", "json").out)}
+    assert listed[read]["state"] == "Empty"
+    found = described(here, read)
+    assert (found["group"], found["state"], found["members"]) == (read, "Empty", [])
+    assert found["offsets"] == [
+        {"topic": read, "partition": 0, "committed": 4, "end_offset": 10, "lag": 6, "client": None},
+        {"topic": read, "partition": 1, "committed": 10, "end_offset": 10, "lag": 0, "client": None},
+    ]
+    shown = here("group", "describe", read).out.splitlines()
+    assert shown[0] == f"group {read}: Empty, 0 members, lag 6"
+    assert shown[2].split("\t") == [read, "0", "4", "10", "6", "-"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_are_shown_with_what_they_hold_and_keep_the_group(here, read, bootstrap, protocol):
+    settings = {"bootstrap.servers": bootstrap, "group.id": read, "client.id": "reader", "group.protocol": protocol}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    with closing(consumer):
+        consumer.subscribe([read])
+
+        def is_assigned():
+            consumer.poll(0.1)
+            return len(consumer.assignment()) == 2
+
+        eventually(is_assigned, 60)
+        found = described(here, read)
+        (member,) = found["members"]
+        assert (member["client"], member["host"]) == ("reader", "127.0.0.1")
+        assert member["partitions"] == [{"topic": read, "partition": 0}, {"topic": read, "partition": 1}]
+        assert [(each["committed"], each["client"]) for each in found["offsets"]] == [(4, "reader"), (10, "reader")]
+        refused = here("group", "reset-offsets", read, "--to", "earliest", "--yes")
+        assert (refused.status, refused.out) == (1, "")
+        assert f"group '{read}' has 1 member" in refused.err
+        assert "stop its members first" in refused.err
+        assert here("group", "delete", read, "--yes").status == 1
+
+
+@pytest.mark.parametrize(
+    ("to", "committed"), [("earliest", [0, 0]), ("latest", [10, 10]), ("7", [7, 7]), ("2013-07-04", [0, 0])]
+)
+def test_offsets_are_reset_for_all_that_the_group_has_read(here, read, to, committed):
+    result = here("group", "reset-offsets", read, "--to", to, "--yes")
+    assert result.status == 0
+    rows = [line.split("\t") for line in result.out.splitlines()]
+    assert rows == [
+        ["topic", "partition", "before", "after"],
+        [read, "0", "4", str(committed[0])],
+        [read, "1", "10", str(committed[1])],
+    ]
+    assert [each["committed"] for each in described(here, read)["offsets"]] == committed
+
+
+@pytest.mark.parametrize(("to", "told"), [(99, "ends at offset 10"), (3, "begins at offset 5")])
+def test_an_offset_that_a_partition_does_not_have_is_told(here, read, bootstrap, to, told):
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.delete_records({TopicPartition(read, 1): 5})
+    result = here("group", "reset-offsets", read, "-t", read, "-p", 1, "--to", to, "--yes")
+    assert result.status == 0
+    assert result.err.splitlines()[0] == f"{read}-1 {told}: it has no {to}"
+
+
+def test_a_group_is_deleted_and_an_unknown_one_is_named(here, read):
+    assert here("group", "delete", read, "--yes") == (0, f"deleted {read}\n", "")
+    result = here("group", "describe", read)
+    assert (result.status, result.out, result.err.count("\n")) == (1, "", 1)
+    assert f"there is no group '{read}'" in result.err
+    assert 'see "sparklog group list"' in result.err
+
+
+def test_what_is_not_there_is_named_before_anything_changes(here, read):
+    unknown = here("group", "reset-offsets", read, "-t", read, "-p", 5, "--to", 0, "--yes")
+    assert (unknown.status, unknown.out) == (2, "")
+    assert f"topic '{read}' has no partition 5" in unknown.err
+    nothing = here("group", "reset-offsets", f"{read}-new", "--to", 0, "--yes")
+    assert nothing.status == 2
+    assert "has committed nothing: say which --topic" in nothing.err
+
+
+def test_groups_of_sinks_are_hidden(here, bootstrap, topic):
+    here("topic", "create", topic)
+    name = f"spark-decisions.{topic}"
+    with Producer({"bootstrap.servers": bootstrap, "transactional.id": name}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({TopicPartition(topic, 0): (0, -1, "")}, name)
+        producer.commit_transaction()
+    assert here("group", "reset-offsets", name, "-t", topic, "--to", 0, "--yes").status == 1
+    assert name not in here("group", "list").out
+    assert name in here("group", "list", "--internal").out

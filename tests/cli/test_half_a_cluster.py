@@ -1,0 +1,126 @@
+"""What commands show of a cluster of which one broker is dead, or frozen: all the rest, and what is missing."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from sparklog.client.admin import Admin, NewTopic
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
+
+pytestmark = pytest.mark.integration
+TOPIC = "spread"
+
+
+@pytest.fixture
+def half(run, monkeypatch, tmp_path):
+    """Two brokers; a topic with two partitions on each, and 10 records in every one."""
+    with ClusterHarness(tmp_path / "two", brokers=2) as harness:
+        monkeypatch.setenv("SPARKLOG_BOOTSTRAP", harness.bootstrap_servers)
+        with Admin(bootstrap_servers=harness.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(TOPIC, 4, 1)])
+        for partition in range(4):
+            lines = b"".join(b"%d.%d\n" % (partition, number) for number in range(10))
+            assert run("produce", TOPIC, "--partition", partition, stdin=lines).status == 0
+        yield harness
+
+
+def led_by(harness, broker):
+    with Admin(bootstrap_servers=harness.bootstrap_servers) as admin:
+        return [each.partition for each in admin.describe_topics([TOPIC])[TOPIC].partitions if each.leader == broker]
+
+
+@pytest.fixture(params=["dead", "frozen"])
+def alive(half, request):
+    """The partitions that can be asked: the others' broker is dead, and known to be, or frozen, and not known to be."""
+    left = led_by(half, 0)
+    if request.param == "dead":
+        half.kill_broker(1)
+        eventually(lambda: led_by(half, 1) == [], 60)
+        yield left
+    else:
+        os.kill(half.broker(1).pid, signal.SIGSTOP)
+        yield left
+        os.kill(half.broker(1).pid, signal.SIGCONT)
+
+
+def test_lists_show_what_there_is_and_mark_the_rest(run, alive):
+    missing = [number for number in range(4) if number not in alive]
+    listed = run("topic", "list", "--output", "json")
+    assert listed.status == 0
+    (row,) = json.loads(listed.out)
+    assert row == {"topic": TOPIC, "partitions": 4, "copies": 1, "records": 20, "not_counted": missing}
+    told = " ".join(listed.err.split())
+    assert f"{TOPIC}-{missing[0]}, {TOPIC}-{missing[1]} are not counted: " in told
+    assert "broker 1" in told
+
+    described = run("topic", "describe", TOPIC, "--output", "json")
+    assert described.status == 0
+    ends = {each["partition"]: each["end_offset"] for each in json.loads(described.out)["partitions"]}
+    assert ends == {number: 10 if number in alive else None for number in range(4)}
+
+
+def test_groups_are_listed_but_for_those_that_a_frozen_broker_coordinates(run, half):
+    os.kill(half.broker(1).pid, signal.SIGSTOP)
+    try:
+        listed = run("group", "list")
+    finally:
+        os.kill(half.broker(1).pid, signal.SIGCONT)
+    assert (listed.status, listed.out) == (0, "group\tstate\ttype\tprotocol\n")
+    assert listed.err == "" or listed.err.endswith("the groups that it coordinates are not listed\n")
+
+
+def test_consume_prints_what_can_be_read_and_names_the_rest(run, alive):
+    read = run("consume", TOPIC)
+    assert read.status == 1
+    assert sorted(read.out.split()) == sorted(f"{each}.{number}" for each in alive for number in range(10))
+    missing = [f"{TOPIC}-{number}" for number in range(4) if number not in alive]
+    assert f"{', '.join(missing)} are not read: " in " ".join(read.err.split())
+    only = run("consume", TOPIC, "--partition", alive[0], "--from", "8")
+    assert only == (0, f"{alive[0]}.8\n{alive[0]}.9\n", "")
+
+
+def test_produce_writes_lines_without_keys_to_what_has_a_leader(run, half):
+    led = led_by(half, 0)
+    half.kill_broker(1)
+    eventually(lambda: led_by(half, 1) == [], 60)
+    lines = b"".join(b"%d\n" % number for number in range(1000))
+    written = run("produce", TOPIC, stdin=lines)
+    assert (written.status, written.out) == (0, "")
+    assert "waiting" not in written.err
+    read = [json.loads(line) for line in run("consume", TOPIC, "--from", "10", "--json").out.splitlines()]
+    assert sorted(int(each["value"]) for each in read) == list(range(1000))
+    assert {each["partition"] for each in read} == set(led)
+
+
+def test_produce_says_at_once_what_it_waits_for(half, spawn, run):
+    (missing, *_) = led_by(half, 1)
+    half.kill_broker(1)
+    eventually(lambda: led_by(half, 1) == [], 60)
+    writer = spawn("produce", TOPIC, "-p", missing, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    writer.stdin.write("a\n")
+    writer.stdin.close()
+    said = writer.stderr.readline()
+    assert said.startswith(
+        f"waiting, for up to 120 s: LEADER_NOT_AVAILABLE: partition {TOPIC}-{missing} has no leader; "
+    )
+    assert "start the broker" in said
+    half.start_broker(1)
+    assert writer.wait(60) == 0
+    assert run("consume", TOPIC, "-p", missing, "--from", "10").out == "a\n"
+
+
+def test_follow_goes_on_with_what_has_a_leader(run, half, spawn):
+    (alive, *_) = led_by(half, 0)
+    follower = spawn("consume", TOPIC, "--from", "10", "--follow", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert run("produce", TOPIC, "-p", alive, stdin=b"before\n").status == 0
+    assert follower.stdout.readline() == b"before\n"
+    half.kill_broker(1)
+    eventually(lambda: led_by(half, 1) == [], 60)
+    assert run("produce", TOPIC, "-p", alive, stdin=b"after\n").status == 0
+    assert follower.stdout.readline() == b"after\n"
+    follower.send_signal(signal.SIGINT)
+    assert follower.wait(60) == 130

@@ -1,0 +1,209 @@
+"""Brokers under a ZooKeeper that comes and goes, a controller that is forged, and a disk that is full for a while."""
+
+import os
+import subprocess
+
+import pytest
+from integration import wire
+
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from sparklog.structs import TopicPartition
+from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.eventually import eventually, wait_for_death
+from sparklog.testing.zookeeper import CuttingProxy
+from sparklog.zk.client import ZkClient
+from sparklog.zk.znodes import PartitionState
+
+pytestmark = pytest.mark.integration
+
+TP = TopicPartition("t", 0)
+_Topic = LeaderAndIsrRequest.LeaderAndIsrTopicState
+
+
+@pytest.fixture
+def zk(chroot):
+    """A session that looks on."""
+    client = ZkClient(chroot, session_timeout=10.0, on_session=lambda _: None)
+    client.ensure_tree()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def proxy(zookeeper):
+    with CuttingProxy(zookeeper.connect_string) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def broker(tmp_path, chroot):
+    with BrokerHarness(tmp_path, chroot) as harness:
+        yield harness
+
+
+@pytest.fixture
+def distant(tmp_path, chroot, proxy, zk):
+    """A broker that reaches ZooKeeper over ``proxy``."""
+    with BrokerHarness(tmp_path, f"{proxy.connect_string}/{chroot.partition('/')[2]}") as harness:
+        yield harness
+
+
+def serves(address, topic, **how):
+    with wire.connect(address) as connection:
+        code, text = wire.create_topic(connection, topic, **how)
+        assert code is ErrorCode.NONE, text
+        assert wire.produce(connection, TopicPartition(topic, 0), wire.batch_of(b"x"))[0] is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_broker_outlives_lines_that_break_while_it_registers_again(distant, proxy, zk, answered):
+    first = zk.brokers()[0].epoch
+    for _ in range(4):
+        proxy.cut(b"/brokers/ids/0", answered=answered)
+    proxy.set_down(True)
+    eventually(lambda: not zk.brokers(), timeout=60, what="the session ends")
+    proxy.set_down(False)
+    eventually(lambda: 0 in zk.brokers(), timeout=60, what="the broker is registered")
+    assert zk.brokers()[0].epoch > first
+    assert distant.alive
+    eventually(lambda: zk.controller() == 0)
+    eventually(lambda: proxy.cuts == 4)
+    serves(distant.address, "t")
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_broker_stops_though_zookeeper_is_away(distant, proxy, zk, registered):
+    proxy.set_down(True)
+    if not registered:
+        eventually(lambda: not zk.brokers(), timeout=60, what="the session ends")
+        proxy.cut(b"/brokers/ids/0", answered=False)
+        proxy.set_down(False)
+        eventually(lambda: proxy.cuts, timeout=60)
+        proxy.set_down(True)
+    distant.terminate()
+    wait_for_death(distant.pid, timeout=60)
+    distant.reap()
+    assert distant.fate == "exited with status 0"
+
+
+def test_a_broker_that_waits_to_be_registered_can_be_stopped(tmp_path, chroot, proxy, zk):
+    def part(frame):
+        if b"/brokers/ids/0" in frame:
+            proxy.set_down(True)
+            return True
+        return False
+
+    proxy.cut(part, answered=False)
+    broker = BrokerHarness(tmp_path, f"{proxy.connect_string}/{chroot.partition('/')[2]}")
+    broker.spawn()
+    try:
+        eventually(lambda: proxy.cuts, timeout=60)
+        broker.terminate()
+        wait_for_death(broker.pid, timeout=60)
+        assert "was stopped before ZooKeeper had registered it" in broker.output()
+        assert "Traceback" not in broker.output()
+    finally:
+        broker.kill()
+
+
+def controlled(kind, broker_epoch, controller_id, controller_epoch, **fields):
+    return kind(
+        controller_id=controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        **{"topic_states": [], **fields},
+    )
+
+
+KINDS = {
+    ApiKey.LEADER_AND_ISR: (LeaderAndIsrRequest, {"type": 1, "live_leaders": []}),
+    ApiKey.UPDATE_METADATA: (UpdateMetadataRequest, {"live_brokers": []}),
+    ApiKey.STOP_REPLICA: (StopReplicaRequest, {}),
+}
+
+
+@pytest.mark.parametrize("api", KINDS)
+def test_forged_requests_fence_nobody(broker, zk, api):
+    kind, fields = KINDS[api]
+    epoch, (holder, term) = zk.brokers()[0].epoch, zk.office()
+    forgeries = {
+        (epoch, holder, 2**31 - 1): ErrorCode.STALE_CONTROLLER_EPOCH,
+        (epoch, 99, term): ErrorCode.STALE_CONTROLLER_EPOCH,
+        (epoch, holder, term - 1): ErrorCode.STALE_CONTROLLER_EPOCH,
+        (-1, holder, term): ErrorCode.STALE_BROKER_EPOCH,
+        (2**62, holder, term): ErrorCode.STALE_BROKER_EPOCH,
+        (-1, holder, 2**31 - 1): ErrorCode.STALE_BROKER_EPOCH,
+    }
+    with wire.connect(broker.address) as connection:
+        for forged, code in forgeries.items():
+            message = controlled(kind, *forged, **fields)
+            assert connection.request(api, lambda _, message=message: message).error_code == code, forged
+    assert "ZooKeeper knows of controller" in broker.output()
+    serves(broker.address, "t")
+
+
+def test_metadata_that_cannot_be_is_refused_whole(broker, zk):
+    serves(broker.address, "t")
+    kind = UpdateMetadataRequest
+    place = kind.UpdateMetadataBroker.UpdateMetadataEndpoint
+    info = zk.brokers()[0]
+
+    def alive(id_=0, host="127.0.0.1", port=info.endpoint.port):
+        ends = [place(port=port, host=host, listener="PLAINTEXT", security_protocol=0)] if host else []
+        return kind.UpdateMetadataBroker(id=id_, endpoints=ends, rack=None)
+
+    def topic(name, number):
+        state = kind.UpdateMetadataTopicState.UpdateMetadataPartitionState(
+            partition_index=number, controller_epoch=1, leader=0, leader_epoch=0, isr=[0], zk_version=0, replicas=[0],
+            offline_replicas=[],
+        )  # fmt: skip
+        return kind.UpdateMetadataTopicState(topic_name=name, topic_id=None, partition_states=[state])
+
+    odd = [
+        ([alive(), alive(id_=-3)], []),
+        ([alive(host="")], []),
+        ([alive(port=0)], []),
+        ([alive()], [topic("../x", 0)]),
+        ([alive()], [topic("", 0)]),
+        ([alive()], [topic("t", -1)]),
+    ]
+    with wire.connect(broker.address) as connection:
+        for brokers, topics in odd:
+            message = controlled(kind, info.epoch, *zk.office(), live_brokers=brokers, topic_states=topics)
+            answer = connection.request(ApiKey.UPDATE_METADATA, lambda _, message=message: message)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+    serves(broker.address, "u")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Where the broker keeps its logs: 24 MB."""
+    disk = tmp_path / "broker-0"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only root may make a small disk (mount a tmpfs)")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_topic_that_a_full_disk_has_no_room_for_is_led_once_there_is(small_disk, tmp_path, chroot, zk):
+    with BrokerHarness(tmp_path, chroot) as broker, wire.connect(broker.address) as connection:
+        ballast = small_disk / "ballast"
+        with ballast.open("wb", buffering=0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+        code, _ = wire.create_topic(connection, TP.topic, timeout_ms=2000)
+        assert code is ErrorCode.REQUEST_TIMED_OUT, "it was not created in full, and the client is told so"
+        assert "t-0" in broker.output()
+        assert "No space left" in broker.output()
+        assert zk.partition_states([TP])[TP].leader == -1
+        ballast.unlink()
+        eventually(lambda: wire.produce(connection, TP, wire.batch_of(b"x"))[0] is ErrorCode.NONE, timeout=60)
+        assert zk.partition_states([TP])[TP] == PartitionState(0, 2, (0,), zk.office().epoch)
+        assert wire.read_all(connection, TP) == [b"x"]

@@ -1,0 +1,86 @@
+"""A full disk is told of at once, not too often, and when there is room again."""
+
+import errno
+import os
+from collections import namedtuple
+
+import pytest
+
+from sparklog.errors import DiskFull
+from sparklog.log.files import disk_refused
+from sparklog.log.room import Room
+from sparklog.testing.clock import ManualClock
+
+Usage = namedtuple("Usage", "total used free")
+
+
+class Rig:
+    def __init__(self, home, monkeypatch):
+        self.home = home
+        self.clock = ManualClock()
+        self.room = Room(self.clock)
+        self.free = 8192
+        monkeypatch.setattr("shutil.disk_usage", self.usage)
+
+    def usage(self, path):
+        assert path == self.home
+        if self.free is None:
+            raise OSError(errno.EIO, "Input/output error")
+        return Usage(1 << 20, 0, self.free)
+
+    def refuse(self, number=errno.ENOSPC):
+        error = disk_refused("cannot append to t-0", OSError(number, os.strerror(number)))
+        assert isinstance(error, DiskFull)
+        self.room.refused(self.home, error)
+
+
+@pytest.fixture
+def rig(tmp_path, monkeypatch):
+    return Rig(tmp_path, monkeypatch)
+
+
+def test_the_first_refusal_is_told_at_once_and_the_next_ones_are_counted(rig, caplog):
+    for _ in range(100):
+        rig.refuse()
+        rig.clock.advance(0.05)
+    (line,) = caplog.messages
+    assert f"log directory {rig.home} has no room (8192 bytes free): cannot append to t-0: No space left" in line
+    assert "make room on that disk: delete topics" in line
+    rig.clock.advance(6)
+    rig.refuse()
+    assert len(caplog.messages) == 2
+    assert "refused 99 times more" in caplog.messages[1]
+
+
+def test_that_there_is_room_again_is_told_once(rig, caplog):
+    rig.room.written(rig.home)
+    rig.refuse()
+    assert rig.room.is_short
+    for rig.free in (8192, 4096):  # what is small finds its place on a full disk
+        rig.room.written(rig.home)
+    assert len(caplog.messages) == 1
+    rig.free = 1 << 20
+    for _ in range(2):
+        rig.room.written(rig.home)
+    assert caplog.messages[1:] == [f"log directory {rig.home} has room again (1048576 bytes free)"]
+    rig.refuse()
+    assert len(caplog.messages) == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.EDQUOT, "make room on that disk"), (errno.EMFILE, "let the process open more files")]
+)
+def test_where_no_number_tells_a_write_is_room_enough(rig, caplog, number, advice):
+    rig.refuse(number)
+    assert advice in caplog.text
+    rig.room.written(rig.home)
+    assert not rig.room.is_short
+
+
+def test_a_directory_that_cannot_be_looked_at_is_told_of_without_a_number(rig, caplog):
+    rig.free = None
+    rig.refuse()
+    assert "has no room (free bytes unknown)" in caplog.text
+    rig.free = 1
+    rig.room.written(rig.home)
+    assert not rig.room.is_short

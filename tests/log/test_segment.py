@@ -1,0 +1,323 @@
+"""One segment by itself: when it is full, what is found in it, and what of it a reader, an index and a crash see."""
+
+import os
+import stat
+
+import pytest
+from log.samples import batch_of, transactional
+
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import CorruptRecord
+from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
+from sparklog.log.time_index import TimestampOffset
+from sparklog.log.transaction_index import AbortedTransaction
+from sparklog.record.batch import patch_header
+
+BASE = 100
+SIZE = len(batch_of(1))
+
+
+def made(home, settings=None, *, base=BASE):
+    config = parse(TopicConfig, {"index.interval.bytes": "0", **(settings or {})})
+    return LogSegment(home, base, config, active=True, create=True)
+
+
+def put(segment, offset, *times, records=None):
+    """Append a batch of one record a time, from ``offset`` on; its position."""
+    data = records if records is not None else batch_of(*times)
+    patch_header(data, 0, offset, 0)
+    count = max(len(times), 1)
+    latest = max(times, default=-1)
+    return segment.append(data, offset, offset + count - 1, TimestampOffset(latest, offset + count - 1))
+
+
+@pytest.fixture
+def segment(tmp_path):
+    """Offsets 100 to 105 in four batches, two of them of two records, the greatest time in the third."""
+    segment = made(tmp_path)
+    for offset, times in ((100, (10, 20)), (102, (15,)), (103, (90, 30)), (105, (40,))):
+        put(segment, offset, *times)
+    return segment
+
+
+# When a new one is due
+
+
+def test_an_empty_segment_is_not_rolled_for_size_or_age(tmp_path):
+    segment = made(tmp_path, {"segment.bytes": "100", "segment.ms": "10"})
+    assert not segment.should_roll(101, BASE, 1, now_ms=1 << 40)
+
+
+@pytest.mark.parametrize("is_filled", [False, True])
+def test_a_segment_is_rolled_where_an_index_could_not_say_the_offset(tmp_path, is_filled):
+    segment = made(tmp_path)
+    if is_filled:
+        put(segment, BASE, 1)
+    assert not segment.should_roll(10, BASE + MAX_RELATIVE_OFFSET, 1, 1)
+    assert segment.should_roll(10, BASE + MAX_RELATIVE_OFFSET + 1, 1, 1)
+
+
+def test_a_segment_may_be_filled_to_its_size(tmp_path):
+    segment = made(tmp_path, {"segment.bytes": str(SIZE + 50)})
+    put(segment, BASE, 1)
+    assert not segment.should_roll(50, BASE + 1, 1, 1)
+    assert segment.should_roll(51, BASE + 1, 1, 1)
+
+
+def test_a_segment_may_reach_its_age_by_the_time_of_its_records(tmp_path):
+    segment = made(tmp_path, {"segment.ms": "1000"})
+    put(segment, BASE, 5000)
+    assert not segment.should_roll(1, BASE + 1, 6000, now_ms=1 << 40)
+    assert segment.should_roll(1, BASE + 1, 6001, now_ms=0)
+    segment.jitter_ms = 100
+    assert not segment.should_roll(1, BASE + 1, 5900, 0)
+    assert segment.should_roll(1, BASE + 1, 5901, 0)
+
+
+def test_the_first_record_tells_the_age_also_after_it_was_opened_again(tmp_path):
+    segment = made(tmp_path, {"segment.ms": "1000"})
+    put(segment, BASE, 5000)
+    put(segment, BASE + 1, 100)
+    segment.close()
+    again = LogSegment(tmp_path, BASE, segment.config, active=True)
+    assert not again.should_roll(1, BASE + 2, 6000, 0)
+    assert again.should_roll(1, BASE + 2, 6001, 0)
+
+
+def test_records_without_a_time_age_by_the_clock(tmp_path):
+    segment = made(tmp_path, {"segment.ms": "1000"})
+    put(segment, BASE)
+    assert not segment.should_roll(1, BASE + 1, -1, now_ms=7000), "the clock starts when it is first asked"
+    assert not segment.should_roll(1, BASE + 1, -1, now_ms=8000)
+    assert segment.should_roll(1, BASE + 1, -1, now_ms=8001)
+    segment.created_ms = 7500
+    assert not segment.should_roll(1, BASE + 1, -1, now_ms=8500)
+
+
+def test_a_time_of_zero_is_a_time(tmp_path):
+    segment = made(tmp_path, {"segment.ms": "1000"})
+    put(segment, BASE, 0)
+    assert segment.should_roll(1, BASE + 1, 1001, now_ms=0)
+
+
+def test_a_full_index_rolls_a_segment(tmp_path):
+    for directory, settings in (("a", {"segment.index.bytes": "24"}), ("b", {"segment.index.bytes": "47"})):
+        (tmp_path / directory).mkdir()
+        segment = made(tmp_path / directory, settings)
+        rolls = []
+        for number in range(5):
+            rolls.append(segment.should_roll(1, BASE + number, number, 0))
+            put(segment, BASE + number, number + 1)
+        entries = 1 if directory == "a" else 2  # of the time index, whose last slot is kept
+        assert rolls == [False] * (entries + 1) + [True] * (4 - entries)
+
+
+# What is found
+
+
+def test_the_batch_of_an_offset_is_found(segment):
+    positions = [batch.position for batch in segment.log.batches()]
+    for offset, number in ((0, 0), (100, 0), (101, 0), (102, 1), (103, 2), (104, 2), (105, 3)):
+        assert segment.find(offset).position == positions[number]
+        assert segment.position_after(offset) == positions[number]
+        assert [batch.position for batch in segment.batches_from(offset)] == positions[number:]
+    assert segment.find(106) is None
+    assert segment.position_after(106) == segment.size
+    assert list(segment.batches_from(106)) == []
+    assert segment.next_offset() == 106
+
+
+def test_a_segment_that_holds_nothing_ends_where_it_begins(tmp_path):
+    segment = made(tmp_path)
+    assert segment.next_offset() == BASE
+    assert segment.find(BASE) is None
+    assert segment.latest == (-1, BASE)
+
+
+def test_a_slice_is_what_was_asked_for_and_no_more_than_there_is(segment):
+    first, second, third, _ = segment.log.batches()
+
+    def given(offset, most, end=segment.size, *, whole=False):
+        piece = segment.read(offset, most, end, min_one_batch=whole)
+        return None if piece is None else (piece.position, piece.size)
+
+    assert given(101, 10) == (0, 10)
+    assert given(101, 10, whole=True) == (0, first.size)
+    assert given(102, 1 << 20, whole=True) == (second.position, segment.size - second.position)
+    assert given(102, 1 << 20, third.position) == (second.position, second.size)
+    assert given(103, 1 << 20, third.position) == (third.position, 0)
+    assert given(103, 1 << 20, second.position, whole=True) == (third.position, 0)
+    assert given(106, 1 << 20) is None
+
+
+def test_only_batches_that_bear_a_producer_are_shown_for_its_state(tmp_path):
+    segment = made(tmp_path)
+    for offset in range(BASE, BASE + 6):
+        put(segment, offset, 1, records=transactional(offset % 2, 0) if offset != BASE + 3 else None)
+    found = [(batch.base_offset, batch.producer_id) for batch in segment.producers_batches(BASE + 1, BASE + 5)]
+    assert found == [(BASE + 1, 1), (BASE + 2, 0), (BASE + 4, 0)]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "start", "found"),
+    [
+        (0, 0, (10, 100)),
+        (11, 0, (20, 101)),
+        (15, 102, (15, 102)),
+        (21, 0, (90, 103)),
+        (90, 104, None),
+        (30, 104, (30, 104)),
+        (40, 105, (40, 105)),
+        (41, 104, None),
+        (91, 0, None),
+        (0, 106, None),
+    ],
+)
+def test_the_first_record_no_earlier_than_a_time_is_found(segment, timestamp, start, found):
+    assert segment.offset_for_timestamp(timestamp, start) == found
+
+
+@pytest.mark.parametrize(
+    ("start", "latest"), [(0, (90, 103)), (103, (90, 103)), (104, (40, 105)), (105, (40, 105)), (106, None)]
+)
+def test_the_latest_record_from_an_offset_on(segment, start, latest):
+    assert segment.latest_from(start) == latest
+
+
+def test_the_latest_may_be_left_in_the_batch_that_is_cut_by_the_start(tmp_path):
+    segment = made(tmp_path)
+    put(segment, BASE, 90, 50)
+    put(segment, BASE + 2, 40)
+    assert segment.latest_from(BASE + 1) == (50, BASE + 1)
+
+
+def test_the_latest_may_be_of_time_0(tmp_path):
+    segment = made(tmp_path)
+    put(segment, BASE, 90)
+    put(segment, BASE + 1, 0)
+    assert segment.latest_from(BASE + 1) == (0, BASE + 1)
+
+
+def test_records_without_a_time_have_no_latest(tmp_path):
+    segment = made(tmp_path)
+    put(segment, BASE)
+    assert segment.latest_from(BASE) is None
+    put(segment, BASE + 1, 0)
+    assert segment.latest_from(BASE) == (0, BASE + 1)
+
+
+def test_where_no_record_has_a_time_the_file_tells_the_age(tmp_path):
+    segment = made(tmp_path)
+    put(segment, BASE)
+    os.utime(segment.log.path, (3, 3))
+    assert segment.latest_or_mtime() == 3000
+    put(segment, BASE + 1, 0)
+    assert segment.latest_or_mtime() == 0
+
+
+# Its indexes
+
+
+def test_an_entry_is_written_for_the_first_append_past_the_interval(tmp_path):
+    segment = made(tmp_path, {"index.interval.bytes": str(SIZE)})
+    for number in range(5):
+        put(segment, BASE + number, 10 + number)
+    assert [segment.offset_index.lookup(BASE + number).offset for number in range(5)] == [100, 100, 102, 102, 104]
+    assert segment.offset_index.last == (BASE + 4, 4 * SIZE)
+    assert segment.time_index.last == (14, BASE + 4)
+
+
+def test_the_time_index_says_the_greatest_time_so_far(tmp_path):
+    segment = made(tmp_path)
+    for offset, time in ((BASE, 5), (BASE + 1, 50), (BASE + 2, 20)):
+        put(segment, offset, time)
+    assert segment.time_index.last == (50, BASE + 1)
+    assert segment.latest == (50, BASE + 1)
+
+
+def test_a_time_that_comes_again_leaves_the_first(tmp_path):
+    segment = made(tmp_path)
+    put(segment, BASE, 5)
+    put(segment, BASE + 1, 5)
+    assert segment.latest == (5, BASE)
+
+
+def test_a_segment_that_is_opened_again_knows_its_latest(segment, tmp_path):
+    segment.close()
+    again = LogSegment(tmp_path, BASE, segment.config, active=False)
+    assert again.latest == (90, 104)
+    os.truncate(tmp_path / f"{BASE:020d}.timeindex", 0)
+    again = LogSegment(tmp_path, BASE, segment.config, active=False)
+    again.load_latest()
+    assert again.latest == (90, 104)
+
+
+def test_an_index_that_points_beyond_the_file_is_refused_by_name(segment):
+    segment.check_indexes()
+    os.ftruncate(segment.log.fileno(), 3 * SIZE)
+    segment.log.size = segment.offset_index.last.position
+    segment.check_indexes()
+    segment.log.size -= 1
+    with pytest.raises(CorruptRecord, match=r"00100\.index points beyond the end of the log file"):
+        segment.check_indexes()
+
+
+def test_a_marker_before_the_segment_is_refused_by_name(segment):
+    segment.txn_index.append(AbortedTransaction(1, 50, 99, 100))
+    with pytest.raises(CorruptRecord, match=r"00100\.txnindex: marker 99 lies before 100"):
+        segment.check_indexes()
+
+
+def test_a_marker_at_the_base_is_the_segments(segment):
+    segment.txn_index.append(AbortedTransaction(1, 50, 100, 101))
+    segment.check_indexes()
+
+
+@pytest.mark.parametrize(("offset", "kept", "latest"), [(106, 4, 90), (105, 3, 90), (104, 2, 20), (101, 0, -1)])
+def test_a_truncation_cuts_the_indexes_with_the_file(segment, offset, kept, latest):
+    segment.txn_index.append(AbortedTransaction(1, 100, 104, 105))
+    ends = [0, *(batch.end for batch in segment.log.batches())]
+    segment.truncate_to(offset)
+    assert segment.size == ends[kept]
+    assert segment.latest.timestamp == latest
+    assert all(entry.last_offset < offset for entry in segment.txn_index.entries())
+    assert segment.offset_index.last.offset < offset or not kept
+    segment.check_indexes()
+    put(segment, 200, 95)
+    assert segment.next_offset() == 201
+    assert segment.latest == (95, 200)
+
+
+def test_sealing_writes_the_latest_time_and_cuts_the_indexes(tmp_path):
+    segment = made(tmp_path, {"index.interval.bytes": "100000"})
+    put(segment, BASE, 10)
+    put(segment, BASE + 1, 30)
+    times = tmp_path / f"{BASE:020d}.timeindex"
+    assert times.stat().st_size > 12
+    segment.seal()
+    segment.seal()
+    assert (times.stat().st_size, segment.time_index.last) == (12, (30, BASE + 1))
+    segment.reopen_for_append()
+    put(segment, BASE + 2, 40)
+    segment.close()
+    segment.close()
+    assert times.stat().st_size == 24
+
+
+# Its files
+
+
+def test_the_files_are_their_owners_to_write_and_everyones_to_read(segment, tmp_path):
+    segment.txn_index.append(AbortedTransaction(1, 100, 104, 105))
+    before = os.umask(0o022)
+    os.umask(before)
+    assert {path.suffix for path in segment.paths} == {".log", ".index", ".timeindex", ".txnindex"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in segment.paths} == {0o644 & ~before}
+
+
+def test_a_deleted_segments_files_have_another_name(segment, tmp_path):
+    names, piece = {path.name for path in segment.paths}, segment.log.slice(0, 10)
+    doomed = segment.rename_deleted()
+    assert {path.name for path in doomed} == {f"{name}.deleted" for name in names} == set(os.listdir(tmp_path))
+    assert len(piece.file.read(piece.position, piece.size)) == 10

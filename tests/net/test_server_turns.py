@@ -1,0 +1,203 @@
+"""Work in steps, answers that nobody takes, and segments that the page cache has dropped."""
+
+import os
+import threading
+
+import pytest
+from net.listening import LIMIT, Server, answer, assert_serves, framed, read_frame
+
+from sparklog.log.file_records import FileRecords
+from sparklog.net import channel as net_channel
+from sparklog.net.limits import Limits
+from sparklog.structs import FileSlice
+from sparklog.testing.eventually import eventually
+
+PIPELINED = 50
+
+
+@pytest.fixture
+def server():
+    running = Server(Limits(LIMIT, 2 * PIPELINED, max_answer_memory=1 << 20))
+    yield running
+    running.stop()
+
+
+class Steps:
+    """A dispatch whose requests are endless steps until they are let go."""
+
+    def __init__(self):
+        self.go_on = threading.Event()
+        self.begun, self.closed = [], []
+
+    def __call__(self, frame, host):
+        name = bytes(frame)
+        return self._steps(name) if name.startswith(b"long") else answer(name)
+
+    def _steps(self, name):
+        self.begun.append(name)
+        try:
+            while not self.go_on.is_set():
+                yield
+        finally:
+            self.closed.append(name)
+        return answer(name)
+
+
+def test_a_request_in_steps_holds_up_its_own_connection_and_nobody_else(server):
+    steps = server.dispatch = Steps()
+    with server.connect() as client:
+        client.sendall(framed(b"long 1") + framed(b"short") + framed(b"long 2"))
+        eventually(lambda: steps.begun)
+        for _ in range(20):
+            assert_serves(server)
+        assert steps.begun == [b"long 1"], "what comes later on a connection sees what came before"
+        assert b"short" not in server.seen
+        steps.go_on.set()
+        assert [read_frame(client) for _ in range(3)] == [b"long 1", b"short", b"long 2"]
+
+
+class Later:
+    """A dispatch whose requests ``p`` take effect when they are let, in order, and are answered some time after."""
+
+    def __init__(self, loop):
+        self._loop = loop
+        self.begun, self.effects, self.answers = [], [], []
+
+    def __call__(self, frame, host, after=None):
+        name = bytes(frame)
+        if name.startswith((b"p ", b"look")):
+            self.begun.append((name, after is not None))
+        if not name.startswith(b"p "):
+            return answer(name)
+        self.effects.append(self._loop.create_future())
+        self.answers.append(self._loop.create_future())
+        return net_channel.Ordered(self.answers[-1], self.effects[-1])
+
+
+def test_what_comes_behind_a_request_that_takes_effect_later_begins_when_it_has(server):
+    later = server.dispatch = Later(server.loop)
+    with server.connect() as client:
+        client.sendall(b"".join(map(framed, (b"p 1", b"p 2", b"look", b"p 3"))))
+        eventually(lambda: len(later.begun) == 2)
+        assert_serves(server)
+        assert later.begun == [(b"p 1", False), (b"p 2", True)]
+        server.call(lambda: later.effects[0].set_result(None))
+        assert_serves(server)
+        assert len(later.begun) == 2, "the second has not taken effect"
+        server.call(lambda: later.effects[1].set_result(None))
+        eventually(lambda: len(later.begun) == 4)
+        assert later.begun[2:] == [(b"look", False), (b"p 3", False)]
+        for number in (2, 0, 1):
+            server.call(lambda number=number: later.answers[number].set_result(answer(b"p %d" % (number + 1))))
+        assert [read_frame(client) for _ in range(4)] == [b"p 1", b"p 2", b"look", b"p 3"]
+
+
+def test_the_steps_of_a_closed_connection_are_given_up_and_its_backlog_is_dropped(server):
+    steps = server.dispatch = Steps()
+    with server.connect() as client:
+        client.sendall(framed(b"long 1") + framed(b"long 2"))
+        eventually(lambda: steps.begun)
+        server.call(lambda: [each.close() for each in list(server.server._channels)])
+        assert steps.closed == [b"long 1"]
+    assert_serves(server)
+    assert steps.begun == [b"long 1"]
+
+
+def test_steps_that_fail_close_the_connection(server):
+    def failing():
+        yield
+        raise ZeroDivisionError
+
+    server.dispatch = lambda frame, host: failing() if frame == b"fail" else answer(bytes(frame))
+    with server.connect() as client:
+        client.sendall(framed(b"fail"))
+        assert client.recv(1) == b""
+    assert_serves(server)
+
+
+def test_steps_may_come_to_something_that_is_awaited(server):
+    later = server.future()
+
+    def steps():
+        yield
+        return later
+
+    server.dispatch = lambda frame, host: steps() if frame == b"later" else answer(bytes(frame))
+    with server.connect() as client:
+        client.sendall(framed(b"later") + framed(b"next"))
+        eventually(lambda: b"next" in server.seen)
+        server.call(later.set_result, answer(b"at last"))
+        assert [read_frame(client), read_frame(client)] == [b"at last", b"next"]
+
+
+def test_answers_that_nobody_takes_fill_no_more_memory_than_allowed(server):
+    big = bytes(256 << 10)
+    waiting = server.future()
+    server.dispatch = lambda frame, host: (
+        waiting if frame == b"wait" else answer(big) if frame == b"big" else answer(bytes(frame))
+    )
+    clients = [server.connect() for _ in range(8)]
+    sockets = [each.__enter__() for each in clients]
+    for each in sockets:  # behind an answer that is yet to come, so that no socket's buffer takes them
+        each.sendall(framed(b"wait") + framed(b"big") * PIPELINED)
+    eventually(lambda: server.server.answer_bytes >= 1 << 20)
+    assert_serves(server)
+    most = (1 << 20) + len(sockets) * (len(big) + 4)
+    assert server.server.answer_bytes <= most
+    assert sum(seen == b"big" for seen in server.seen) <= most // len(big)
+    server.call(waiting.set_result, answer(b"go"))
+    for each in sockets:
+        assert read_frame(each) == b"go"
+        for _ in range(PIPELINED):
+            assert len(read_frame(each)) == len(big)
+    eventually(lambda: server.server.answer_bytes == 0)
+    for each in clients:
+        each.__exit__(None, None, None)
+
+
+def test_the_memory_of_a_closed_connections_answers_is_given_back(server):
+    server.dispatch = lambda frame, host: answer(bytes(1 << 20))
+    with server.connect() as client:
+        client.sendall(framed(b"x") * PIPELINED)
+        eventually(lambda: server.server.answer_bytes > 0)
+    eventually(lambda: server.server.answer_bytes == 0 and server.server.connections == 0)
+
+
+def test_a_segment_that_is_not_in_memory_is_read_by_a_thread(server, tmp_path, monkeypatch):
+    content = os.urandom(3 << 20)
+    records = FileRecords(tmp_path / "0.log", create=True)
+    records.append(memoryview(content))
+    cached, threads, read_ahead = set(), [], net_channel.read_ahead
+
+    def is_cached(piece):
+        return piece.position in cached
+
+    def reading(piece):
+        threads.append(threading.current_thread())
+        read_ahead(piece)
+
+    monkeypatch.setattr(net_channel, "is_cached", is_cached)
+    monkeypatch.setattr(net_channel, "read_ahead", reading)
+    server.dispatch = lambda frame, host: (
+        [(len(content) + 4).to_bytes(4, "big"), b"head", FileSlice(records, 0, len(content))]
+        if frame == b"fetch"
+        else answer(bytes(frame))
+    )
+    with server.connect() as client:
+        client.sendall(framed(b"fetch") + framed(b"after it"))
+        assert read_frame(client) == b"head" + content
+        assert read_frame(client) == b"after it"
+    assert len(threads) == 3
+    assert threading.main_thread() not in threads
+    assert server._thread not in threads
+
+
+def test_a_small_slice_that_is_not_in_memory_is_sent_after_it_was_read(server, tmp_path, monkeypatch):
+    records = FileRecords(tmp_path / "0.log", create=True)
+    records.append(memoryview(b"0123456789"))
+    monkeypatch.setattr(net_channel, "read_if_cached", lambda piece: None)
+    monkeypatch.setattr(net_channel, "is_cached", lambda piece: False)
+    server.dispatch = lambda frame, host: [(4).to_bytes(4, "big"), FileSlice(records, 3, 4)]
+    with server.connect() as client:
+        client.sendall(framed(b"x") * 3)
+        assert [read_frame(client) for _ in range(3)] == [b"3456"] * 3

@@ -1,0 +1,214 @@
+"""The loop's time shared out, on a clock that moves only while somebody works."""
+
+import asyncio
+import logging
+
+import pytest
+
+from sparklog.net.turns import SHARE_S, SLOW_S, TURN_S, Turns
+from sparklog.testing.clock import ManualClock
+
+STEP_S = SHARE_S / 4
+HALF_A_SHARE = SHARE_S / 2
+
+
+class Busy:
+    """A worker with so many steps to do, each of which takes some time; ``diary`` is told of each stretch."""
+
+    def __init__(self, name, turns, clock, diary, steps, step_s=STEP_S):
+        self.name, self.turns, self.clock, self.diary = name, turns, clock, diary
+        self.left, self.step_s, self.served_s = steps, step_s, 0.0
+
+    def work(self, seconds):
+        began = self.turns.time()
+        while self.left and self.turns.time() < began + seconds:
+            self.clock.advance(self.step_s)
+            self.left -= 1
+        self.diary.append((self.name, self.turns.time() - began))
+        self.served_s += self.turns.spend(began)
+        if self.left:
+            self.turns.ask(self)
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+def run(body):
+    return asyncio.run(body())
+
+
+async def turn_of_the_loop():
+    await asyncio.sleep(0)
+
+
+def test_a_turn_of_the_loop_serves_for_a_bounded_time_however_many_ask(clock):
+    async def body():
+        turns, diary = Turns(asyncio.get_running_loop(), clock), []
+        for number in range(200):
+            turns.ask(Busy(number, turns, clock, diary, steps=8))
+        in_a_turn = []
+        while len(diary) < 400:
+            before = clock.monotonic()
+            await turn_of_the_loop()
+            in_a_turn.append(clock.monotonic() - before)
+        assert max(in_a_turn) <= TURN_S + SHARE_S
+        assert {name for name, _ in diary[:200]} == set(range(200)), "everyone is served once before anyone twice"
+
+    run(body)
+
+
+def test_who_asks_now_and_then_is_served_before_those_who_ask_without_end(clock):
+    async def body():
+        turns, diary = Turns(asyncio.get_running_loop(), clock), []
+        for number in range(200):
+            turns.ask(Busy(number, turns, clock, diary, steps=4000))
+        for _ in range(100):
+            await turn_of_the_loop()
+        for _ in range(20):
+            turns.ask(Busy("ping", turns, clock, diary, steps=1))
+            before = len(diary)
+            await turn_of_the_loop()
+            assert diary[before][0] == "ping", "it waits for nobody's turn but the one under way"
+
+    run(body)
+
+
+def test_who_has_had_much_alone_does_not_wait_for_all_newcomers_to_catch_up(clock):
+    async def body():
+        turns, diary = Turns(asyncio.get_running_loop(), clock), []
+        old = Busy("old", turns, clock, diary, steps=10_000)
+        old.served_s = 1_000_000.0
+        turns.ask(old)
+        turns.ask(Busy("new", turns, clock, diary, steps=100_000))
+        while not any(name == "old" for name, _ in diary):
+            await turn_of_the_loop()
+            assert clock.monotonic() < 5, "a bound, of a clock that only work moves"
+
+    run(body)
+
+
+def test_steps_are_driven_a_share_at_a_time_and_their_end_is_the_result(clock):
+    async def body():
+        turns, taken = Turns(asyncio.get_running_loop(), clock), []
+
+        def steps():
+            for number in range(40):
+                clock.advance(STEP_S)
+                taken.append(number)
+                yield
+            return "done"
+
+        driving = asyncio.ensure_future(turns.drive(steps(), lambda: "it"))
+        await turn_of_the_loop()
+        assert len(taken) == 4
+        assert await driving == "done"
+
+    run(body)
+
+
+def test_steps_that_fail_or_are_given_up_are_closed(clock):
+    async def body():
+        turns, closed = Turns(asyncio.get_running_loop(), clock), []
+
+        def steps(fails):
+            try:
+                while True:
+                    clock.advance(SHARE_S)
+                    yield
+                    if fails:
+                        raise ValueError("no")
+            finally:
+                closed.append(fails)
+
+        with pytest.raises(ValueError, match="no"):
+            await turns.drive(steps(True), lambda: "it")
+        driving = asyncio.ensure_future(turns.drive(steps(False), lambda: "it"))
+        await turn_of_the_loop()
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+        assert closed == [True, False]
+
+    run(body)
+
+
+def test_a_long_loop_pauses_once_a_share(clock):
+    async def body():
+        turns, diary = Turns(asyncio.get_running_loop(), clock), []
+        turns.ask(Busy("other", turns, clock, diary, steps=10_000))
+
+        async def long():
+            async for number in turns.paced(range(8)):
+                clock.advance(HALF_A_SHARE)
+                diary.append(("long", number))
+
+        await asyncio.wait_for(long(), None)
+        stretches = "".join("l" if name == "long" else "o" for name, _ in diary)
+        assert "lll" not in stretches
+
+    run(body)
+
+
+def test_what_holds_up_everybody_is_told_with_its_name(clock, caplog):
+    async def body():
+        turns = Turns(asyncio.get_running_loop(), clock)
+
+        async def slow():
+            clock.advance(SLOW_S * 2)
+            await asyncio.sleep(0)
+            return 7
+
+        assert await turns.timed(slow(), lambda: "METADATA of client 'me'") == 7
+        with turns.watched(lambda: "retention"):
+            clock.advance(SLOW_S / 2)
+
+    with caplog.at_level(logging.WARNING, "sparklog.net.turns"):
+        run(body)
+    assert [record.getMessage() for record in caplog.records] == [
+        "METADATA of client 'me' held up everybody else for 100 ms"
+    ]
+
+
+def test_timed_work_is_told_what_its_awaiter_is_told(clock):
+    async def body():
+        turns = Turns(asyncio.get_running_loop(), clock)
+        future = asyncio.get_running_loop().create_future()
+
+        async def work():
+            try:
+                return await future
+            except ValueError as error:
+                return str(error)
+
+        waiting = asyncio.ensure_future(turns.timed(work(), lambda: "it"))
+        await turn_of_the_loop()
+        future.set_exception(ValueError("told"))
+        assert await waiting == "told"
+        cancelled = asyncio.ensure_future(turns.timed(asyncio.sleep(1000), lambda: "it"))
+        await turn_of_the_loop()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+    run(body)
+
+
+@pytest.mark.parametrize("waiting", [1, 200])
+def test_a_worker_that_fails_holds_up_no_other(clock, caplog, waiting):
+    class Broken(Busy):
+        def work(self, seconds):
+            super().work(seconds)
+            raise ZeroDivisionError
+
+    async def body():
+        turns, diary = Turns(asyncio.get_running_loop(), clock), []
+        turns.ask(Broken("broken", turns, clock, diary, steps=1))
+        for number in range(waiting):
+            turns.ask(Busy(number, turns, clock, diary, steps=1))
+        while len(diary) < waiting + 1:
+            await turn_of_the_loop()
+        assert turns.left_s > 0
+
+    run(body)
+    assert "failed in its turn" in caplog.text
