@@ -15,6 +15,8 @@ from sparklog.broker.preparation import Preparation
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ErrorCode, RemoteProtocolError
 from sparklog.log.manager import LogManager
+from sparklog.net.answer import Ordered
+from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import FetchPartition
 from sparklog.protocol.hot.produce import ProduceRequest
@@ -45,6 +47,7 @@ class Broker:
         self.logs = LogManager([home], config, ManualClock(), disk)
         self.logs.on_failure = lambda path, reason: loop.call_soon_threadsafe(self.fail, path, reason)
         self.replicas = ReplicaManager(ME, self.logs, loop)
+        self.turns = Turns(loop)
         self.preparation = Preparation(self.replicas, ManualClock())
         self.metadata = SimpleNamespace(knows=lambda tp: True, leader_hint=lambda tp: None)
         for tp in (ONE, TWO):
@@ -58,7 +61,7 @@ class Broker:
         """The answer, or what the connection has of it."""
         message = ProduceRequest(None, acks, timeout_ms, list(records))
         answer = produce.handle(self, ApiRequest(ApiKey.PRODUCE, 9, "c", "h", message, after))
-        return asyncio.ensure_future(answer) if asyncio.iscoroutine(answer) else answer
+        return answer.answer if isinstance(answer, Ordered) and answer.placed is None else answer
 
     def visible(self, tp=ONE):
         """How far a consumer sees, and whether it is given anything."""
@@ -221,12 +224,12 @@ def test_what_is_to_come_after_something_is_appended_after_it(tmp_path):
     async def scenario(broker):
         before = asyncio.get_running_loop().create_future()
         answer = broker.produce((ONE, batch()), after=before)
-        last = broker.produce((TWO, batch()), after=answer.done)
+        last = broker.produce((TWO, batch()), after=answer.placed)
         await asyncio.sleep(0)
         assert (broker.visible(ONE)[0], broker.visible(TWO)[0]) == (0, 0)
         before.set_result(None)
         assert (await last.answer)[TWO].error is ErrorCode.NONE
-        assert answer.done.done()
+        assert answer.placed.done()
         assert (await answer.answer)[ONE].base_offset == 0
         assert isinstance(broker.produce((ONE, batch()), after=before), dict), "it waits for nothing"
 
@@ -241,7 +244,7 @@ def test_the_next_waits_for_an_append_and_not_for_its_answer(fsync, tmp_path):
         first = broker.produce((ONE, batch()), after=before)
         behind = broker.produce((ONE, batch()))
         before.set_result(None)
-        await behind.done
+        await behind.placed
         assert not first.answer.done()
         assert broker.logs.logs[ONE].log_end_offset == 2
         fsync.opened.set()

@@ -159,6 +159,17 @@ def test_a_hundred_pipelined_produces_get_consecutive_offsets(connection, tp):
     assert wire.read_all(connection, tp) == [b"%d" % number for number in range(100)]
 
 
+def test_a_fetch_behind_a_produce_sees_what_waits_for_the_disk(connection, make_topic):
+    tp = TopicPartition(make_topic(flush_messages=1), 0)
+    for number in range(20):
+        for _ in range(3):  # which may wait for one flush together
+            wire.send_produce(connection, tp, wire.batch_of(b"v"))
+        wire.send_fetch(connection, {tp: 3 * number + 2})
+        for _ in range(3):
+            connection.receive()
+        assert wire.offsets_in(wire.receive_fetch(connection)[tp]) == [3 * number + 2]
+
+
 def test_a_reader_that_pauses_gets_every_byte(bootstrap, connection, make_topic):
     tp = TopicPartition(make_topic(max_message_bytes=2 << 20, segment_bytes=4 << 20), 0)
     values = [bytes([n]) * (1 << 20) for n in range(1, 25)]

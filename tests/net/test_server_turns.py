@@ -1,5 +1,6 @@
 """Work in steps, answers that nobody takes, and segments that the page cache has dropped."""
 
+import itertools
 import os
 import threading
 
@@ -13,6 +14,7 @@ from sparklog.structs import FileSlice
 from sparklog.testing.eventually import eventually
 
 PIPELINED = 50
+_A_WHILE_S = 0.0001
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ class Steps:
     def _steps(self, name):
         self.begun.append(name)
         try:
-            while not self.go_on.is_set():
+            while not self.go_on.wait(_A_WHILE_S):  # or the test's own thread would wait for the interpreter
                 yield
         finally:
             self.closed.append(name)
@@ -57,11 +59,11 @@ def test_a_request_in_steps_holds_up_its_own_connection_and_nobody_else(server):
 
 
 class Later:
-    """A dispatch whose requests ``p`` take effect when they are let, in order, and are answered some time after."""
+    """A dispatch whose requests ``p`` have their places, and are answered, when they are let."""
 
     def __init__(self, loop):
         self._loop = loop
-        self.begun, self.effects, self.answers = [], [], []
+        self.begun, self.places, self.answers = [], [], []
 
     def __call__(self, frame, host, after=None):
         name = bytes(frame)
@@ -69,27 +71,63 @@ class Later:
             self.begun.append((name, after is not None))
         if not name.startswith(b"p "):
             return answer(name)
-        self.effects.append(self._loop.create_future())
+        self.places.append(None if name.endswith(b"at once") else self._loop.create_future())
         self.answers.append(self._loop.create_future())
-        return net_channel.Ordered(self.answers[-1], self.effects[-1])
+        return net_channel.Ordered(self.answers[-1], self.places[-1])
+
+    def reply(self, number):
+        self.answers[number].set_result(answer(b"%d" % number))
 
 
 def test_what_comes_behind_a_request_that_takes_effect_later_begins_when_it_has(server):
     later = server.dispatch = Later(server.loop)
     with server.connect() as client:
-        client.sendall(b"".join(map(framed, (b"p 1", b"p 2", b"look", b"p 3"))))
+        client.sendall(b"".join(map(framed, (b"p 0", b"p 1", b"look", b"p 2"))))
         eventually(lambda: len(later.begun) == 2)
         assert_serves(server)
-        assert later.begun == [(b"p 1", False), (b"p 2", True)]
-        server.call(lambda: later.effects[0].set_result(None))
+        assert later.begun == [(b"p 0", False), (b"p 1", True)]
+        for place in later.places:
+            server.call(place.set_result, None)
+        server.call(later.reply, 1)
         assert_serves(server)
-        assert len(later.begun) == 2, "the second has not taken effect"
-        server.call(lambda: later.effects[1].set_result(None))
+        assert len(later.begun) == 2, "the first has its place and has not taken effect"
+        server.call(later.reply, 0)
         eventually(lambda: len(later.begun) == 4)
-        assert later.begun[2:] == [(b"look", False), (b"p 3", False)]
-        for number in (2, 0, 1):
-            server.call(lambda number=number: later.answers[number].set_result(answer(b"p %d" % (number + 1))))
-        assert [read_frame(client) for _ in range(4)] == [b"p 1", b"p 2", b"look", b"p 3"]
+        assert later.begun[2:] == [(b"look", False), (b"p 2", False)]
+        server.call(later.reply, 2)
+        assert [read_frame(client) for _ in range(4)] == [b"0", b"1", b"look", b"2"]
+
+
+def test_a_request_that_has_its_place_at_once_keeps_those_of_its_api_from_nothing(server):
+    later = server.dispatch = Later(server.loop)
+    with server.connect() as client:
+        client.sendall(b"".join(map(framed, (b"p at once", b"p also at once", b"look"))))
+        eventually(lambda: len(later.begun) == 2)
+        assert_serves(server)
+        assert later.begun == [(b"p at once", False), (b"p also at once", False)]
+        server.call(later.reply, 1)
+        server.call(later.reply, 0)
+        assert [read_frame(client) for _ in range(3)] == [b"0", b"1", b"look"]
+
+
+def test_a_large_answer_is_sent_a_share_at_a_time(server):
+    big = bytes(32 << 20)
+    clock = itertools.count(step=net_channel.SHARE_S * 10)  # the time is up after every piece
+    server.call(setattr, server.server.turns, "time", lambda: next(clock))
+    server.dispatch = lambda frame, host: answer(big if frame == b"big" else bytes(frame))
+    unsent = []
+
+    def look():
+        unsent.append(max((each._unsent_bytes for each in server.server._channels), default=0))
+        server.loop.call_soon(look)
+
+    with server.connect() as client:
+        client.sendall(framed(b"big"))
+        server.call(look)
+        assert_serves(server)
+        assert read_frame(client) == big
+    sent = [before - after for before, after in itertools.pairwise(unsent)]
+    assert max(sent) <= net_channel._SENT_A_CALL
 
 
 def test_the_steps_of_a_closed_connection_are_given_up_and_its_backlog_is_dropped(server):

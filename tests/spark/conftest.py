@@ -42,10 +42,14 @@ def make_topic(metadata, topic):
 
 @pytest.fixture
 def produce(servers):
-    """Produces with librdkafka: ``produce(topic, dict(key=, value=, headers=, timestamp=, partition=), ...)``."""
+    """Produces with librdkafka: ``produce(topic, dict(key=, value=, headers=, timestamp=, partition=), ...)``.
+
+    The records of a call that go to one partition are one batch, as long as they fit in one: only ``flush`` sends.
+    """
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", "log_level": 0})
+    waiting = {"linger.ms": 900_000, "message.timeout.ms": 900_001}
+    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", "log_level": 0} | waiting)
 
     def send(topic, *records):
         failures = []

@@ -61,7 +61,7 @@ class ApiRequest(NamedTuple):
     client_host: str
     message: Message
     after: asyncio.Future[Any] | None = None
-    """When it is done, what was asked before on the connection, and takes effect later, has done so."""
+    """Done when the requests of this API that came before on the connection have their places."""
 
 
 @dataclass

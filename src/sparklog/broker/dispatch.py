@@ -84,7 +84,7 @@ class Dispatcher:
         unbegun: list[Awaitable[Any]] = [answer.answer if isinstance(answer, Ordered) else answer]
         work = asyncio.ensure_future(self._await(frame, request, handler, unbegun))
         work.add_done_callback(lambda _: _drop(unbegun))
-        return Ordered(work, answer.done) if isinstance(answer, Ordered) else work
+        return Ordered(work, answer.placed) if isinstance(answer, Ordered) else work
 
     async def _await(
         self, frame: memoryview, request: Request, handler: Handler, unbegun: list[Awaitable[Any]]

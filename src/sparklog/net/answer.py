@@ -16,10 +16,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ordered(Generic[T]):
-    """The answer to a request that takes effect later, and what is done when it has."""
+    """The answer to a request that takes effect later: when there is an answer it has."""
 
     answer: asyncio.Future[T]
-    done: asyncio.Future[Any]
+    placed: asyncio.Future[Any] | None = None
+    """Done when the request has its place among those of its API; None where it has it already."""
 
 
 Served = Answer | Awaitable[Answer] | Ordered[Answer]
@@ -30,7 +31,7 @@ Work = Generator[None, None, Served]
 class Dispatch(Protocol):
     """Serves one request frame from a client's address.
 
-    With ``after`` it is to take effect when that is done, like requests of the same API and connection before it.
+    With ``after`` it takes its place when that is done, behind requests of the same API and connection.
     Raises RemoteProtocolError to have the connection closed.
     """
 

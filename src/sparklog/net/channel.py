@@ -15,12 +15,12 @@ What is sent from a file is looked for in the page cache first, ``_AT_HAND`` byt
 by a thread (``net/page_cache.py``), and the loop never waits for the disk.
 
 Order: what is asked on a connection sees what was asked there before. A request whose work is done in steps, or that
-takes effect later and says when (``Ordered``), is followed by none before; only the latter by those of its own API,
-which are told after what they come.
+takes effect later (``Ordered``), is followed by no other before there is an answer; the latter only by those of its own
+API, which are told behind what they have their place.
 
-Turns (``net/turns.py``): a connection serves what it has read when it is its turn, and no longer than that. A request
-whose work is long is served in steps; until they are done the connection begins no other, and when it is closed they
-are dropped, with all that it had not begun.
+Turns (``net/turns.py``): a connection serves what it has read, and sends its answers, when it is its turn, and no longer
+than that. A request whose work is long is served in steps; until they are done the connection begins no other, and when
+it is closed they are dropped, with all that it had not begun.
 
 A connection is idle since the last whole request, the last ``_PROGRESS`` bytes of one, or the last byte of an answer
 that its peer took: who sends a request in drops or takes no answer is idle. Who waits for an answer is not.
@@ -42,7 +42,7 @@ from sparklog.net.answer import Answer, Dispatch, Ordered, Served, Work
 from sparklog.net.complaints import Complaints
 from sparklog.net.limits import Limits
 from sparklog.net.page_cache import is_cached, read_ahead, read_if_cached
-from sparklog.net.turns import SLOW_S, Turns, take
+from sparklog.net.turns import SHARE_S, SLOW_S, Turns, take
 from sparklog.protocol.connection import describe_request
 from sparklog.protocol.frame import FrameReader
 from sparklog.structs import Chunk, FileSlice, chunk_size
@@ -55,6 +55,7 @@ _PROGRESS = 64 << 10
 _SENDFILE_AT_LEAST = 16 << 10
 _CORKED_AT_MOST = 256 << 10
 _BUFFERS_A_CALL = 64
+_SENT_A_CALL = 512 << 10
 _AT_HAND = 1 << 20
 _API_KEY = 2
 """Bytes at the beginning of a request."""
@@ -106,8 +107,9 @@ class ServerChannel:
         self._backlog: deque[memoryview] = deque()
         self._slots: deque[tuple[asyncio.Future[Answer], int]] = deque()
         self._steps: Work | None = None
-        self._ordered: asyncio.Future[Any] | None = None  # the last request that is to take effect later
+        self._ordered = 0  # requests that are to take effect later
         self._ordered_api = b""
+        self._placed: asyncio.Future[Any] | None = None  # when the last of them has its place
         self._served: memoryview = _NOTHING
         self.served_s = 0.0
         self._asked_for_turn = False
@@ -120,6 +122,7 @@ class ServerChannel:
         self._unsent_bytes = 0
         self._reading = False
         self._writing = False
+        self._may_send = False
         self._corked = False
         self._reading_ahead = False
         self._at_hand: FileSlice | None = None
@@ -213,7 +216,7 @@ class ServerChannel:
             not self._closed
             and not self._draining
             and self._steps is None
-            and (self._ordered is None or self._is_ordered_too)
+            and (not self._ordered or self._is_ordered_too)
             and len(self._slots) < self._server.limits.max_in_flight
             and self._unsent_bytes < MAX_UNSENT
             and (not self._answer_bytes or (self._answer_bytes < MAX_ANSWERS and self._server.has_answer_memory))
@@ -221,12 +224,12 @@ class ServerChannel:
 
     @property
     def _is_ordered_too(self) -> bool:
-        """Whether the next request is of the API of the one that is to take effect later."""
+        """Whether the next request is of the API of those that are to take effect later."""
         return not self._backlog or self._backlog[0][:_API_KEY] == self._ordered_api
 
     @property
     def _has_work(self) -> bool:
-        return self._steps is not None or (bool(self._backlog) and self._has_room)
+        return self._may_send or self._steps is not None or (bool(self._backlog) and self._has_room)
 
     def _may_read(self) -> bool:
         if self._backlog or not self._has_room:
@@ -237,8 +240,8 @@ class ServerChannel:
         return False
 
     def _take_up(self) -> None:
-        """Serve what was read, if it is this connection's turn, else when it is; read on when all of it is served."""
-        if (self._backlog or self._steps is not None) and not self._asked_for_turn:
+        """Send and serve what was read, if it is this connection's turn, else when it is; then read on."""
+        if (self._backlog or self._steps is not None or self._may_send) and not self._asked_for_turn:
             seconds = self._server.turns.left_s
             if seconds > 0:
                 self._work(seconds)
@@ -262,13 +265,16 @@ class ServerChannel:
             self._pause_reading()
 
     def _work(self, seconds: float) -> None:
-        """Serve, as far as the time and flow control allow; some of it however short the time is."""
+        """Send and serve, as far as the time and flow control allow; some of it however short the time is."""
         turns, why = self._server.turns, None
         began = now = turns.time()
         until = began + seconds
         # The answers to requests that came together leave together: sending costs as much as serving a small one.
         self._corked = True
         try:
+            if self._may_send:
+                self._flush(until)
+                now = turns.time()
             while now < until and (self._steps is not None or (self._backlog and self._has_room)):
                 before = now
                 self._serve_some(until)
@@ -281,8 +287,8 @@ class ServerChannel:
             _logger.exception("a request from %s failed", self._address)
             why = "its request could not be served"
         self._corked = False
-        if self._unsent and not self._writing:
-            self._flush()
+        if self._unsent and not self._writing and not self._may_send:
+            self._flush(until)
         self.served_s += turns.spend(began)
         if why:
             self.close(why)
@@ -291,7 +297,7 @@ class ServerChannel:
         """Begin the next request, or go on with the one begun."""
         if self._steps is None:
             frame = self._served = self._backlog.popleft()
-            after = self._ordered
+            after = self._placed if self._ordered else None
             dispatch = self._server.dispatch
             answer = dispatch(frame, self.host) if after is None else dispatch(frame, self.host, after)
             if answer is None or isinstance(answer, list) or not isinstance(answer, Generator):
@@ -320,26 +326,28 @@ class ServerChannel:
             self._slots.append((known, size))
             self._keep(_memory_of(answer))
             return
+        ordered = isinstance(answer, Ordered)
         if isinstance(answer, Ordered):
-            self._order(answer.done)
+            self._order(answer)
             answer = answer.answer
         later = asyncio.ensure_future(answer, loop=self._server.loop)
         if self._closed:
             later.cancel()
             return
         self._slots.append((later, size))
+        if ordered:
+            later.add_done_callback(self._on_effect)
         later.add_done_callback(self._on_answered)
 
-    def _order(self, done: asyncio.Future[Any]) -> None:
-        """The request that was begun last takes effect when ``done`` is, and all those before it have then."""
-        self._ordered, self._ordered_api = done, bytes(self._served[:_API_KEY])
-        done.add_done_callback(self._on_effect)
+    def _order(self, answer: Ordered[Answer]) -> None:
+        """The request that was begun last takes effect when there is ``answer``."""
+        self._ordered_api = bytes(self._served[:_API_KEY])
+        self._ordered += 1
+        if answer.placed is not None or self._ordered == 1:
+            self._placed = answer.placed
 
-    def _on_effect(self, done: asyncio.Future[Any]) -> None:
-        if self._ordered is done:
-            self._ordered = None
-            if not self._closed:
-                self._take_up()
+    def _on_effect(self, _: asyncio.Future[Answer]) -> None:
+        self._ordered -= 1
 
     def _on_answered(self, answered: asyncio.Future[Answer]) -> None:
         if self._closed:
@@ -387,17 +395,29 @@ class ServerChannel:
                 chunk = data
             self._unsent.append(chunk)
             self._unsent_bytes += size
-        if self._writing:
+        if self._writing or self._may_send:
             self._account()
         elif not self._corked or self._unsent_bytes > _CORKED_AT_MOST:
-            self._flush()
+            turns = self._server.turns
+            began = turns.time()
+            self._flush(began + SHARE_S)
+            if not self._corked:
+                self.served_s += turns.spend(began)
 
-    def _flush(self) -> None:
+    def _flush(self, until: float) -> None:
+        """Send what the socket takes, until then; what is left by then is sent in the next turn."""
         if self._reading_ahead:
             return
+        self._may_send = False
         before = self._unsent_bytes
+        time = self._server.turns.time
         try:
             while self._unsent:
+                if self._unsent_bytes < before and time() >= until:
+                    self._may_send = True
+                    self._account()
+                    self._stop_writing()
+                    break
                 first = self._unsent[0]
                 if isinstance(first, FileSlice) and not self._is_at_hand(first):
                     self._read_ahead(FileSlice(first.file, first.position, min(first.size, _AT_HAND)))
@@ -405,6 +425,8 @@ class ServerChannel:
                 sent = self._send_file(first) if isinstance(first, FileSlice) else self._send_bytes()
                 self._unsent_bytes -= sent
             self.last_active = self._server.loop.time()
+            if self._may_send:
+                return
         except (BlockingIOError, InterruptedError):
             if self._unsent_bytes < before:
                 self.last_active = self._server.loop.time()
@@ -453,22 +475,26 @@ class ServerChannel:
             self.close(f"cannot read what is to be sent: {error}")
             return
         self._at_hand = piece
-        self._flush()
+        self._may_send = True
         self._take_up()
 
     def _on_writable(self) -> None:
-        self._flush()
+        self._may_send = True
         self._take_up()
+        if self._may_send:
+            self._stop_writing()  # until its turn has come: the loop would call this in every round
 
     def _send_bytes(self) -> int:
         views: list[bytes | bytearray | memoryview] = []
-        more = 0
+        more = size = 0
         for chunk in self._unsent:
             if isinstance(chunk, FileSlice):
                 more = socket.MSG_MORE
                 break
-            views.append(chunk)
-            if len(views) == _BUFFERS_A_CALL:
+            left = _SENT_A_CALL - size
+            views.append(chunk if len(chunk) <= left else memoryview(chunk)[:left])
+            size += len(views[-1])
+            if len(views) == _BUFFERS_A_CALL or size == _SENT_A_CALL:
                 break
         sent = total = self._socket.sendmsg(views, (), more)
         while sent:
@@ -504,6 +530,7 @@ class ServerChannel:
         if self._writing:
             self._server.loop.remove_writer(self._fd)
         self._closed = True
+        self._may_send = False
         self._socket.close()
         self._unsent.clear()
         self._at_hand = None

@@ -5,8 +5,8 @@ acks=1: once the leader has it in its page cache. acks=all (-1): once every in-s
 on the leader's disk where ``flush.messages`` wants it there.
 A batch that takes long to look into is looked into off the loop (``broker/preparation.py``).
 A batch that begins its transaction in a partition waits for the transaction's coordinator to count the partition in.
-What comes behind either on the same connection sees it appended: other requests begin only then, and a Produce is
-appended after it.
+What comes behind on the same connection sees what was acknowledged: a Produce is appended after it, and other requests
+begin only when there is an answer.
 A partition that a request names twice is refused, for an answer has room for one result of each: nothing is stored of
 either batch. (Kafka 3.9 stores the last one and forgets the others without a word.)
 """
@@ -91,7 +91,7 @@ def encode(results: Results | None, version: int) -> list[Chunk] | None:
 
 def handle(
     broker: BrokerContext, request: ApiRequest
-) -> Results | Coroutine[Any, Any, Results] | Ordered[Results | None] | None:
+) -> Results | Ordered[Results | None] | None:
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
         return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
@@ -104,7 +104,16 @@ def handle(
         appending = _append_in_turn(broker, request, transactional_id, _UNPREPARED)
         timed = broker.turns.timed(appending, lambda: f"a Produce of {transactional_id!r}")
         return _ordered(asyncio.ensure_future(timed))
-    return _answer(broker, message, _append_all(broker, request, None, _UNPREPARED))
+    answer = _answer(broker, message, _append_all(broker, request, None, _UNPREPARED))
+    return _awaited(broker, answer) if isinstance(answer, Coroutine) else answer
+
+
+def _awaited(broker: BrokerContext, answer: Coroutine[Any, Any, Results]) -> Ordered[Results | None]:
+    """The answer to a request that is appended, and waits for replicas or the disk."""
+    waiting: asyncio.Future[Any] = asyncio.ensure_future(
+        broker.turns.timed(answer, lambda: "a Produce that waits for replicas or the disk")
+    )
+    return Ordered(waiting)
 
 
 def _ordered(appending: asyncio.Future[Answer]) -> Ordered[Results | None]:
