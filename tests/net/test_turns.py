@@ -17,7 +17,7 @@ class Busy:
 
     def __init__(self, name, turns, clock, diary, steps, step_s=STEP_S):
         self.name, self.turns, self.clock, self.diary = name, turns, clock, diary
-        self.left, self.step_s, self.served_s = steps, step_s, 0.0
+        self.left, self.step_s, self.served_s, self.last_turn_s = steps, step_s, 0.0, SHARE_S
 
     def work(self, seconds):
         began = self.turns.time()
@@ -25,7 +25,8 @@ class Busy:
             self.clock.advance(self.step_s)
             self.left -= 1
         self.diary.append((self.name, self.turns.time() - began))
-        self.served_s += self.turns.spend(began)
+        self.last_turn_s = self.turns.spend(began)
+        self.served_s += self.last_turn_s
         if self.left:
             self.turns.ask(self)
 
@@ -71,6 +72,26 @@ def test_who_asks_now_and_then_is_served_before_those_who_ask_without_end(clock)
             before = len(diary)
             await turn_of_the_loop()
             assert diary[before][0] == "ping", "it waits for nobody's turn but the one under way"
+
+    run(body)
+
+
+def test_who_has_had_short_turns_does_not_wait_for_the_first_of_many_newcomers(clock):
+    async def body():
+        turns, diary = Turns(asyncio.get_running_loop(), clock), []
+        ping = Busy("ping", turns, clock, diary, steps=1)
+        turns.ask(ping)
+        await turn_of_the_loop()
+        for number in range(200):
+            turns.ask(Busy(number, turns, clock, diary, steps=4000))
+        for _ in range(15):
+            await turn_of_the_loop()
+            ping.left = 1
+            turns.ask(ping)
+            before = len(diary)
+            await turn_of_the_loop()
+            assert diary[before][0] == "ping", "it waits for nobody's turn but the one under way"
+        assert len({name for name, _ in diary}) < 200, "they have come to no second turn"
 
     run(body)
 

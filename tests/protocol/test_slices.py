@@ -6,7 +6,7 @@ from sparklog.errors import RemoteProtocolError
 from sparklog.protocol import messages, slices
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import encode
-from sparklog.protocol.slices import MOST_ELEMENTS, decoding, encoding, is_large_answer
+from sparklog.protocol.slices import MOST_ELEMENTS, Shared, decoding, encoding, is_large_answer
 from sparklog.testing.steps import counted, finish
 
 
@@ -122,3 +122,33 @@ def test_an_element_longer_than_the_window_is_decoded_too():
         slices._WINDOW * 3,
         1,
     ]
+
+
+def test_shared_steps_are_taken_once_by_whoever_comes():
+    taken = []
+
+    def steps():
+        for number in range(3):
+            taken.append(number)
+            yield
+        return "made"
+
+    shared = Shared(steps())
+    one, other = shared.steps(), shared.steps()
+    next(one)
+    next(other)
+    one.close()
+    assert finish(other) == "made"
+    assert finish(shared.steps()) == "made"
+    assert taken == [0, 1, 2]
+
+
+def test_shared_steps_that_fail_fail_for_everybody():
+    def steps():
+        yield
+        raise ZeroDivisionError
+
+    shared = Shared(steps())
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            finish(shared.steps())

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.protocol.messages import Message
-from sparklog.protocol.slices import Steps, each_of
+from sparklog.protocol.slices import Shared, Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.zk.znodes import BrokerInfo
@@ -79,9 +79,9 @@ class MetadataCache:
         self.controller_epoch = -1
         self.topics_version = 0
         """Goes up with every update that names a topic."""
-        self.answers: dict[tuple[int, bool, bool], bytes | asyncio.Future[None]] = {}
-        """Whole answers, encoded, by what was asked, or what is done when one is; good until the next update, which
-        puts another dict here.
+        self.answers: dict[tuple[int, bool, bool], Shared[bytes]] = {}
+        """Whole answers, encoded or still being so, by what was asked; good until the next update, which puts another
+        dict here.
         """
         self._topics: dict[str, TopicMetadata] = {}
         self._names: dict[UUID, str] = {}

@@ -18,9 +18,9 @@ Order: what is asked on a connection sees what was asked there before. A request
 takes effect later (``Ordered``), is followed by no other before there is an answer; the latter only by those of its own
 API, which are told behind what they have their place.
 
-Turns (``net/turns.py``): a connection serves what it has read, and sends its answers, when it is its turn, and no longer
-than that. A request whose work is long is served in steps; until they are done the connection begins no other, and when
-it is closed they are dropped, with all that it had not begun.
+Turns (``net/turns.py``): a connection serves what it has read, and sends its answers, when it is its turn, and no
+longer than that. A request whose work is long is served in steps; until they are done the connection begins no other,
+and when it is closed they are dropped, with all that it had not begun.
 
 A connection is idle since the last whole request, the last ``_PROGRESS`` bytes of one, or the last byte of an answer
 that its peer took: who sends a request in drops or takes no answer is idle. Who waits for an answer is not.
@@ -112,6 +112,7 @@ class ServerChannel:
         self._placed: asyncio.Future[Any] | None = None  # when the last of them has its place
         self._served: memoryview = _NOTHING
         self.served_s = 0.0
+        self.last_turn_s = SHARE_S
         self._asked_for_turn = False
         self._held = 0
         self._kept = self._answer_bytes = 0
@@ -289,7 +290,8 @@ class ServerChannel:
         self._corked = False
         if self._unsent and not self._writing and not self._may_send:
             self._flush(until)
-        self.served_s += turns.spend(began)
+        self.last_turn_s = turns.spend(began)
+        self.served_s += self.last_turn_s
         if why:
             self.close(why)
 
@@ -408,40 +410,41 @@ class ServerChannel:
         """Send what the socket takes, until then; what is left by then is sent in the next turn."""
         if self._reading_ahead:
             return
-        self._may_send = False
         before = self._unsent_bytes
-        time = self._server.turns.time
         try:
-            while self._unsent:
-                if self._unsent_bytes < before and time() >= until:
-                    self._may_send = True
-                    self._account()
-                    self._stop_writing()
-                    break
-                first = self._unsent[0]
-                if isinstance(first, FileSlice) and not self._is_at_hand(first):
-                    self._read_ahead(FileSlice(first.file, first.position, min(first.size, _AT_HAND)))
-                    return
-                sent = self._send_file(first) if isinstance(first, FileSlice) else self._send_bytes()
-                self._unsent_bytes -= sent
-            self.last_active = self._server.loop.time()
-            if self._may_send:
-                return
+            self._send_until(until)
+            blocked = False
         except (BlockingIOError, InterruptedError):
-            if self._unsent_bytes < before:
-                self.last_active = self._server.loop.time()
-            self._account()
-            if not self._writing:
-                self._server.loop.add_writer(self._fd, self._on_writable)
-                self._writing = True
-            return
+            blocked = True
         except OSError as error:
             self.close(f"write failed: {error.strerror}")
             return
-        self._at_hand = None  # or a file that is deleted would be held open
-        if self._answer_bytes:
+        if self._unsent_bytes < before:
+            self.last_active = self._server.loop.time()
+        if not self._unsent:
+            self._at_hand = None  # or a file that is deleted would be held open
+        if self._unsent or self._answer_bytes:
             self._account()
-        self._stop_writing()
+        if not blocked:
+            self._stop_writing()
+        elif not self._writing:
+            self._server.loop.add_writer(self._fd, self._on_writable)
+            self._writing = True
+
+    def _send_until(self, until: float) -> None:
+        """Raises OSError where the socket takes no more, or never will."""
+        self._may_send = False
+        before, time = self._unsent_bytes, self._server.turns.time
+        while self._unsent:
+            if self._unsent_bytes < before and time() >= until:
+                self._may_send = True
+                return
+            first = self._unsent[0]
+            if isinstance(first, FileSlice) and not self._is_at_hand(first):
+                self._read_ahead(FileSlice(first.file, first.position, min(first.size, _AT_HAND)))
+                return
+            sent = self._send_file(first) if isinstance(first, FileSlice) else self._send_bytes()
+            self._unsent_bytes -= sent
 
     def _stop_writing(self) -> None:
         if self._writing:
@@ -461,8 +464,6 @@ class ServerChannel:
 
     def _read_ahead(self, piece: FileSlice) -> None:
         """Go on when a thread has read ``piece``; whatever else is to be sent waits behind it."""
-        self._account()
-        self._stop_writing()
         self._reading_ahead = True
         reading = self._server.loop.run_in_executor(None, read_ahead, piece)
         reading.add_done_callback(lambda done: self._on_read_ahead(piece, done))

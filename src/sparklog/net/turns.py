@@ -5,7 +5,10 @@ connection with more to do than that comes to the end of its share and waits in 
 sockets and timers. From the queue the connection with the smallest share so far is served, for ``SHARE_S``. Who comes
 to the queue counts as having had about as much as the one served last: at least that less ``_CREDIT_S``, at most that
 and ``_DEBT_S``. A pause is worth a little and is not saved up, and nobody waits for all newcomers to catch up with him.
-So a client that asks now and then is served before those that ask without end.
+A turn that is likely to be short comes before long ones: a connection waits behind its share by ``_PATIENCE`` times
+what its last turn took, and before its first by that of a whole ``SHARE_S``, which is all its credit. Else many
+newcomers, or many who were idle, would each be served once before a client that had asked for little all the time.
+So a client that asks now and then is served before those that ask without end, from the first moment on.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ SHARE_S = 0.001
 SLOW_S = 0.05
 """A piece of work that takes longer is told of in the log."""
 _CREDIT_S = 0.01
+_PATIENCE = _CREDIT_S / SHARE_S
 _DEBT_S = 1.0
 _COUNTED_FROM_S = TURN_S / 2
 
@@ -40,6 +44,8 @@ class Worker(Protocol):
 
     served_s: float
     """Of the loop's time so far."""
+    last_turn_s: float
+    """How long it worked when it did so last; ``SHARE_S`` before that."""
 
     def work(self, seconds: float) -> None:
         """Do what there is to do, for so long; ask for another turn if something is left."""
@@ -68,7 +74,8 @@ class Turns:
         """Have ``worker.work`` called when it is its turn."""
         reached = self._reached_s
         worker.served_s = min(max(worker.served_s, reached - _CREDIT_S), reached + _DEBT_S)
-        heapq.heappush(self._waiting, (worker.served_s, next(self._arrivals), worker))
+        behind = _PATIENCE * min(worker.last_turn_s, SHARE_S)
+        heapq.heappush(self._waiting, (worker.served_s + behind, next(self._arrivals), worker))
         self._end_turn_soon()
 
     def spend(self, began: float) -> float:
@@ -103,8 +110,8 @@ class Turns:
         self._is_due = False
         self._spent_s = 0.0
         while self._waiting and self._spent_s < TURN_S:
-            share, _, worker = heapq.heappop(self._waiting)
-            self._reached_s = max(self._reached_s, share)
+            _, _, worker = heapq.heappop(self._waiting)
+            self._reached_s = max(self._reached_s, worker.served_s)
             before = self._spent_s
             try:
                 worker.work(SHARE_S)
@@ -161,6 +168,7 @@ class _Pause:
     def __init__(self, over: Future[None]) -> None:
         self.over = over
         self.served_s = 0.0
+        self.last_turn_s = SHARE_S
 
     def work(self, seconds: float) -> None:
         self.served_s += seconds
@@ -177,6 +185,7 @@ class _Driver(Generic[T]):
         self._what = what
         self.done = done
         self.served_s = 0.0
+        self.last_turn_s = SHARE_S
 
     def work(self, seconds: float) -> None:
         if self.done.done():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from kafka.protocol.data_container import DataContainer
 from kafka.protocol.schemas.fields.codecs import EncodeBuffer, Int32, UnsignedVarInt32
@@ -56,6 +56,30 @@ def each_of(make: Callable[[S], T], items: Iterable[S]) -> Steps[list[T]]:
         made.append(make(each))
         yield
     return made
+
+
+class Shared(Generic[T]):
+    """Steps with a result for many: any of those who want it takes the next step, and nobody waits for another."""
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps: Steps[T] | None = steps
+        self._result: T | None = None
+        self._error: Exception | None = None
+
+    def steps(self) -> Steps[T]:
+        """What is left of them. Raises what they raised, for everybody."""
+        while self._steps is not None:
+            try:
+                next(self._steps)
+            except StopIteration as end:
+                self._result, self._steps = end.value, None
+            except Exception as error:
+                self._error, self._steps = error, None
+            else:
+                yield
+        if self._error is not None:
+            raise self._error
+        return cast("T", self._result)
 
 
 def checked_count(api: ApiKey, before: int, more: int) -> int:

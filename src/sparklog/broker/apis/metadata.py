@@ -6,7 +6,6 @@ an answer without brokers librdkafka does not recover before its next refresh, m
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from functools import partial
 
@@ -18,7 +17,7 @@ from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Encoded, Message, MetadataResponse
-from sparklog.protocol.slices import Steps, each_of, encoding
+from sparklog.protocol.slices import Shared, Steps, each_of, encoding
 from sparklog.protocol.wire import ZERO_UUID
 
 API = ApiKey.METADATA
@@ -65,26 +64,17 @@ async def _create(broker: BrokerContext, request: ApiRequest) -> Answer:
     return await broker.turns.drive(_some(broker, request, refused), lambda: "METADATA")
 
 
-def _all(broker: BrokerContext, request: ApiRequest) -> Steps[Encoded | Awaitable[Answer]]:
-    """Encoded once for all who ask the same before the next change; who asks meanwhile waits for that."""
+def _all(broker: BrokerContext, request: ApiRequest) -> Steps[Encoded]:
+    """Encoded once for all who ask the same before the next change."""
     message, answers = request.message, broker.metadata.answers
     for_topics, for_cluster = (
         message.include_topic_authorized_operations,
         message.include_cluster_authorized_operations,
     )
     key = (request.version, for_topics, for_cluster)
-    known = answers.get(key)
-    if isinstance(known, asyncio.Future):
-        return _join(broker, request, known)
-    if known is None:
-        under_way = answers[key] = asyncio.get_running_loop().create_future()
-        try:
-            known = answers[key] = yield from _encode_all(broker, request, authorized_operations(for_topics, ON_TOPIC))
-        finally:
-            if answers[key] is under_way:  # whoever asked is gone
-                del answers[key]
-            under_way.set_result(None)
-    return Encoded(known)
+    if key not in answers:
+        answers[key] = Shared(_encode_all(broker, request, authorized_operations(for_topics, ON_TOPIC)))
+    return Encoded((yield from answers[key].steps()))
 
 
 def _encode_all(broker: BrokerContext, request: ApiRequest, allowed: Allowed) -> Steps[bytes]:
@@ -92,12 +82,6 @@ def _encode_all(broker: BrokerContext, request: ApiRequest, allowed: Allowed) ->
     for topic in broker.metadata.topics():
         topics.append((yield from _describe(broker, topic, allowed)))
     return (yield from encoding(_response(broker, request, topics), request.version))
-
-
-async def _join(broker: BrokerContext, request: ApiRequest, under_way: asyncio.Future[None]) -> Answer:
-    await asyncio.wait((under_way,))  # not cancelled with one of those who wait
-    answer = await broker.turns.drive(_all(broker, request), lambda: "METADATA")
-    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _some(broker: BrokerContext, request: ApiRequest, refused: dict[str, ErrorCode]) -> Steps[Message]:

@@ -89,9 +89,7 @@ def encode(results: Results | None, version: int) -> list[Chunk] | None:
     return None if results is None else wire.encode_response(results, version)
 
 
-def handle(
-    broker: BrokerContext, request: ApiRequest
-) -> Results | Ordered[Results | None] | None:
+def handle(broker: BrokerContext, request: ApiRequest) -> Results | Ordered[Results | None] | None:
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
         return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
