@@ -188,7 +188,7 @@ def test_what_is_deleted_does_not_come_back_with_the_end_of_a_transaction(play: 
         elif what == "offset":
             assert (await scene.groups.delete_offsets(GROUP, [TP])).partitions == {TP: ErrorCode.NONE}
         else:
-            scene.groups.forget_topics([TP])
+            finish(scene.groups.forget_topics([TP]))
             await asyncio.sleep(0.1)
         assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
         if restart == "before the end":
@@ -213,7 +213,7 @@ def test_memory_and_log_agree_on_a_commit_and_a_deletion_of_one_turn(play: Play,
             deleting = [asyncio.ensure_future(scene.groups.delete_offsets(GROUP, [TP]))]
         else:
             await asyncio.sleep(0)
-            scene.groups.forget_topics([TP])
+            finish(scene.groups.forget_topics([TP]))
             deleting = []
         await asyncio.gather(committing, *deleting)
         await end(scene, commits=True)

@@ -106,7 +106,7 @@ def test_a_commit_under_way_does_not_outlive_a_deletion(play: Play, how: str) ->
         elif how == "offset":
             deletion = asyncio.ensure_future(scene.groups.delete_offsets(GROUP, [TP]))
         else:
-            scene.groups.forget_topics([TP])
+            finish(scene.groups.forget_topics([TP]))
         await asyncio.sleep(0.1)
         gate.set_result(None)
         assert await commit is ErrorCode.NONE
@@ -170,7 +170,7 @@ def test_offsets_go_with_their_topic_even_those_that_members_read(play: Play) ->
         await scene.sync(reader, c_1=b"all")
         for tp in (TP, OTHER):
             await scene.commit(1, MemberIdentity(reader.member_id, None, 1), tp)
-        scene.groups.forget_topics([TP])
+        finish(scene.groups.forget_topics([TP]))
         await asyncio.sleep(0)
         assert (scene.offset(TP), scene.offset(OTHER)) == (None, 1)
         assert tombstones(scene) == [offset_key(GROUP, TP)]
@@ -187,11 +187,29 @@ def test_a_topic_deleted_while_the_groups_are_loaded_takes_its_offsets_too(play:
         loading = [asyncio.ensure_future(again.groups.load(each)) for each in range(COUNT)]
         await asyncio.sleep(0)
         assert not loading[HOME].done()
-        again.groups.forget_topics([TP])
+        finish(again.groups.forget_topics([TP]))
         await asyncio.gather(*loading)
         assert (again.offset(TP), again.offset(OTHER)) == (None, 1)
         await again.groups.close()
         assert tombstones(scene) == [offset_key(GROUP, TP)]
+
+    play(body)
+
+
+def test_a_topic_deleted_while_the_groups_come_back_takes_its_offsets_too(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        others = [each for each in (f"g{number}" for number in range(2000)) if scene.groups.partition_for(each) == HOME]
+        request = CommitRequest(ANONYMOUS, {TP: CommittedOffset(1, -1, "", scene.clock.now_ms())})
+        for each in others:
+            assert await scene.groups.commit_offsets(each, request) == {TP: ErrorCode.NONE}
+        steps = scene.groups.forget_topics([TP])
+        while not tombstones(scene):
+            next(steps)
+        assert len(tombstones(scene)) < len(others)
+        await scene.groups.load(HOME)
+        finish(steps)
+        await asyncio.sleep(0.1)
+        assert sorted(tombstones(scene)) == sorted(offset_key(each, TP) for each in others)
 
     play(body)
 
@@ -271,14 +289,17 @@ def test_a_commit_that_fails_leaves_no_group_behind(play: Play) -> None:
     play(body)
 
 
-def test_the_offsets_of_several_groups_expire_at_once(play: Play) -> None:
+@pytest.mark.parametrize("why", ["they expire", "their topic is deleted"])
+def test_the_offsets_of_several_groups_go_at_once(play: Play, why: str) -> None:
     async def body(scene: Scene) -> None:
         others = [each for each in (f"g{number}" for number in range(200)) if scene.groups.partition_for(each) == HOME]
         request = CommitRequest(ANONYMOUS, {TP: CommittedOffset(1, -1, "", scene.clock.now_ms())})
         for each in others:
             assert await scene.groups.commit_offsets(each, request) == {TP: ErrorCode.NONE}
-        await asyncio.sleep(RETENTION_S)
-        steps, _ = counted(scene.groups.expire_offsets())
+        if why == "they expire":
+            await asyncio.sleep(RETENTION_S)
+        going = scene.groups.expire_offsets() if why == "they expire" else scene.groups.forget_topics([TP])
+        steps, _ = counted(going)
         assert 1 <= steps < len(others), "of some groups a step"
         await asyncio.sleep(0.1)
         assert tombstones(scene) == [offset_key(each, TP) for each in others]

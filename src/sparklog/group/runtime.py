@@ -197,8 +197,8 @@ class GroupCoordinator(MemberRequests):
             hosted = led.host(group_id)
             hosted.group.pending_commits[tp] += 1
             hosted.keep()
-        if led.deleted:
-            self._clean(led, lambda _: led.deleted)
+        for _ in self._clean(led, lambda _: led.deleted) if led.deleted else ():
+            pass  # all in this turn: from now on clients may commit offsets in topics of the same names
 
     async def _read(self, led: LedPartition) -> GroupLoader | None:
         """What the log says; None if it is somebody else's by now."""
@@ -235,13 +235,19 @@ class GroupCoordinator(MemberRequests):
 
     # What nobody wants any more.
 
-    def forget_topics(self, partitions: Collection[TopicPartition]) -> None:
-        """These partitions are deleted: so are all groups' offsets in them."""
-        for led in self._board.led.values():
-            if led.is_loading:
-                led.deleted.update(partitions)
-            else:
-                self._clean(led, lambda _: partitions)
+    def forget_topics(self, partitions: Collection[TopicPartition]) -> Generator[None, None, None]:
+        """These partitions are deleted: so are all groups' offsets in them; those of some groups a step.
+
+        It is for the caller to let nobody commit an offset in a topic of the same name before the last step.
+        """
+        for number in [*self._board.led]:
+            done = None
+            while (led := self._board.led.get(number)) is not None and led is not done:  # or it was loaded meanwhile
+                if led.is_loading:
+                    led.deleted.update(partitions)
+                else:
+                    yield from self._clean(led, lambda _: partitions)
+                done = led
 
     def expire_offsets(self) -> Generator[None, None, None]:
         """Forget the offsets that have been unused for too long, and groups that have neither members nor offsets; of
@@ -253,26 +259,25 @@ class GroupCoordinator(MemberRequests):
             return expired_offsets(hosted.group, now_ms, self._retention_ms, hosted.consumer)
 
         for led in [*self._board.led.values()]:
-            groups = [*led.hosted.values()]
-            for first in range(0, len(groups), _GROUPS_A_STEP):
-                if not self._is_current(led):
-                    break
-                self._clean(led, expired, groups[first : first + _GROUPS_A_STEP])
-                yield
+            yield from self._clean(led, expired)
 
     def _clean(
-        self,
-        led: LedPartition,
-        doomed: Callable[[Hosted], Collection[TopicPartition]],
-        groups: Collection[Hosted] | None = None,
-    ) -> None:
-        """In ``groups``, or all; those that have gone meanwhile are passed over. What goes is buried in this turn."""
-        keys: list[bytes] = []
-        for hosted in [*led.hosted.values()] if groups is None else groups:
-            if led.hosted.get(hosted.group.group_id) is hosted:
-                keys += hosted.take_out(doomed(hosted)) + hosted.end_if_vacant()
-        if keys:
-            self._board.bury(led, keys)
+        self, led: LedPartition, doomed: Callable[[Hosted], Collection[TopicPartition]]
+    ) -> Generator[None, None, None]:
+        """Take out what is ``doomed`` of some groups a step; those that have gone meanwhile are passed over. What goes
+        is buried in its step.
+        """
+        groups = [*led.hosted.values()]
+        for first in range(0, len(groups), _GROUPS_A_STEP):
+            if not self._is_current(led):
+                return
+            keys: list[bytes] = []
+            for hosted in groups[first : first + _GROUPS_A_STEP]:
+                if led.hosted.get(hosted.group.group_id) is hosted:
+                    keys += hosted.take_out(doomed(hosted)) + hosted.end_if_vacant()
+            if keys:
+                self._board.bury(led, keys)
+            yield
 
     async def close(self) -> None:
         """Send everybody away, and let what is being written come to its end."""

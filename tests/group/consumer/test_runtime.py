@@ -707,7 +707,7 @@ def test_a_group_with_members_and_no_offsets_is_not_cleaned_away(play: Play) -> 
     async def body(scene: Scene) -> None:
         await Member(scene, "mine").beat()
         finish(scene.groups.expire_offsets())
-        scene.groups.forget_topics([TP])
+        finish(scene.groups.forget_topics([TP]))
         await asyncio.sleep(0.1)
         for each in (scene, await scene.restarted()):
             assert group_of(each).members.keys() == {"mine"}  # type: ignore[union-attr]

@@ -12,9 +12,10 @@ VERSIONS = range(0, 3)
 
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     names = dict.fromkeys(request.message.groups_names)
-    errors = {each: await broker.groups.delete_group(each) async for each in broker.turns.paced(names)}
     results = [
-        DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=int(error))
-        for group_id, error in errors.items()
+        DeleteGroupsResponse.DeletableGroupResult(
+            group_id=group_id, error_code=int(await broker.groups.delete_group(group_id))
+        )
+        async for group_id in broker.turns.paced(names)
     ]
     return DeleteGroupsResponse(results=results)

@@ -34,7 +34,8 @@ async def _take_over(broker: BrokerContext, message: Message, topics: list[Topic
     elif code is ErrorCode.NONE and topics is not None:
         deleted = broker.metadata.update(message, topics)
         if deleted:
-            broker.groups.forget_topics(deleted)
+            # The controller tells of a topic that is made again only when this is answered.
+            await broker.turns.drive(broker.groups.forget_topics(deleted), lambda: "UPDATE_METADATA of deleted topics")
     return UpdateMetadataResponse(error_code=code)
 
 
