@@ -236,6 +236,10 @@ class ReplicaManager:
                 self._flush(partition)
         return error
 
+    def show(self, tp: TopicPartition) -> None:
+        """Let be seen what is on the disk of a partition that awaits no flush."""
+        self._show(self.partition(tp))
+
     def _show(self, partition: Partition) -> None:
         """Let be seen what is on the disk."""
         partition.flushed()

@@ -201,13 +201,13 @@ def _answer(
     if message.acks == 0:
         _hang_up_on_errors(results)
         return None
-    ends = {}
-    if message.acks == _ACKS_ALL:
-        ends = {tp: end for tp, result in results.items() if (end := _uncommitted(broker, tp, result)) is not None}
+    unflushed, ends = {}, {}
     if broker.replicas.flushing:
         unflushed = {tp: end for tp, result in results.items() if (end := _unflushed(broker, tp, result)) is not None}
-        if unflushed:
-            return _await_flush(broker, results, unflushed, ends, message.timeout_ms)
+    if message.acks == _ACKS_ALL:
+        ends = {tp: end for tp, result in results.items() if (end := _uncommitted(broker, tp, result)) is not None}
+    if unflushed:
+        return _await_flush(broker, results, unflushed, ends, message.timeout_ms)
     return _await_replicas(broker, results, ends, message.timeout_ms) if ends else results
 
 
@@ -314,7 +314,10 @@ def _unflushed(broker: BrokerContext, tp: TopicPartition, result: ProduceResult)
     if result.error is not ErrorCode.NONE:
         return None
     log = broker.replicas.partition(tp).log
-    return log.log_end_offset if log.awaits_flush else None
+    if log.awaits_flush:
+        return log.log_end_offset
+    broker.replicas.show(tp)  # a flush may have ended since the append, which only its thread knows yet
+    return None
 
 
 async def _await_flush(
