@@ -32,7 +32,7 @@ from sparklog.record.partitioning import partition_for
 from sparklog.record.records import iter_records
 from sparklog.spark import decider as decider_module
 from sparklog.spark import decision_index, decisions
-from sparklog.spark.attempt import write_prepared
+from sparklog.spark.attempt import Attempted, write_prepared
 from sparklog.spark.attempt_names import AttemptName, ids_prefix, unnamed_scope
 from sparklog.spark.decider import Decider
 from sparklog.spark.decisions import DECISIONS_TOPIC, NO_BATCH, PARTITIONS, Decision, DecisionLog, Scope
@@ -99,17 +99,17 @@ def attempt(metadata, admin, scope, tp):
 @pytest.fixture
 def visible(metadata, tp):
     """The committed values, when nothing is open any more."""
+    return lambda: committed_in(metadata, tp)
 
-    def read():
-        def is_settled():
-            return latest_offsets(metadata, [tp], IsolationLevel.READ_COMMITTED) == latest_offsets(metadata, [tp])
 
-        eventually(is_settled, what="nothing is open")
-        end = latest_offsets(metadata, [tp])[tp]
-        batches = fetch_range(metadata, tp, 0, end, isolation=IsolationLevel.READ_COMMITTED)
-        return [bytes(record.value) for batch in batches for record in iter_records(batch)]
+def committed_in(metadata, tp):
+    def is_settled():
+        return latest_offsets(metadata, [tp], IsolationLevel.READ_COMMITTED) == latest_offsets(metadata, [tp])
 
-    return read
+    eventually(is_settled, what="nothing is open")
+    end = latest_offsets(metadata, [tp])[tp]
+    batches = fetch_range(metadata, tp, 0, end, isolation=IsolationLevel.READ_COMMITTED)
+    return [bytes(record.value) for batch in batches for record in iter_records(batch)]
 
 
 def test_what_is_decided_is_committed_and_the_rest_aborted(decider, attempt, visible):
@@ -178,12 +178,13 @@ def test_a_run_that_goes_on_asks_for_its_own_batch_alone(decider, attempt, asked
 def test_an_attempt_adds_its_partitions_with_one_request(metadata, decider, make_topic, scope, asked):
     rows = pa.record_batch({"value": [b"%d" % number for number in range(30)]})
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(3, "-three")}
-    written, transaction = write_prepared(
+    written, transaction, topics = write_prepared(
         WriteOptions.from_spark(given), Place(scope.name, "run", 0, 0, 0), [rows, rows]
     )
     assert written == 60
     assert Counter(api for api, _ in asked)[ApiKey.ADD_PARTITIONS_TO_TXN] == 1
-    assert decider().commit(0, [transaction]).transactions == (transaction,)
+    assert [name for name, _ in topics] == [given["topic"]]
+    assert decider().commit(0, [transaction], topics=topics).transactions == (transaction,)
 
 
 @pytest.mark.parametrize("run", [None, "another"])
@@ -498,7 +499,7 @@ def test_a_living_write_that_is_taken_for_dead_fails(metadata, make_topic):
 
     with pytest.raises(BatchRefused):
         write_prepared(options, place, is_finished_meanwhile())
-    assert write_prepared(options, place._replace(attempt=1), iter([rows])) == (1, None)
+    assert write_prepared(options, place._replace(attempt=1), iter([rows])) == Attempted(1)
     sink, told = Sink(options), [Written(1, place)]
     with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
         sink.commit(name, 0, told, lasts=False)
@@ -510,11 +511,38 @@ def test_rows_that_tasks_kept_back_are_not_taken_for_none(metadata, make_topic, 
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic()}
     options, place = WriteOptions.from_spark(given), Place(scope.name, "run", 3, 0, 0)
     declare_last_batch(metadata.config, scope.name, 3)
-    assert write_prepared(options, place, iter([pa.record_batch({"value": [b"row"]})])) == (1, None)
+    assert write_prepared(options, place, iter([pa.record_batch({"value": [b"row"]})])) == Attempted(1)
     Sink(options).commit(scope.name, 3, [Written(1, place)], run="run")
     declare_last_batch(metadata.config, scope.name, 2)
     with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
         Sink(options).commit(scope.name, 3, [Written(1, place)], run="run")
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["made again", "gone"])
+def test_a_topic_that_is_deleted_while_it_is_written_to_takes_the_batch_along(
+    metadata, admin, make_topic, scope, again
+):
+    given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic()}
+    options, topic = WriteOptions.from_spark(given), given["topic"]
+    sink, rows = Sink(options), pa.record_batch({"value": [b"row"]})
+    written = sink.write(Place(scope.name, "run", 0, 0, 0), iter([rows]))
+    admin.delete_topics([topic])
+
+    def made_again():
+        with suppress(ApiError):  # it is still being deleted
+            return make_topic()
+
+    if again:
+        eventually(made_again)
+    with pytest.raises(DataSourceError, match=rf"TOPIC.*{topic}.*deleted.*nothing of the batch is visible"):
+        sink.commit(scope.name, 0, [written], run="run")
+    sink.abort(scope.name, 0, [written], "run")
+    if not again:
+        eventually(made_again)
+    written = sink.write(Place(scope.name, "run", 0, 0, 1), iter([rows]))
+    sink.commit(scope.name, 0, [written], run="run")
+    metadata.invalidate(topic)
+    assert committed_in(metadata, TopicPartition(topic, 0)) == [b"row"]
 
 
 def test_a_write_that_begins_tasks_is_alive():
@@ -987,8 +1015,8 @@ def test_a_straggler_of_a_write_that_is_over_aborts_itself(metadata, decider, at
 
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(suffix="-late")}
     place = Place(once.name, "run", 0, 0, 0, lasts=False)
-    assert write_prepared(WriteOptions.from_spark(given), place, is_decided_meanwhile()) == (1, None)
-    assert write_prepared(WriteOptions.from_spark(given), place, iter([rows])) == (1, None)
+    assert write_prepared(WriteOptions.from_spark(given), place, is_decided_meanwhile()) == Attempted(1)
+    assert write_prepared(WriteOptions.from_spark(given), place, iter([rows])) == Attempted(1)
     assert not admin.open_under(ids_prefix(once.name))
 
 
@@ -1013,7 +1041,7 @@ def test_who_comes_too_late_is_told_so(metadata, decider, attempt, visible, scop
     late, place = attempt(b"late", 1), Place(scope.name, "run", 1, 0, 0)
     decider().commit(2, [attempt(b"two", 2)])
     options = WriteOptions.from_spark({"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": "unused"})
-    rows, transaction = write_prepared(options, place, iter([pa.record_batch({"value": [b"late"]})]))
+    rows, transaction, _ = write_prepared(options, place, iter([pa.record_batch({"value": [b"late"]})]))
     assert (rows, transaction) == (1, None)
     writer = SparklogStreamWriter(options, StructType().add("value", "binary"))
     for messages in ([Written(rows, place)], [Written(0, place), None], [Written(1, place, late)]):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from sparklog.client.admin import Admin
 from sparklog.client.batch_producer import BatchProducer
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class Attempted(NamedTuple):
+    """What an attempt has read, and what it leaves open."""
+
+    rows: int
+    transaction: PreparedTransaction | None = None
+    topics: frozenset[tuple[str, UUID]] = frozenset()
+    """Names and ids of the topics that it wrote to."""
+
+
 def write_at_least_once(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> int:
     """Write all rows without a transaction; how many they were."""
     rows = 0
@@ -35,13 +45,11 @@ def write_at_least_once(options: WriteOptions, batches: Iterator[pa.RecordBatch]
     return rows
 
 
-def write_prepared(
-    options: WriteOptions, place: Place, batches: Iterator[pa.RecordBatch]
-) -> tuple[int, PreparedTransaction | None]:
-    """Write all rows in a transaction that is left open; how many they were, and which one it is.
+def write_prepared(options: WriteOptions, place: Place, batches: Iterator[pa.RecordBatch]) -> Attempted:
+    """Write all rows in a transaction that is left open.
 
-    None where nothing is written: there are no rows, or the batch is decided already, or a later one, of which the
-    driver tells. What fails is aborted at once.
+    No transaction where nothing is written: there are no rows, or the batch is decided already, or a later one, of
+    which the driver tells. What fails is aborted at once.
     """
     with ClusterMetadata(options.client) as cluster, Admin(options.client) as admin:
         attempt = _Attempt(options, place, cluster, admin)
@@ -65,9 +73,9 @@ class _Attempt:
         self._transaction: PreparedTransaction | None = None
         self._producer: TransactionalBatchProducer | None = None
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, PreparedTransaction | None]:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Attempted:
         if self._is_decided():
-            return sum(batch.num_rows for batch in batches), None  # read to their end, as Spark wants
+            return Attempted(sum(batch.num_rows for batch in batches))  # read to their end, as Spark wants
         rows, writer = 0, None
         for batch in batches:
             if not batch.num_rows:
@@ -76,13 +84,13 @@ class _Attempt:
                 writer = self._begin()
             writer.write(batch)
             rows += batch.num_rows
-        if self._producer is None:
-            return rows, None
+        if self._producer is None or writer is None:
+            return Attempted(rows)
         self._producer.flush()
         if self._is_decided():  # with this task's other attempt; the driver has looked for leftovers before
             self.abort()
-            return rows, None
-        return rows, self._transaction
+            return Attempted(rows)
+        return Attempted(rows, self._transaction, frozenset(writer.topics))
 
     def _is_decided(self) -> bool:
         scope = Scope(self._place.scope, self._place.lasts)

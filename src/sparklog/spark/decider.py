@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
+from uuid import UUID
 
 from sparklog.client.admin import Admin
 from sparklog.client.config import ClientConfig
@@ -51,6 +52,8 @@ _NOTHING_BEFORE = (
 )
 
 Transactions = Collection[PreparedTransaction]
+Topics = Collection[tuple[str, UUID]]
+"""Names and ids."""
 
 
 class Decider:
@@ -92,18 +95,20 @@ class Decider:
         rows: int | None = None,
         *,
         is_whole: bool = True,
+        topics: Topics = frozenset(),
     ) -> Decision:
         """Decide that these make up ``batch``, unless it is decided already, and finish what is decided.
 
         The decision that counts is returned: of a later batch if there is one. Raises DataSourceError where one of the
         transactions is open no more; then nothing is decided. ``run`` is the caller's, if it begins a batch only when
         the ``commit`` of the one before has returned: then what the run itself has decided before is finished.
-        Not ``is_whole``: tasks have kept rows back, since they found the batch over; then nothing can be decided.
+        Not ``is_whole``: tasks have kept rows back, since they found the batch over; then nothing can be decided. Nor
+        where one of the ``topics`` that were written to is gone, and rows of the batch with it.
         """
         decision = Decision(batch, tuple(sorted(transactions)), rows=rows)
-        return self._again_if_fenced(lambda: self._commit(decision, run, is_whole=is_whole))
+        return self._again_if_fenced(lambda: self._commit(decision, run, is_whole=is_whole, topics=topics))
 
-    def _commit(self, decision: Decision, run: str | None, *, is_whole: bool) -> Decision:
+    def _commit(self, decision: Decision, run: str | None, *, is_whole: bool, topics: Topics) -> Decision:
         batch, transactions = decision.batch, set(decision.transactions)
         last = self.take_over()
         if last.batch >= batch or run is None or run not in last.runs:
@@ -127,6 +132,7 @@ class Decider:
         if given_up:
             raise _ended(min(given_up))
         self.check_open(transactions - found)
+        self.check_topics(topics)
         self.record(decision)
         self.finish(decision)
         self.sweep(leftovers)
@@ -242,6 +248,18 @@ class Decider:
             state = found.get(each.transactional_id)
             if state is None or state.state != ONGOING or (state.producer_id, state.producer_epoch) != each[1:]:
                 raise _ended(each)
+
+    def check_topics(self, topics: Topics) -> None:
+        """Raises DataSourceError unless all of these are the topics that they were."""
+        for name, topic_id in topics:
+            try:
+                found = self._cluster.describe([name])[name]
+            except ApiError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                raise _gone("SPARKLOG_UNKNOWN_TOPIC", f"topic {name!r} was deleted") from error
+            if found.topic_id != topic_id:
+                raise _gone("SPARKLOG_TOPIC_RECREATED", f"topic {name!r} was deleted and created again")
 
     def record(self, decision: Decision) -> None:
         """Write the decision, for good. Raises ApiError(PRODUCER_FENCED) if another has taken over."""
@@ -363,6 +381,14 @@ def _ended(transaction: PreparedTransaction) -> DataSourceError:
         f"the transaction {transaction.transactional_id!r} ended before its batch was decided: it was open for longer"
         " than transaction.timeout.ms, or somebody aborted it (sparklog writes finish, sparklog txn abort);"
         " nothing of the batch is visible: write it again",
+    )
+
+
+def _gone(code: str, what: str) -> DataSourceError:
+    return DataSourceError(
+        code,
+        f"{what} after tasks had written to it, and what they had written is gone; nothing of the batch is visible in"
+        " any topic: write it again",
     )
 
 

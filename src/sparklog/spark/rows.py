@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +45,8 @@ class TopicWriter:
             compression=config.compression_type, max_batch_bytes=config.batch_size, is_transactional=is_transactional
         )
         self._partitioners: dict[str, Partitioner] = {}
+        self.topics: set[tuple[str, UUID]] = set()
+        """Names and ids of the topics that rows are written to."""
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Encode and send; returns once the batches are under way."""
@@ -93,12 +96,12 @@ class TopicWriter:
     def _partitioner(self, topic: str) -> Partitioner:
         known = self._partitioners.get(topic)
         if known is None:
-            count = len(self._cluster.topic(topic, create=True).partitions)
+            count = self._partition_count(topic)
             known = self._partitioners[topic] = Partitioner(count, self._first_partition)
         return known
 
     def _checked(self, topic: str, partition: int, rows: pa.RecordBatch) -> TopicPartition:
-        count = len(self._cluster.topic(topic, create=True).partitions)
+        count = self._partition_count(topic)
         if not 0 <= partition < count:
             raise DataSourceError(
                 "SPARKLOG_INVALID_PARTITION",
@@ -106,6 +109,11 @@ class TopicWriter:
                 " drop the column 'partition' if rows may go anywhere",
             )
         return TopicPartition(topic, partition)
+
+    def _partition_count(self, topic: str) -> int:
+        found = self._cluster.topic(topic, create=True)
+        self.topics.add((topic, found.topic_id))
+        return len(found.partitions)
 
 
 def _first_row(rows: pa.RecordBatch) -> str:

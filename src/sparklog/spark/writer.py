@@ -34,11 +34,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What one task wrote; ``transaction`` (id, producer id, epoch) holds it, where there is one."""
+    """What one task wrote, to which topics (name, id); ``transaction`` (id, producer id, epoch) holds it, where there
+    is one.
+    """
 
     rows: int
     place: Place | None = None
     transaction: PreparedTransaction | None = None
+    topics: frozenset[tuple[str, uuid.UUID]] = frozenset()
 
 
 Messages = Sequence[Written | None]
@@ -112,8 +115,8 @@ class Sink:
             if place is None or not self._options.exactly_once:
                 written = Written(write_at_least_once(self._options, batches))
             else:
-                rows, transaction = write_prepared(self._options, place, batches)
-                written = Written(rows, place, transaction)
+                rows, transaction, topics = write_prepared(self._options, place, batches)
+                written = Written(rows, place, transaction, topics)
         freeze_imports()
         return written
 
@@ -127,8 +130,9 @@ class Sink:
         if not self._options.exactly_once or not (rows or lasts):
             return
         is_whole = all(each is None or each.transaction or not each.rows for each in messages)
+        topics = frozenset[tuple[str, uuid.UUID]]().union(*(each.topics for each in messages if each is not None))
         with translated(), self.decider(scope, lasts=lasts) as decider:
-            decided = decider.commit(batch, transactions, run, rows, is_whole=is_whole)
+            decided = decider.commit(batch, transactions, run, rows, is_whole=is_whole, topics=topics)
             decider.forget()
         freeze_imports()
         if decided.batch > batch:
