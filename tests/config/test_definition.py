@@ -57,6 +57,8 @@ def test_text_becomes_a_value(kind, text, value):
         (ConfigType.SHORT, "32768", "a whole number of 16 bits"),
         (ConfigType.LONG, "9223372036854775808", "a whole number of 64 bits"),
         (ConfigType.LONG, "twelve", "a whole number of 64 bits"),
+        (ConfigType.LONG, "1_000", "a whole number of 64 bits"),
+        (ConfigType.INT, "\u0661", "a whole number of 32 bits"),
         (ConfigType.DOUBLE, "1,5", "a number"),
     ],
 )

@@ -65,6 +65,9 @@ class Definition:
         return str(value)
 
 
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
@@ -73,6 +76,8 @@ def _boolean(text: str) -> bool:
 
 def _bounded(bits: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
+        if not _WHOLE.fullmatch(text.strip()):  # int() takes 1_000 too, and digits of other scripts
+            raise ValueError(text)
         value = int(text)
         if not -(1 << bits - 1) <= value < 1 << bits - 1:
             raise ValueError(text)
