@@ -146,6 +146,17 @@ def test_arrow(producer, servers, make_topic):
         assert [(int(each.value), each.timestamp) for each in group] == [(each, each) for each in mine]
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("ms")])
+def test_arrow_rows_of_before_1970_are_refused_whole(producer, servers, make_topic, kind):
+    topic = make_topic()
+    times = pa.array([1, None, -1], pa.int64()).cast(kind)
+    with pytest.raises(ValueError, match="the earliest of these is -1"):
+        producer.send_arrow(topic, pa.table({"value": ["a", "b", "c"], "timestamp": times}))
+    none = pa.table({"value": ["a"], "timestamp": pa.nulls(1, kind)})
+    assert sum(future.result(30).records for future in producer.send_arrow(topic, none)) == 1
+    assert len(_read(servers, topic, 1)[0]) == 1
+
+
 def test_arrow_rows_that_name_their_partition(producer, servers, make_topic):
     topic = make_topic(partitions=2)
     rows = pa.record_batch(

@@ -30,12 +30,14 @@ def encoded_batches(
     now_ms: int,
     available: Sequence[int] | None = None,
 ) -> Iterator[Encoded]:
-    """Each batch and where it goes. Raises ConfigError for other columns, ApiError for a partition that is not there.
+    """Each batch and where it goes. Raises ConfigError for other columns, ValueError for a time before 1970, ApiError
+    for a partition that is not there.
 
     Rows of one partition keep their order. Those that name no partition and have no key go to the ``available`` ones,
     if any are named. ``now_ms`` is the time of rows without one.
     """
     _check_columns(rows.schema.names)
+    _check_times(rows)
     encoder = ColumnarEncoder(
         compression=config.compression_type,
         max_batch_bytes=config.batch_size,
@@ -59,6 +61,15 @@ def _check_columns(names: list[str]) -> None:
         raise ConfigError(
             f"the columns must be key or value or both, and some of {', '.join(_COLUMNS[2:])}; not {found}"
         )
+
+
+def _check_times(rows: pa.RecordBatch | pa.Table) -> None:
+    column = _column(rows, "timestamp")
+    if column is None or column.null_count == len(column):
+        return
+    earliest = pc.min(column.cast(pa.int64())).as_py()
+    if earliest < 0:
+        raise ValueError(f"a timestamp is ms since 1970, from 0 on, and the earliest of these is {earliest}")
 
 
 def _groups(rows: pa.RecordBatch, topic: str, count: int) -> Iterator[tuple[pa.RecordBatch, int | None]]:
@@ -86,5 +97,5 @@ def _encode(
         yield tp, batch.data
 
 
-def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
+def _column(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array | None:
     return rows.column(name) if name in rows.schema.names else None
