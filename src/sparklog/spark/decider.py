@@ -127,6 +127,8 @@ class Decider:
         if given_up:
             raise _ended(min(given_up))
         self.check_open(transactions - found)
+        if self._scope.lasts:  # another may write the next batch already: it must read what is aborted here
+            decision = decision._replace(aborted=tuple(sorted(leftovers)))
         self.record(decision)
         self.finish(decision)
         self.sweep(leftovers)
