@@ -334,7 +334,8 @@ def test_what_a_batch_is_about_to_abort_is_named_by_no_later_batch(cluster, deci
 
     def paused(leftovers):
         assert leftovers == {theirs}
-        with pytest.raises(DataSourceError, match=_ENDED + f".*{re.escape(repr(theirs.transactional_id))}"):
+        told = f".*{re.escape(repr(theirs.transactional_id))}.*another write at the same time under the same txnAppId"
+        with pytest.raises(DataSourceError, match=_ENDED + told):
             decide().commit(6, [theirs], rows=1)
 
     slow.sweep = paused

@@ -363,8 +363,8 @@ def _ended(transaction: PreparedTransaction) -> DataSourceError:
     return DataSourceError(
         "SPARKLOG_TRANSACTION_ENDED",
         f"the transaction {transaction.transactional_id!r} ended before its batch was decided: it was open for longer"
-        " than transaction.timeout.ms, or somebody aborted it (sparklog writes finish, sparklog txn abort);"
-        " nothing of the batch is visible: write it again",
+        " than transaction.timeout.ms, or somebody aborted it (another write at the same time under the same txnAppId,"
+        " sparklog writes finish, sparklog txn abort); nothing of the batch is visible: write it again",
     )
 
 
