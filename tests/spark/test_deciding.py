@@ -238,7 +238,7 @@ def broken():
 def test_a_batch_is_recorded_then_committed_then_noted_and_the_rest_aborted(cluster, decide):
     second, first, orphan = (cluster.attempt(number) for number in (2, 1, 3))
     decided = decide().commit(4, [second, first], "run", rows=17)
-    assert decided == Decision(4, (first, second), (), 17)
+    assert decided == Decision(4, (first, second), (orphan,), 17)
     assert cluster.decisions() == [decided]
     assert cluster.group == {LASTING.decider_id: {PLACE: (0, -1, "4")}}
     assert cluster.followed == [0]
@@ -325,6 +325,23 @@ def test_what_a_replay_was_to_abort_is_named_by_no_later_batch(cluster, decide):
         decide().commit(4, [fresh, given_up[2], given_up[1]], "run")
     assert {*cluster.states.values()} == {OPEN}
     assert decide().commit(4, [fresh], "run").transactions == (fresh,)
+
+
+def test_what_a_batch_is_about_to_abort_is_named_by_no_later_batch(cluster, decide):
+    """Two write under one name at once; the first is between recording its batch and aborting what it found beside."""
+    mine, theirs = cluster.attempt(1, "one"), cluster.attempt(2, "two")
+    slow = decide()
+
+    def paused(leftovers):
+        assert leftovers == {theirs}
+        told = f".*{re.escape(repr(theirs.transactional_id))}.*another write at the same time under the same txnAppId"
+        with pytest.raises(DataSourceError, match=_ENDED + told):
+            decide().commit(6, [theirs], rows=1)
+
+    slow.sweep = paused
+    assert slow.commit(5, [mine], rows=1).batch == 5
+    assert cluster.decisions() == [Decision(5, (mine,), (theirs,), 1)]
+    assert cluster.states == {mine: ENDED[True], theirs: OPEN}
 
 
 # What cannot be committed

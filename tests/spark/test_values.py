@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 
 from sparklog.errors import DataSourceError
 from sparklog.spark import avro_values, json_values, to_avro_values, to_json_values
@@ -145,6 +146,51 @@ def test_options_of_from_json_and_a_column_of_another_name(spark):
     frame = spark.createDataFrame([('{"on": "1.5.2024"}',)], "body string")
     parsed = json_values(frame, "on date", value="body", into="parsed", options={"dateFormat": "d.M.yyyy"})
     assert parsed.first().parsed.on == datetime.date(2024, 5, 1)
+
+
+def _nested():
+    ddl = "`it's` int, inner struct<x: int NOT NULL, deep: struct<y: string NOT NULL>>"
+    rows = ArrayType(StructType.fromDDL("n int NOT NULL"), containsNull=False)
+    counts = MapType(StringType(), IntegerType(), valueContainsNull=False)
+    return StructType.fromDDL(ddl).add("rows", rows).add("counts", counts)
+
+
+_WITHIN = {
+    b'{"inner": {"x": 1, "deep": {"y": "z"}}, "rows": [{"n": 1}], "counts": {"a": 1}}': None,
+    b'{"inner": null, "rows": [], "counts": {}}': None,
+    b'{"inner": {"x": 1}}': None,
+    b'{"inner": {}}': "it has no inner.x",
+    b'{"inner": {"x": 1, "deep": {}}}': "it has no inner.deep.y",
+    b'{"rows": [{"n": 1}, null]}': "it has a null in rows",
+    b'{"rows": [{"n": 1}, {}]}': "it has no rows[].n",
+    b'{"counts": {"a": 1, "b": null}}': "it has a null in counts",
+    b'{"inner": {"x": "1"}}': "it is not of the schema: inner is not struct<x:int,deep:struct<y:string>>",
+    b'{"rows": [{"n": []}], "it\'s": ""}': "it is not of the schema: it's is not int, rows is not array<struct<n:int>>",
+}
+
+
+def test_json_within_json(spark):
+    rows = json_values(_rows(spark, [*_WITHIN]), _nested()).collect()
+    assert {bytes(row.value): row._error for row in rows} == _WITHIN
+    assert [row.data is None for row in rows] == [row._error is not None for row in rows]
+
+
+@pytest.mark.parametrize("taken", [{"into": "Key"}, {"dead_letter": "value"}, {"into": "_error"}])
+def test_a_column_that_is_there_is_not_replaced(spark, taken):
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_UNSUPPORTED_SCHEMA.*already"):
+        json_values(_rows(spark, []), _ORDER, **taken)
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_UNSUPPORTED_SCHEMA.*already"):
+        avro_values(
+            _rows(spark, []), {"type": "record", "name": "one", "fields": [{"name": "id", "type": "int"}]}, **taken
+        )
+
+
+def test_values_are_decoded_twice_under_other_names(spark):
+    once = json_values(_rows(spark, [b'{"id": 1}', b"nope"]), "id int")
+    with pytest.raises(DataSourceError, match="'data' already"):
+        json_values(once, "id string")
+    twice = json_values(once, "id string", into="again", dead_letter="_again")
+    assert [(row.data, row._error is None) for row in twice.collect()] == [((1,), True), (None, False)]
 
 
 def test_a_json_schema_that_is_no_struct_is_refused(spark):

@@ -133,6 +133,8 @@ class Decider:
             raise _ended(min(given_up))
         self.check_open(transactions - found)
         self.check_topics(topics)
+        if self._scope.lasts:  # another may write the next batch already: it must read what is aborted here
+            decision = decision._replace(aborted=tuple(sorted(leftovers)))
         self.record(decision)
         self.finish(decision)
         self.sweep(leftovers)
@@ -379,8 +381,8 @@ def _ended(transaction: PreparedTransaction) -> DataSourceError:
     return DataSourceError(
         "SPARKLOG_TRANSACTION_ENDED",
         f"the transaction {transaction.transactional_id!r} ended before its batch was decided: it was open for longer"
-        " than transaction.timeout.ms, or somebody aborted it (sparklog writes finish, sparklog txn abort);"
-        " nothing of the batch is visible: write it again",
+        " than transaction.timeout.ms, or somebody aborted it (another write at the same time under the same txnAppId,"
+        " sparklog writes finish, sparklog txn abort); nothing of the batch is visible: write it again",
     )
 
 

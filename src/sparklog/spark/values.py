@@ -7,12 +7,12 @@ workers need this package (and fastavro for Avro), as they do for the source.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.avro import AvroReader, AvroWriter, Schema, spark_schema
@@ -39,8 +39,9 @@ def json_values(
 
     Stricter than ``from_json`` alone, which takes what comes before trailing rubbish, the first of several objects,
     null for empty text, and numbers that JSON has not (NaN), all silently: a value must be one JSON object, of fields
-    that have the schema's types, and must have those that the schema says are not null. Fields that the schema does
-    not name are passed over; of a field that is there twice the last counts, as in Spark.
+    that have the schema's types, and must have those that the schema says are not null, within structs, arrays and
+    maps too. Fields that the schema does not name are passed over; of a field that is there twice the last counts, as
+    in Spark.
     """
     wanted = _struct(schema)
     text = f.col(value).cast("string")
@@ -144,10 +145,7 @@ def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str])
     nullable = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
     again = f.from_json(text, nullable, dict(settings))
     wrong = [
-        f.when(
-            again[each.name].isNull() & f.get_json_object(text, f"$['{each.name}']").isNotNull(),
-            f.lit(f"{each.name} is not {each.dataType.simpleString()}"),
-        )
+        f.when(_does_not_fit(text, each, settings), f.lit(f"{each.name} is not {each.dataType.simpleString()}"))
         for each in schema.fields
     ]
     return (
@@ -158,18 +156,75 @@ def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str])
     )
 
 
+def _does_not_fit(text: Column, field: StructField, settings: Mapping[str, str]) -> Column:
+    """Whether it is this field that does not parse; one within it leaves the rest of it there."""
+    alone = StructType([StructField(field.name, field.dataType), StructField(_CORRUPT, StringType())])
+    return f.from_json(text, alone, dict(settings))[_CORRUPT].isNotNull()
+
+
 def _missing(root: Column, schema: StructType) -> Column:
-    required = [each.name for each in schema.fields if not each.nullable]
     absent = reduce(
-        lambda found, name: found.when(root[name].isNull(), f.lit(f"it has no {name}")),
-        required,
+        lambda found, each: found.when(each[0](root), f.lit(each[1])),
+        _absences(schema, ""),
         f.when(f.lit(False), f.lit("")),
     )
     return absent.otherwise(f.lit(None).cast("string"))
 
 
+_Condition = Callable[[Column], Column]
+
+
+def _absences(kind: DataType, path: str) -> Iterator[tuple[_Condition, str]]:
+    """What may be missing in a value of this type, and how that is said; the outermost first."""
+    if isinstance(kind, StructType):
+        for each in kind.fields:
+            yield from _absences_of_field(each, f"{path}.{each.name}" if path else each.name)
+    elif isinstance(kind, ArrayType):
+        yield from _absences_of_elements(kind.elementType, kind.containsNull, path, lambda value: value)
+    elif isinstance(kind, MapType):
+        yield from _absences_of_elements(kind.valueType, kind.valueContainsNull, path, f.map_values)
+
+
+def _absences_of_field(field: StructField, path: str) -> Iterator[tuple[_Condition, str]]:
+    if not field.nullable:
+        yield lambda value: value.isNotNull() & value[field.name].isNull(), f"it has no {path}"
+    for is_absent, reason in _absences(field.dataType, path):
+        yield _composed(is_absent, lambda value: value[field.name]), reason
+
+
+def _absences_of_elements(
+    kind: DataType, may_be_null: bool, path: str, elements: _Condition
+) -> Iterator[tuple[_Condition, str]]:
+    if not may_be_null:
+        yield lambda value: f.exists(elements(value), lambda each: each.isNull()), f"it has a null in {path}"
+    for is_absent, reason in _absences(kind, f"{path}[]"):
+        yield _in_any(is_absent, elements), reason
+
+
+def _composed(condition: _Condition, inner: _Condition) -> _Condition:
+    return lambda value: condition(inner(value))
+
+
+def _in_any(condition: _Condition, elements: _Condition) -> _Condition:
+    return lambda value: f.exists(elements(value), condition)
+
+
+def _check_free(df: DataFrame, *names: str | None) -> None:
+    """Raises DataSourceError where a column to add is there already, which Spark would replace without a word."""
+    taken = {name.casefold() for name in df.columns}
+    for name in names:
+        if name is None:
+            continue
+        if name.casefold() in taken:
+            raise _unsupported(
+                f"there is a column {name!r} already: give the one to add another name (into, dead_letter)"
+            )
+        taken.add(name.casefold())
+
+
 def _parted(df: DataFrame, data: Column, reason: Column, value: str, into: str, dead_letter: str | None) -> DataFrame:
     """``into`` for the rows that parsed, ``dead_letter`` for the others, or an error."""
+    _check_free(df, into, dead_letter)
     if dead_letter is not None:
         reasoned = df.withColumn(dead_letter, reason)
         return reasoned.withColumn(into, f.when(f.col(dead_letter).isNull(), data))
