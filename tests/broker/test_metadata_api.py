@@ -3,14 +3,17 @@
 import asyncio
 from types import SimpleNamespace
 
+import pytest
 from broker.test_metadata_cache import tell, update
 
 from sparklog.broker.apis import metadata
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.errors import ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import MetadataRequest
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish
 
 
@@ -64,5 +67,31 @@ def test_all_topics_are_encoded_once_until_the_next_change():
         assert finish(metadata.handle(broker(cache), asked(None))).body is answer.body
         tell(cache, update())
         assert finish(metadata.handle(broker(cache), asked(None))).body is not answer.body
+
+    asyncio.run(body())
+
+
+def test_a_client_waits_for_all_topics_that_are_to_be_made_no_longer_than_for_one():
+    async def body():
+        cache, clock, asked_for = MetadataCache(), ManualClock(), []
+        tell(cache, update())
+
+        async def ensure(name, patience_s):
+            asked_for.append((name, patience_s))
+            clock.advance(0.6 * metadata.PATIENCE_S)
+            return ErrorCode.NONE
+
+        asking = broker(cache)
+        asking.turns = Turns(asyncio.get_running_loop(), clock)
+        asking.config = SimpleNamespace(auto_create_topics_enable=True)
+        asking.topics = SimpleNamespace(ensure=ensure)
+        request = asked([MetadataRequest.MetadataRequestTopic(name=f"new{number}") for number in range(4)])
+        request.message.allow_auto_topic_creation = True
+        answer = await finish(metadata.handle(asking, request))
+        assert [name for name, _ in asked_for] == ["new0", "new1"]
+        shares = [patience / metadata.PATIENCE_S for _, patience in asked_for]
+        assert shares == pytest.approx([1, 0.4])
+        late = [each.error_code for each in answer.topics][2:]
+        assert late == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
 
     asyncio.run(body())

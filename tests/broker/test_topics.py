@@ -85,3 +85,25 @@ def test_a_cluster_without_brokers_makes_no_topics():
 def test_a_topic_that_is_asked_for_before_any_broker_is_known_may_exist():
     maker = TopicMaker(settings({}), SimpleNamespace(brokers={}), None, None)
     assert asyncio.run(maker.ensure("t")) is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_a_topic_that_takes_long_is_made_once_and_nobody_waits_for_long():
+    async def body():
+        asked, answered = [], asyncio.get_running_loop().create_future()
+
+        def run_zk(create, assignment, config):
+            asked.append(assignment.topic)
+            return answered
+
+        metadata = SimpleNamespace(brokers={1: None}, topics=list, wait_for=at_once)
+        maker = TopicMaker(settings({}), metadata, SimpleNamespace(create_topic=None), run_zk)
+        for _ in range(2):
+            assert await maker.ensure("t", 0.001) is ErrorCode.LEADER_NOT_AVAILABLE
+        assert asked == ["t"]
+        answered.set_result(True)
+        assert await maker.ensure("t") is ErrorCode.NONE
+
+    async def at_once(condition, timeout):
+        return True
+
+    asyncio.run(body())

@@ -139,7 +139,7 @@ def test_records_that_are_kept(connection, make_topic):
     compacted = TopicPartition(make_topic(cleanup_policy="compact"), 0)
     assert delete(connection, compacted, -1) == (ErrorCode.POLICY_VIOLATION, -1)
     assert delete(connection, TopicPartition("no-such", 0), -1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-    assert wire.find_coordinator(connection, "g") == 0
+    eventually(lambda: wire.find_coordinator(connection, "g") == 0)
     assert delete(connection, TopicPartition("__consumer_offsets", 0), -1)[0] is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,6 +27,8 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 MAX_REPLICATION_FACTOR = 1
 """Replication is not served yet: a replica beyond the first would never be in sync."""
 _READY_TIMEOUT = 10.0
+PATIENCE_S = 5.0
+"""How long a client waits for the topics that it asked for by using them: what it asks next waits behind that."""
 
 
 class TopicMaker:
@@ -46,6 +49,7 @@ class TopicMaker:
         self._zk = zk
         self._run_zk = run_zk
         self._refusals = refusals
+        self._making: dict[str, asyncio.Task[ErrorCode]] = {}
 
     def plan(
         self, name: str, partitions: int, replication_factor: int, properties: dict[str, str | None]
@@ -107,8 +111,19 @@ class TopicMaker:
             and self._metadata.is_ready(assignment.topic)
         )
 
-    async def ensure(self, name: str) -> ErrorCode:
-        """Make a topic that a client asked for by using it; what a client is to be told meanwhile."""
+    async def ensure(self, name: str, patience_s: float = PATIENCE_S) -> ErrorCode:
+        """Make a topic that a client asked for by using it; what a client is to be told meanwhile.
+
+        It is made once for all who ask for it, and even if nobody has the patience to wait for it.
+        """
+        making = self._making.get(name)
+        if making is None:
+            making = self._making[name] = asyncio.ensure_future(self._make(name))
+            making.add_done_callback(lambda _: self._making.pop(name))
+        done, _ = await asyncio.wait((making,), timeout=patience_s)
+        return making.result() if done else ErrorCode.LEADER_NOT_AVAILABLE
+
+    async def _make(self, name: str) -> ErrorCode:
         if not self._metadata.brokers:
             return ErrorCode.LEADER_NOT_AVAILABLE  # it may exist, and a broker for it is yet to be told of
         partitions, factor, properties = _shape(name, self._config)

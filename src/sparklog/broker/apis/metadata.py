@@ -12,7 +12,7 @@ from functools import partial
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.metadata_cache import PartitionMetadata, TopicMetadata
 from sparklog.broker.permissions import ON_CLUSTER, ON_TOPIC, Allowed, authorized_operations
-from sparklog.broker.topics import INTERNAL_TOPICS
+from sparklog.broker.topics import INTERNAL_TOPICS, PATIENCE_S
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
@@ -54,12 +54,17 @@ async def _wait(broker: BrokerContext, request: ApiRequest) -> Answer:
 
 
 async def _create(broker: BrokerContext, request: ApiRequest) -> Answer:
-    """As ``handle``, with the missing topics made first; those that cannot be are told with the error."""
+    """As ``handle``, with the missing topics made first; those that cannot be are told with the error.
+
+    The client waits for all of them together no longer than for one; it asks again for those whose turn does not come.
+    """
     errors: dict[str, ErrorCode] = {}
+    until = broker.turns.time() + PATIENCE_S
     async for each in broker.turns.paced(request.message.topics):
         name = each.name
         if name is not None and name not in errors and broker.metadata.topic(name) is None and is_topic_name(name):
-            errors[name] = await broker.topics.ensure(name)
+            left_s = until - broker.turns.time()
+            errors[name] = await broker.topics.ensure(name, left_s) if left_s > 0 else ErrorCode.LEADER_NOT_AVAILABLE
     refused: dict[str, ErrorCode] = {name: error for name, error in errors.items() if error is not ErrorCode.NONE}
     return await broker.turns.drive(_some(broker, request, refused), lambda: "METADATA")
 
