@@ -202,7 +202,7 @@ def list_offset(connection: BlockingConnection, tp: TopicPartition, timestamp: i
 
 
 def find_coordinator(connection: BlockingConnection, group: str) -> int:
-    """The node id of the group's coordinator, -1 if there is none now; the first who asks has the offsets topic made."""
+    """The node id of the group's coordinator, -1 if there is none now, as while the offsets topic is made."""
     answer = connection.request(
         ApiKey.FIND_COORDINATOR, lambda _: FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
     )

@@ -115,8 +115,7 @@ def committed_in(metadata, tp):
 def test_what_is_decided_is_committed_and_the_rest_aborted(decider, attempt, visible):
     first, second, orphan = attempt(b"a"), attempt(b"b"), attempt(b"orphan")
     decided = decider().commit(0, [second, first])
-    assert decided == Decision(0, tuple(sorted([first, second])))
-    assert orphan not in decided.transactions
+    assert decided == Decision(0, tuple(sorted([first, second])), aborted=(orphan,))
     assert visible() == [b"a", b"b"]
 
 
@@ -273,13 +272,14 @@ def test_a_driver_that_dies_between_two_steps(decider, attempt, visible, step, w
     setattr(Dying, step, dies(getattr(Dying, step)))
     decider().commit(0, [attempt(b"zero", run="before")])
     first = [attempt(b"1a", 1), attempt(b"1b", 1)]
-    attempt(b"orphan", 1)
+    orphan = attempt(b"orphan", 1)
     with pytest.raises(_Killed):
         decider(kind=Dying).commit(1, first)
     is_decided = step in ("finish", "sweep") or (step, when) == ("record", "after")
     again = [attempt(b"2a", 1, run="again"), attempt(b"2b", 1, run="again")]
     decided = decider().commit(1, again)
-    assert decided == Decision(1, tuple(sorted(first if is_decided else again)))
+    assert (decided.batch, decided.transactions) == (1, tuple(sorted(first if is_decided else again)))
+    assert orphan in decided.aborted
     assert visible() == [b"zero", *([b"1a", b"1b"] if is_decided else [b"2a", b"2b"])]
 
 

@@ -286,6 +286,7 @@ def test_a_write_is_exactly_once_unless_asked_otherwise():
         ({"txnVersion": "1"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnAppId"),
         ({"txnAppId": "a", "txnVersion": "-1"}, "SPARKLOG_INVALID_OPTION.*txnVersion"),
         ({"txnAppId": "a@t", "txnVersion": "1"}, "SPARKLOG_INVALID_OPTION.*'@' parts a name from its topic"),
+        ({"txnAppId": 501 * "\u00e9", "txnVersion": "1"}, "SPARKLOG_INVALID_OPTION.*txnAppId.*1000 bytes"),
         ({"txnAppId": "a", "txnVersion": "1", "delivery": "at-least-once"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnAppId"),
         ({"kafka.acks": "1"}, "SPARKLOG_INVALID_OPTION.*acks"),
         ({"kafka.transactional.id": "x"}, "SPARKLOG_UNSUPPORTED_OPTION.*txnAppId"),

@@ -54,6 +54,7 @@ _WRONG = {
     b'{"name": "x"}': "it has no id",
     b'{"id": "x", "price": "cheap"}': "it is not of the schema: id is not bigint, price is not double",
     b'{"id": 1, "price": NaN}': "it is not JSON",
+    b"{'id': 1}": "it is not JSON",
     b'{"id": 1.5}': "it is not of the schema: id is not bigint",
     b'{"id": 1, "at": "soon"}': "it is not of the schema: at is not timestamp",
 }

@@ -131,7 +131,9 @@ class StreamPlanner:
         for tp in sorted(gone.keys() - self._gone):
             if tp.topic not in created_again:
                 self._losses.report(
-                    Loss.DELETED, f"partition {tp}, read up to offset {gone[tp]}, does not exist any more"
+                    Loss.DELETED,
+                    f"partition {tp}, read up to offset {gone[tp]}, does not exist any more, or the query does not"
+                    " subscribe to its topic any more",
                 )
                 self._gone.add(tp)
 

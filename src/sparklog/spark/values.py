@@ -46,7 +46,7 @@ def json_values(
     wanted = _struct(schema)
     text = f.col(value).cast("string")
     mark = f"_{secrets.token_hex(8)}"
-    strict = {"allowNonNumericNumbers": "false"}
+    strict = {"allowNonNumericNumbers": "false", "allowSingleQuotes": "false"}
     settings = {**strict, **(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = df.withColumn(_PARSED, _from_wrapped(text, wanted, settings, mark))
     root = f.get(f.col(_PARSED)["v"], f.lit(1)).dropFields(mark)

@@ -82,7 +82,13 @@ class WriteOptions:
         )
 
 
+_LONGEST_NAME = 1000
+"""It is part of transactional ids, percent-encoded, which have 32,767 bytes at most."""
+
+
 def _check_name(app_id: str | None, topic: str) -> None:
-    """Raises DataSourceError for a name that would be taken for another one with a topic."""
+    """Raises DataSourceError for a name that would be taken for another one with a topic, or is too long for an id."""
     if app_id is not None and "@" in app_id and not topic:
         raise invalid("txnAppId", app_id, "'@' parts a name from its topic: leave it out, or give option 'topic'")
+    if app_id is not None and len(app_id.encode()) > _LONGEST_NAME:
+        raise invalid("txnAppId", f"{app_id[:20]}...", f"it takes {_LONGEST_NAME} bytes of UTF-8 at most")
