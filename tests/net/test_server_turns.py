@@ -230,6 +230,30 @@ def test_a_segment_that_is_not_in_memory_is_read_by_a_thread(server, tmp_path, m
     assert server._thread not in threads
 
 
+def test_answers_behind_a_segment_that_is_read_count_as_memory(server, tmp_path, monkeypatch):
+    records = FileRecords(tmp_path / "0.log", create=True)
+    records.append(memoryview(bytes(64 << 10)))
+    go_on, read_ahead = threading.Event(), net_channel.read_ahead
+
+    def reading(piece):
+        assert go_on.wait(60)
+        read_ahead(piece)
+
+    monkeypatch.setattr(net_channel, "is_cached", lambda piece: go_on.is_set())
+    monkeypatch.setattr(net_channel, "read_ahead", reading)
+    server.dispatch = lambda frame, host: (
+        [(64 << 10).to_bytes(4, "big"), FileSlice(records, 0, 64 << 10)] if frame == b"fetch" else answer(bytes(frame))
+    )
+    with server.connect() as client:
+        client.sendall(framed(b"fetch"))
+        eventually(lambda: b"fetch" in server.seen)
+        client.sendall(framed(bytes(300 << 10)))
+        eventually(lambda: server.server.answer_bytes >= 300 << 10)
+        go_on.set()
+        assert [len(read_frame(client)) for _ in range(2)] == [64 << 10, 300 << 10]
+    eventually(lambda: server.server.answer_bytes == 0)
+
+
 def test_a_small_slice_that_is_not_in_memory_is_sent_after_it_was_read(server, tmp_path, monkeypatch):
     records = FileRecords(tmp_path / "0.log", create=True)
     records.append(memoryview(b"0123456789"))

@@ -397,7 +397,7 @@ class ServerChannel:
                 chunk = data
             self._unsent.append(chunk)
             self._unsent_bytes += size
-        if self._writing or self._may_send:
+        if self._writing or self._may_send or self._reading_ahead:
             self._account()
         elif not self._corked or self._unsent_bytes > _CORKED_AT_MOST:
             turns = self._server.turns
