@@ -43,8 +43,9 @@ from sparklog.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from sparklog.structs import TopicPartition
+from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.steps import finish
+from sparklog.zk.znodes import BrokerInfo
 
 HANDLERS = [
     delete_groups,
@@ -65,6 +66,7 @@ class Client:
     """Calls handlers as the broker does, through the wire's bytes."""
 
     def __init__(self, loop: Any, clock: Any, store: Any) -> None:
+        self.asked_for_coordinators = 0
         self.store = store
         ids = itertools.count(1)
         self.topics = FakeTopics(t=2)
@@ -79,13 +81,13 @@ class Client:
                 knows={TopicPartition("t", 0), TopicPartition("t", 1)}.__contains__,
                 has_been_told=True,
             ),
-            find_coordinator=self.find_coordinator,
+            has_coordinators=self.has_coordinators,
+            coordinator_of=lambda _, key: BrokerInfo(7, Endpoint(f"host-of-{key}", 9092), None),
         )
 
-    async def find_coordinator(self, key_type: int, key: str) -> tuple[ErrorCode, int, str, int]:
-        if key_type == 0:
-            return ErrorCode.NONE, 7, f"host-of-{key}", 9092
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+    async def has_coordinators(self, key_type: int) -> bool:
+        self.asked_for_coordinators += 1
+        return key_type == 0
 
     async def load(self) -> None:
         for partition in range(self.store.partition_count):
@@ -405,7 +407,9 @@ def test_describe(loop: Any, client: Client, version: int) -> None:
 def test_find_coordinator(loop: Any, client: Client, version: int) -> None:
     def ask(key_type: int) -> Any:
         request = FindCoordinatorRequest(key="a", key_type=key_type, coordinator_keys=["a", "b"])
+        client.asked_for_coordinators = 0
         answer = loop.run_until_complete(client.call(find_coordinator, version, request))
+        assert client.asked_for_coordinators <= 1, "what has to be made is waited for once"
         if version >= 4:
             assert [each.key for each in answer.coordinators] == ["a", "b"]
             return answer.coordinators[0]

@@ -34,6 +34,7 @@ from sparklog.replica.partition import Partition
 from sparklog.structs import TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
+from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
 
@@ -128,18 +129,15 @@ class BrokerContext:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.reason) from error
             raise
 
-    async def find_coordinator(self, key_type: KeyType, key: str) -> tuple[ErrorCode, int, str, int]:
-        """The broker that coordinates a group or a transactional id: error, node id, host, port."""
+    async def has_coordinators(self, key_type: KeyType) -> bool:
+        """Whether there is the topic in which they keep what they know; it is made where it is missing."""
         topic = _COORDINATED[key_type]
-        if self.metadata.topic(topic) is None:
-            error = await self.topics.ensure(topic)
-            if error is not ErrorCode.NONE:
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
+        return self.metadata.topic(topic) is not None or await self.topics.ensure(topic) is ErrorCode.NONE
+
+    def coordinator_of(self, key_type: KeyType, key: str) -> BrokerInfo | None:
+        """The broker that coordinates a group or a transactional id; None if there is none now."""
         coordinator = self.groups if key_type is KeyType.GROUP else self.transactions
-        leader = self.metadata.leader(TopicPartition(topic, coordinator.partition_for(key)))
-        if leader is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1
-        return ErrorCode.NONE, leader.id, leader.endpoint.host, leader.endpoint.port
+        return self.metadata.leader(TopicPartition(_COORDINATED[key_type], coordinator.partition_for(key)))
 
     def coordinate(self, tp: TopicPartition) -> None:
         """This broker leads ``tp`` now: if it is a coordinator's, take over what it holds."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sparklog.broker.context import ApiRequest, BrokerContext, KeyType
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -15,41 +13,36 @@ VERSIONS = range(0, 7)
 _FIRST_BATCHED_VERSION = 4
 
 
-class _Found(NamedTuple):
-    error: ErrorCode
-    node_id: int
-    host: str
-    port: int
-
-    @property
-    def error_message(self) -> str | None:
-        return None if self.error is ErrorCode.NONE else self.error.name
-
-
 async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     message = request.message
-    if request.version >= _FIRST_BATCHED_VERSION:
-        coordinators = [
-            FindCoordinatorResponse.Coordinator(key=key, **_fields(await _find(broker, message.key_type, key)))
-            async for key in broker.turns.paced(message.coordinator_keys)
-        ]
-        return FindCoordinatorResponse(coordinators=coordinators)
-    return FindCoordinatorResponse(**_fields(await _find(broker, message.key_type, message.key)))
+    error, kind = ErrorCode.NONE, _kind(message.key_type)
+    if kind is None:
+        error = ErrorCode.INVALID_REQUEST
+    elif not await broker.has_coordinators(kind):  # once for all keys: the client waits for it
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def found(key: str) -> dict[str, object]:
+        leader = None if error is not ErrorCode.NONE or kind is None else broker.coordinator_of(kind, key)
+        if leader is None:
+            return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.NONE else error)
+        endpoint = leader.endpoint
+        return {"error_code": 0, "node_id": leader.id, "host": endpoint.host, "port": endpoint.port}
+
+    if request.version < _FIRST_BATCHED_VERSION:
+        return FindCoordinatorResponse(**{"error_message": None, **found(message.key)})
+    coordinators = [
+        FindCoordinatorResponse.Coordinator(**{"key": key, "error_message": None, **found(key)})
+        async for key in broker.turns.paced(message.coordinator_keys)
+    ]
+    return FindCoordinatorResponse(coordinators=coordinators)
 
 
-async def _find(broker: BrokerContext, key_type: int, key: str) -> _Found:
+def _kind(key_type: int) -> KeyType | None:
     try:
-        kind = KeyType(key_type)
+        return KeyType(key_type)
     except ValueError:
-        return _Found(ErrorCode.INVALID_REQUEST, -1, "", -1)
-    return _Found(*await broker.find_coordinator(kind, key))
+        return None
 
 
-def _fields(found: _Found) -> dict[str, object]:
-    return {
-        "error_code": int(found.error),
-        "error_message": found.error_message,
-        "node_id": found.node_id,
-        "host": found.host,
-        "port": found.port,
-    }
+def _refusal(error: ErrorCode) -> dict[str, object]:
+    return {"error_code": int(error), "error_message": error.name, "node_id": -1, "host": "", "port": -1}
