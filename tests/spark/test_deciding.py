@@ -344,6 +344,19 @@ def test_what_a_batch_is_about_to_abort_is_named_by_no_later_batch(cluster, deci
     assert cluster.states == {mine: ENDED[True], theirs: OPEN}
 
 
+def test_what_is_about_to_be_aborted_stays_told_while_brokers_do_not_tell_what_is_open(cluster, decide):
+    """Three write under one name at once; the first is amid aborting when the second cannot know what that is."""
+    first, second, third = (cluster.attempt(number, f"run {number}") for number in (1, 2, 3))
+    one = decide()
+    one.take_over()
+    one.record(Decision(5, (first,), (third,)))
+    cluster.faults["survey"] = [broken()]
+    assert decide().commit(6, [second]) == Decision(6, (second,), (third,))
+    with pytest.raises(DataSourceError, match=_ENDED + f".*{re.escape(repr(third.transactional_id))}"):
+        decide().commit(7, [third])
+    assert cluster.decisions()[-1].batch == 6
+
+
 # What cannot be committed
 
 

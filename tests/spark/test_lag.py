@@ -70,6 +70,43 @@ def test_a_source_of_another_kind_is_left_out(listener):
     assert listener.lag("q") is None
 
 
+def test_of_two_sources_of_one_topic_the_slower_counts(listener):
+    for second, one, other, records, seconds in (
+        (0, 4, 10, 6, 0),
+        (5, 10, 4, 6, 5),
+        (9, 4, 10, 6, 9),
+        (10, 10, 10, 0, 0),
+    ):
+        event = _event(second, {"0": one}, {"0": 10})
+        event.progress.sources += _event(second, {"0": other}, {"0": 10}).progress.sources
+        listener.onQueryProgress(event)
+        assert listener.lag("q").partitions[_A] == PartitionLag(records, None, seconds)
+
+
+class _OfSources:
+    """Offsets as the JVM has them: a map of each source's."""
+
+    def __init__(self, *offsets):
+        self._offsets = offsets
+
+    def valuesIterator(self):
+        left = [SimpleNamespace(json=lambda told=each: json.dumps({"t": {"0": told}})) for each in self._offsets]
+        return SimpleNamespace(hasNext=lambda: bool(left), next=lambda: left.pop(0))
+
+
+@pytest.mark.parametrize("reached", [(4, 10), (10, 4)])
+def test_of_two_sources_of_one_topic_the_slower_counts_when_the_query_is_idle(reached):
+    running = SimpleNamespace(
+        committedOffsets=lambda: _OfSources(*reached),
+        latestOffsets=lambda: _OfSources(12, 11),
+        getLatestExecutionContext=lambda: SimpleNamespace(batchId=lambda: 3),
+    )
+    query = SimpleNamespace(name="mine", _jsq=SimpleNamespace(streamingQuery=lambda: running))
+    listener = LagListener(spark=SimpleNamespace(streams=SimpleNamespace(get={"q": query}.get)))
+    listener.onQueryIdle(SimpleNamespace(id="q", timestamp="2024-01-01T00:00:00.000Z"))
+    assert listener.lag("q").partitions == {_A: PartitionLag(8, None, 0)}
+
+
 @pytest.mark.spark
 def test_a_query_is_watched(spark, servers, make_topic, produce, tmp_path):
     topic = make_topic()

@@ -29,6 +29,7 @@ class _Resolver:
         self.ends = {}
         self.firsts = {}
         self.epochs = {}
+        self.others = {}
 
     def set(self, ends, firsts=None, topic_id=_ID, epochs=None):
         self.ends = dict(ends)
@@ -38,6 +39,9 @@ class _Resolver:
 
     def partitions(self, read_before=()):
         return dict(self.ids)
+
+    def existing(self, topics):
+        return dict(self.others or self.ids)
 
     def named(self):
         return {"t"}
@@ -84,6 +88,25 @@ def test_the_initial_offset_is_resolved_once(make_planner):
     assert planner.initial().offsets == {_A: 5}
     cluster.set({_A: 9})
     assert planner.initial().offsets == {_A: 5}
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_batch_that_runs_again_reads_a_new_topic_that_is_selected_no_more(make_planner, fail):
+    planner, cluster = make_planner(failOnDataLoss=fail)
+    cluster.set({_A: 10})
+    new = TopicPartition("dropped", 0)
+    cluster.others = {new: UUID(int=2)}
+    end = StreamOffset({_A: 10, new: 7}, {"t": _ID, "dropped": UUID(int=2)}, {})
+    assert planner.ranges(_at({_A: 10}), end) == [OffsetRange(new, 0, 7, UUID(int=2))]
+
+
+def test_a_first_batch_that_began_later_does_not_read_all_of_a_topic_that_is_selected_no_more(make_planner):
+    planner, cluster = make_planner(startingOffsets="latest", failOnDataLoss="false")
+    cluster.set({_A: 10})
+    new = TopicPartition("dropped", 0)
+    cluster.others = {new: UUID(int=2)}
+    end = StreamOffset({_A: 10, new: 7}, {"t": _ID, "dropped": UUID(int=2)}, {})
+    assert planner.ranges(planner.initial(), end) == []
 
 
 def test_an_end_never_goes_back(make_planner):

@@ -125,7 +125,8 @@ class Decider:
             raise _kept_back(self._scope, batch)
         if run is not None and last.batch == NO_BATCH and batch > 0:
             _log.warning(_NOTHING_BEFORE, self._scope.name, batch)
-        found = self._survey_if_possible()
+        told = self._survey_if_possible()
+        found = told or set()
         leftovers = found - transactions
         self._check_nothing_was_decided(last, leftovers, decision.runs | {run})
         given_up = transactions.intersection(last.aborted)
@@ -134,7 +135,8 @@ class Decider:
         self.check_open(transactions - found)
         self.check_topics(topics)
         if self._scope.lasts:  # another may write the next batch already: it must read what is aborted here
-            decision = decision._replace(aborted=tuple(sorted(leftovers)))
+            aborted = last.aborted if told is None else sorted(leftovers)
+            decision = decision._replace(aborted=tuple(aborted))
         self.record(decision)
         self.finish(decision)
         self.sweep(leftovers)
@@ -235,13 +237,17 @@ class Decider:
         """What attempts of the scope, or of one of its runs, have open now."""
         return self._admin.open_under(ids_prefix(self._scope.name, run))
 
-    def _survey_if_possible(self) -> set[PreparedTransaction]:
-        """Brokers that die just now must not fail a batch: what they do not tell of is found when the next one ends."""
+    def _survey_if_possible(self) -> set[PreparedTransaction] | None:
+        """None where brokers do not tell what is open.
+
+        Those that die just now must not fail a batch: what they do not tell of is found when the next one ends. Until
+        then what another is about to abort must stay recorded.
+        """
         try:
             return self.survey()
         except SparklogError as error:
             _log.warning("what failed tasks of scope %s left open is not known now: %s", self._scope.name, error)
-            return set()
+            return None
 
     def check_open(self, transactions: Transactions) -> None:
         """Raises DataSourceError unless all of these can still be committed."""

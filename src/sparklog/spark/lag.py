@@ -135,7 +135,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         if query is None:
             return
         running = query._jsq.streamingQuery()
-        told = [(_all_offsets(running.committedOffsets()), _all_offsets(running.latestOffsets()))]
+        told = [(_all_offsets(running.committedOffsets(), min), _all_offsets(running.latestOffsets(), max))]
         batch_id = running.getLatestExecutionContext().batchId() - 1
         self._tell(_Trigger(str(event.id), query.name, batch_id, event.timestamp), told)
 
@@ -166,13 +166,20 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
     def _behind(
         self, trigger: _Trigger, told: Iterable[tuple[Offsets, Offsets]]
     ) -> dict[TopicPartition, tuple[int, float]]:
-        """Records and seconds of each partition of which an end is known."""
+        """Records and seconds of each partition of which an end is known.
+
+        Where several sources read it, the slowest of them counts.
+        """
         now = datetime.fromisoformat(trigger.timestamp).timestamp()
-        behind: dict[TopicPartition, tuple[int, float]] = {}
+        slowest: Offsets = {}
+        ends: Offsets = {}
         for reached, latest in told:
-            for tp, end in latest.items():
-                waits = self._waiting_since(trigger.query_id, tp, now, reached.get(tp, 0), end)
-                behind[tp] = max(end - reached.get(tp, 0), 0), max(now - waits, 0)
+            _merge(slowest, {tp: reached.get(tp, 0) for tp in latest}, min)
+            _merge(ends, latest, max)
+        behind: dict[TopicPartition, tuple[int, float]] = {}
+        for tp, end in ends.items():
+            waits = self._waiting_since(trigger.query_id, tp, now, slowest[tp], end)
+            behind[tp] = max(end - slowest[tp], 0), max(now - waits, 0)
         return behind
 
     def _waiting_since(self, query_id: str, tp: TopicPartition, now: float, reached: int, end: int) -> float:
@@ -196,10 +203,15 @@ def _offsets(text: str | None) -> Offsets:
         return {}
 
 
-def _all_offsets(by_source: Any) -> Offsets:
-    """The offsets of all sources of a query, which are a map in the JVM."""
+def _all_offsets(by_source: Any, choose: Callable[[int, int], int]) -> Offsets:
+    """The offsets of all sources of a query, which are a map in the JVM; ``choose``: of a partition of several."""
     found: Offsets = {}
     each = by_source.valuesIterator()
     while each.hasNext():
-        found |= _offsets(each.next().json())
+        _merge(found, _offsets(each.next().json()), choose)
     return found
+
+
+def _merge(into: Offsets, offsets: Offsets, choose: Callable[[int, int], int]) -> None:
+    for tp, offset in offsets.items():
+        into[tp] = choose(into[tp], offset) if tp in into else offset

@@ -167,6 +167,10 @@ class OffsetResolver(Resolver):
         self._gone -= found.keys()
         return [found[name] for name in names if name in found]
 
+    def existing(self, topics: Collection[str]) -> TopicIds:
+        """The partitions of those of the topics that exist, be they selected or not."""
+        return _with_ids(self._described(sorted(topics), topics))
+
     def named(self) -> set[str]:
         """The topics that the options name; none for a pattern."""
         selection = self._options.selection

@@ -16,7 +16,7 @@ from sparklog.spark.cuts import Cuts
 from sparklog.spark.group_progress import GroupProgress
 from sparklog.spark.losses import Loss, Losses
 from sparklog.spark.offsets import OffsetRange, Offsets, limited
-from sparklog.spark.options import ReadOptions
+from sparklog.spark.options import Edge, ReadOptions
 from sparklog.spark.resolver import OffsetResolver
 from sparklog.spark.sizes import PartitionSizes
 from sparklog.spark.stream_offset import Epochs, StreamOffset
@@ -182,14 +182,20 @@ class StreamPlanner:
         return set(ahead)
 
     def _begin(self, start: StreamOffset, end: StreamOffset) -> Offsets:
-        """Where a batch begins, in each partition of its end; a new one at its first offset, which should be 0."""
+        """Where a batch begins, in each partition of its end; a new one at its first offset, which should be 0.
+
+        One that the options select no more is asked for too: a batch that an earlier run has planned reads all of it.
+        Not so in a query's first batch that began elsewhere than at the first offset: nobody knows where.
+        """
         begin = {tp: each for tp, each in start.offsets.items() if start.is_same_topic(tp.topic, end)}
         begin |= self._cuts.below(start._replace(offsets=begin), end.epochs)
         new = sorted(end.offsets.keys() - begin.keys())
         keys = {tp: (tp, end.topic_ids.get(tp.topic)) for tp in new}
         unasked = [tp for tp in new if keys[tp] not in self._first_offsets]
         if unasked:
-            there = self._resolver.partitions({tp.topic for tp in unasked})
+            topics = {tp.topic for tp in unasked}
+            at_first = self._options.starting is Edge.EARLIEST or start != self._initial
+            there = self._resolver.existing(topics) if at_first else self._resolver.partitions(topics)
             found = self._resolver.earliest([tp for tp in unasked if tp in there])
             for tp in unasked:
                 self._first_offsets[keys[tp]] = self._first(tp, found, end)
