@@ -54,9 +54,9 @@ class DyingDecider(Decider):
         if is_here and (self._has_recorded or step not in _LATE):
             death.die()
 
-    def commit(self, batch, transactions, run=None, rows=None, *, is_whole=True):
+    def commit(self, batch, *args, **kwargs):
         self._deciding = batch
-        decided = super().commit(batch, transactions, run, rows, is_whole=is_whole)
+        decided = super().commit(batch, *args, **kwargs)
         self._at("commit", "after")
         return decided
 
