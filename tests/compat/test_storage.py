@@ -200,6 +200,8 @@ def write_started(logs, now_ms):
         writer.write(epoch=number // 30)
     start = writer.log._segments.bases[3] + 5
     logs.advance_start(writer.tp, start)
+    for _, write in logs.checkpoints():
+        write()
     logs.delete_old_segments(writer.tp, writer.log.log_end_offset)
     assert writer.log._segments.first.base_offset < start
     return [each for each in writer.kept if each.offset >= start]
