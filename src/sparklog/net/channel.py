@@ -289,7 +289,7 @@ class ServerChannel:
             why = "its request could not be served"
         self._corked = False
         if self._unsent and not self._writing and not self._may_send:
-            self._flush(until)
+            self._flush(turns.time() + SHARE_S)
         self.last_turn_s = turns.spend(began)
         self.served_s += self.last_turn_s
         if why:

@@ -2,9 +2,10 @@
 
 Invariants: in one turn of the loop requests are served for ``TURN_S`` at most, and one piece of work beyond that; a
 connection with more to do than that comes to the end of its share and waits in the queue while the loop looks at
-sockets and timers. From the queue the connection with the smallest share so far is served, for ``SHARE_S``. Who comes
-to the queue counts as having had about as much as the one served last: at least that less ``_CREDIT_S``, at most that
-and ``_DEBT_S``. A pause is worth a little and is not saved up, and nobody waits for all newcomers to catch up with him.
+sockets and timers. From the queue the connection with the smallest share so far is served, for ``SHARE_S``, or for what
+is left of the turn where no other waits. Who comes to the queue counts as having had about as much as the one served
+last: at least that less ``_CREDIT_S``, at most that and ``_DEBT_S``. A pause is worth a little and is not saved up, and
+nobody waits for all newcomers to catch up with him.
 A turn that is likely to be short comes before long ones: a connection waits behind its share by ``_PATIENCE`` times
 what its last turn took, and before its first by that of a whole ``SHARE_S``, which is all its credit. Else many
 newcomers, or many who were idle, would each be served once before a client that had asked for little all the time.
@@ -114,7 +115,7 @@ class Turns:
             self._reached_s = max(self._reached_s, worker.served_s)
             before = self._spent_s
             try:
-                worker.work(SHARE_S)
+                worker.work(SHARE_S if self._waiting else TURN_S - self._spent_s)
             except Exception:  # the others are not to wait for ever
                 _logger.exception("%s failed in its turn", worker)
             if self._spent_s == before:  # a clock that stands still: nobody may have the loop for himself
