@@ -259,14 +259,16 @@ class Decider:
 
     def check_topics(self, topics: Topics) -> None:
         """Raises DataSourceError unless all of these are the topics that they were."""
+        if not topics:
+            return
+        try:
+            found = self._cluster.describe({name for name, _ in topics})
+        except ApiError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise _gone("SPARKLOG_UNKNOWN_TOPIC", f"{error.reason}: it was deleted") from error
         for name, topic_id in topics:
-            try:
-                found = self._cluster.describe([name])[name]
-            except ApiError as error:
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise
-                raise _gone("SPARKLOG_UNKNOWN_TOPIC", f"topic {name!r} was deleted") from error
-            if found.topic_id != topic_id:
+            if found[name].topic_id != topic_id:
                 raise _gone("SPARKLOG_TOPIC_RECREATED", f"topic {name!r} was deleted and created again")
 
     def record(self, decision: Decision) -> None:
