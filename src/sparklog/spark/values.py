@@ -142,24 +142,25 @@ def _is_whole(parsed: Column, mark: str) -> Column:
 
 def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str]) -> Column:
     """Only evaluated for values that do not parse: it parses them again."""
-    nullable = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
-    again = f.from_json(text, nullable, dict(settings))
     wrong = [
-        f.when(_does_not_fit(text, each, settings), f.lit(f"{each.name} is not {each.dataType.simpleString()}"))
+        f.when(
+            ~_parses(text, [StructField(each.name, each.dataType)], settings),
+            f.lit(f"{each.name} is not {each.dataType.simpleString()}"),
+        )
         for each in schema.fields
     ]
     return (
         f.when(f.try_parse_json(text).isNull(), f.lit("it is not JSON"))
         .when(~f.startswith(f.ltrim(text), f.lit("{")), f.lit("it is not a JSON object"))
-        .when(again[_CORRUPT].isNull(), f.lit("something follows the JSON object"))
+        .when(_parses(text, schema.fields, settings), f.lit("something follows the JSON object"))
         .otherwise(f.concat(f.lit("it is not of the schema: "), f.concat_ws(", ", *wrong)))
     )
 
 
-def _does_not_fit(text: Column, field: StructField, settings: Mapping[str, str]) -> Column:
-    """Whether it is this field that does not parse; one within it leaves the rest of it there."""
-    alone = StructType([StructField(field.name, field.dataType), StructField(_CORRUPT, StringType())])
-    return f.from_json(text, alone, dict(settings))[_CORRUPT].isNotNull()
+def _parses(text: Column, fields: list[StructField], settings: Mapping[str, str]) -> Column:
+    """Whether the text has values of these fields' types, whatever else it has."""
+    struct = StructType([*fields, StructField(_CORRUPT, StringType())])
+    return f.from_json(text, struct, dict(settings))[_CORRUPT].isNull()
 
 
 def _missing(root: Column, schema: StructType) -> Column:
