@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import subprocess
 
 import pytest
 
@@ -23,6 +24,23 @@ def zookeeper(tmp_path_factory):
 def chroot(zookeeper, request):
     """A connect string whose tree is this test's alone."""
     return f"{zookeeper.connect_string}/{_own_name(request)}"
+
+
+@pytest.fixture
+def disk_of(tmp_path):
+    """``disk_of("3m")``: a disk of that size, where the broker 0 of ``tmp_path`` keeps its logs."""
+    disk = tmp_path / "broker-0"
+
+    def mount(size):
+        disk.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+        if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            pytest.skip("only root may make a small disk (mount a tmpfs)")
+        return disk
+
+    yield mount
+    if os.path.ismount(disk):
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -24,16 +24,11 @@ CONFIGS = {"index.interval.bytes": "1", "segment.bytes": "400000"}
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk(disk_of):
     """Where the broker keeps its logs: 3 MB, 1 MB of it taken by ``ballast``."""
-    disk = tmp_path / "broker-0"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("only root may make a small disk (mount a tmpfs)")
+    disk = disk_of("3m")
     (disk / "ballast").write_bytes(b"x" * (1 << 20))
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    return disk
 
 
 @pytest.fixture

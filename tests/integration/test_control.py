@@ -1,8 +1,5 @@
 """Brokers under a ZooKeeper that comes and goes, a controller that is forged, and a disk that is full for a while."""
 
-import os
-import subprocess
-
 import pytest
 from integration import wire
 
@@ -178,15 +175,9 @@ def test_metadata_that_cannot_be_is_refused_whole(broker, zk):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk(disk_of):
     """Where the broker keeps its logs: 24 MB."""
-    disk = tmp_path / "broker-0"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("only root may make a small disk (mount a tmpfs)")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    return disk_of("24m")
 
 
 def test_a_topic_that_a_full_disk_has_no_room_for_is_led_once_there_is(small_disk, tmp_path, chroot, zk):
