@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from sparklog.net.turns import SHARE_S, SLOW_S, TURN_S, Turns
+from sparklog.net.turns import SHARE_S, SLOW_S, TURN_S, Turns, Usage
 from sparklog.testing.clock import ManualClock
 
 STEP_S = SHARE_S / 4
@@ -17,7 +17,7 @@ class Busy:
 
     def __init__(self, name, turns, clock, diary, steps, step_s=STEP_S):
         self.name, self.turns, self.clock, self.diary = name, turns, clock, diary
-        self.left, self.step_s, self.served_s, self.last_turn_s = steps, step_s, 0.0, SHARE_S
+        self.left, self.step_s, self.usage = steps, step_s, Usage()
 
     def work(self, seconds):
         began = self.turns.time()
@@ -25,8 +25,7 @@ class Busy:
             self.clock.advance(self.step_s)
             self.left -= 1
         self.diary.append((self.name, self.turns.time() - began))
-        self.last_turn_s = self.turns.spend(began)
-        self.served_s += self.last_turn_s
+        self.usage.count(self.turns.spend(began))
         if self.left:
             self.turns.ask(self)
 
@@ -96,11 +95,30 @@ def test_who_has_had_short_turns_does_not_wait_for_the_first_of_many_newcomers(c
     run(body)
 
 
+def test_a_few_turns_that_took_long_do_not_put_a_client_behind_all_others(clock):
+    async def body():
+        turns, diary, short_s, long_s = Turns(asyncio.get_running_loop(), clock), [], SHARE_S / 20, 8 * SHARE_S
+        ping = Busy("ping", turns, clock, diary, steps=1, step_s=short_s)
+        turns.ask(ping)
+        await turn_of_the_loop()
+        for number in range(200):
+            turns.ask(Busy(number, turns, clock, diary, steps=4000))
+        for step_s in (short_s, long_s, long_s, long_s, short_s, long_s, long_s, short_s):
+            await turn_of_the_loop()
+            ping.left, ping.step_s = 1, step_s
+            turns.ask(ping)
+            before = len(diary)
+            await turn_of_the_loop()
+            assert diary[before][0] == "ping", "it waits for nobody's turn but the one under way"
+
+    run(body)
+
+
 def test_who_has_had_much_alone_does_not_wait_for_all_newcomers_to_catch_up(clock):
     async def body():
         turns, diary = Turns(asyncio.get_running_loop(), clock), []
         old = Busy("old", turns, clock, diary, steps=10_000)
-        old.served_s = 1_000_000.0
+        old.usage.served_s = 1_000_000.0
         turns.ask(old)
         turns.ask(Busy("new", turns, clock, diary, steps=100_000))
         while not any(name == "old" for name, _ in diary):

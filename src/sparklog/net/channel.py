@@ -42,7 +42,7 @@ from sparklog.net.answer import Answer, Dispatch, Ordered, Served, Work
 from sparklog.net.complaints import Complaints
 from sparklog.net.limits import Limits
 from sparklog.net.page_cache import is_cached, read_ahead, read_if_cached
-from sparklog.net.turns import SHARE_S, SLOW_S, Turns, take
+from sparklog.net.turns import SHARE_S, SLOW_S, Turns, Usage, take
 from sparklog.protocol.connection import describe_request
 from sparklog.protocol.frame import FrameReader
 from sparklog.structs import Chunk, FileSlice, chunk_size
@@ -111,8 +111,7 @@ class ServerChannel:
         self._ordered_api = b""
         self._placed: asyncio.Future[Any] | None = None  # when the last of them has its place
         self._served: memoryview = _NOTHING
-        self.served_s = 0.0
-        self.last_turn_s = SHARE_S
+        self.usage = Usage()
         self._asked_for_turn = False
         self._held = 0
         self._kept = self._answer_bytes = 0
@@ -290,8 +289,7 @@ class ServerChannel:
         self._corked = False
         if self._unsent and not self._writing and not self._may_send:
             self._flush(turns.time() + SHARE_S)
-        self.last_turn_s = turns.spend(began)
-        self.served_s += self.last_turn_s
+        self.usage.count(turns.spend(began))
         if why:
             self.close(why)
 
@@ -404,7 +402,7 @@ class ServerChannel:
             began = turns.time()
             self._flush(began + SHARE_S)
             if not self._corked:
-                self.served_s += turns.spend(began)
+                self.usage.served_s += turns.spend(began)
 
     def _flush(self, until: float) -> None:
         """Send what the socket takes, until then; what is left by then is sent in the next turn."""

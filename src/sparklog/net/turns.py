@@ -7,8 +7,9 @@ is left of the turn where no other waits. Who comes to the queue counts as havin
 last: at least that less ``_CREDIT_S``, at most that and ``_DEBT_S``. A pause is worth a little and is not saved up, and
 nobody waits for all newcomers to catch up with him.
 A turn that is likely to be short comes before long ones: a connection waits behind its share by ``_PATIENCE`` times
-what its last turn took, and before its first by that of a whole ``SHARE_S``, which is all its credit. Else many
+what its last turn counts for, and before its first by that of a whole ``SHARE_S``, more than all its credit. Else many
 newcomers, or many who were idle, would each be served once before a client that had asked for little all the time.
+A turn counts for ``_GROWTH`` times the one before it at most: the machine may have done something else meanwhile.
 So a client that asks now and then is served before those that ask without end, from the first moment on.
 """
 
@@ -35,18 +36,34 @@ SHARE_S = 0.001
 SLOW_S = 0.05
 """A piece of work that takes longer is told of in the log."""
 _CREDIT_S = 0.01
-_PATIENCE = _CREDIT_S / SHARE_S
+_PATIENCE = 3 * _CREDIT_S / SHARE_S
 _DEBT_S = 1.0
 _COUNTED_FROM_S = TURN_S / 2
+_LEAST_COUNTED_S = SHARE_S / 10
+_GROWTH = 1.5
+
+
+class Usage:
+    """What a worker has had of the loop's time."""
+
+    __slots__ = ("served_s", "turn_s")
+
+    def __init__(self) -> None:
+        self.served_s = 0.0
+        """What all turns count for."""
+        self.turn_s = SHARE_S
+        """What the last turn counts for; a share before the first."""
+
+    def count(self, took_s: float) -> None:
+        """It has had a turn that took so long."""
+        self.turn_s = min(took_s, max(_GROWTH * self.turn_s, _LEAST_COUNTED_S))
+        self.served_s += self.turn_s
 
 
 class Worker(Protocol):
     """A connection with something to do."""
 
-    served_s: float
-    """Of the loop's time so far."""
-    last_turn_s: float
-    """How long it worked when it did so last; ``SHARE_S`` before that."""
+    usage: Usage
 
     def work(self, seconds: float) -> None:
         """Do what there is to do, for so long; ask for another turn if something is left."""
@@ -73,10 +90,10 @@ class Turns:
 
     def ask(self, worker: Worker) -> None:
         """Have ``worker.work`` called when it is its turn."""
-        reached = self._reached_s
-        worker.served_s = min(max(worker.served_s, reached - _CREDIT_S), reached + _DEBT_S)
-        behind = _PATIENCE * min(worker.last_turn_s, SHARE_S)
-        heapq.heappush(self._waiting, (worker.served_s + behind, next(self._arrivals), worker))
+        usage, reached = worker.usage, self._reached_s
+        usage.served_s = min(max(usage.served_s, reached - _CREDIT_S), reached + _DEBT_S)
+        behind = _PATIENCE * min(usage.turn_s, SHARE_S)
+        heapq.heappush(self._waiting, (usage.served_s + behind, next(self._arrivals), worker))
         self._end_turn_soon()
 
     def spend(self, began: float) -> float:
@@ -112,7 +129,7 @@ class Turns:
         self._spent_s = 0.0
         while self._waiting and self._spent_s < TURN_S:
             _, _, worker = heapq.heappop(self._waiting)
-            self._reached_s = max(self._reached_s, worker.served_s)
+            self._reached_s = max(self._reached_s, worker.usage.served_s)
             before = self._spent_s
             try:
                 worker.work(SHARE_S if self._waiting else TURN_S - self._spent_s)
@@ -168,11 +185,10 @@ class _Pause:
 
     def __init__(self, over: Future[None]) -> None:
         self.over = over
-        self.served_s = 0.0
-        self.last_turn_s = SHARE_S
+        self.usage = Usage()
 
     def work(self, seconds: float) -> None:
-        self.served_s += seconds
+        self.usage.count(seconds)
         if not self.over.done():
             self.over.set_result(None)
 
@@ -185,8 +201,7 @@ class _Driver(Generic[T]):
         self._steps = steps
         self._what = what
         self.done = done
-        self.served_s = 0.0
-        self.last_turn_s = SHARE_S
+        self.usage = Usage()
 
     def work(self, seconds: float) -> None:
         if self.done.done():
@@ -199,7 +214,7 @@ class _Driver(Generic[T]):
                 self.done.set_result(end.value)
             except Exception as error:
                 self.done.set_exception(error)
-        self.served_s += self._turns.time() - began
+        self.usage.count(self._turns.time() - began)
         if not self.done.done():
             self._turns.ask(self)
 
