@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import resource
 import signal
@@ -13,6 +12,7 @@ import click
 
 from sparklog import not_compiled
 from sparklog.broker.server import Broker
+from sparklog.cli.garbage import ShortCollections
 from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config
 
 _logger = logging.getLogger(__name__)
@@ -95,13 +95,13 @@ async def _serve(config: BrokerConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     await server.start()
-    gc.freeze()
-    click.echo(f"sparklog broker {config.broker_id} listening on {server.endpoint}")
     try:
-        stopped = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((stopped, server.failure), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if server.failure.done():
-            raise server.failure.result()
+        with ShortCollections():
+            click.echo(f"sparklog broker {config.broker_id} listening on {server.endpoint}")
+            stopped = asyncio.ensure_future(stop.wait())
+            await asyncio.wait((stopped, server.failure), return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if server.failure.done():
+                raise server.failure.result()
     finally:
         await server.stop()

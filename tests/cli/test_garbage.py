@@ -1,0 +1,64 @@
+"""Full collections of a process that holds much: what they look at, and what they still free."""
+
+import gc
+import weakref
+
+import pytest
+
+from sparklog.cli.garbage import ShortCollections
+
+MANY = 100_000
+
+
+class Node:
+    """One that refers to itself, so that only a collection frees it."""
+
+    def __init__(self):
+        self.me = self
+
+
+@pytest.fixture
+def collections():
+    with ShortCollections():
+        yield
+
+
+def looked_at():
+    return {id(each) for each in gc.get_objects()}
+
+
+def test_a_collection_does_not_look_again_at_what_the_last_one_left(collections):
+    kept = [[] for _ in range(1000)]
+    assert {id(each) for each in kept} <= looked_at()
+    gc.collect()
+    assert looked_at().isdisjoint(id(each) for each in kept)
+
+
+def test_new_garbage_is_freed_at_once(collections):
+    gone = weakref.ref(Node())
+    gc.collect()
+    assert gone() is None
+
+
+def test_garbage_that_was_set_aside_is_freed_when_as_much_as_lives_has_come(collections):
+    node, kept = Node(), []
+    gone = weakref.ref(node)
+    gc.collect()  # it lives, and is set aside
+    base = gc.get_freeze_count()
+    del node
+    gc.collect()
+    assert gone() is not None, "nothing has looked at it"
+    while gone() is not None and len(kept) * MANY < 2 * base + 10 * MANY:
+        kept.append([[] for _ in range(MANY)])
+        gc.collect()
+    assert gone() is None
+    gc.collect()
+    assert gc.get_freeze_count() >= base, "what lives is set aside again"
+
+
+def test_collections_are_left_to_python_afterwards():
+    before = list(gc.callbacks)
+    with ShortCollections():
+        assert gc.callbacks != before
+    assert gc.callbacks == before
+    assert gc.get_freeze_count() == 0
