@@ -298,6 +298,19 @@ def test_a_deleted_partition_is_gone_at_once_and_can_be_made_again(later, tmp_pa
     manager.close()
 
 
+def test_what_is_made_again_does_not_count_as_flushed_as_far_as_its_former_log(later, tmp_path):
+    manager = filled(later, tmp_path)
+    manager.logs[ONE].flush()
+    manager.checkpoint()
+    assert recovery_point_of(tmp_path, ONE) == 6
+    manager.delete(ONE)
+    crash(manager)
+    manager = opened(later, tmp_path)
+    manager.get_or_create(ONE, None, OTHER_ID)
+    assert ONE not in read_offsets(tmp_path / RECOVERY_POINTS)
+    manager.close()
+
+
 def test_a_deletion_that_was_not_finished_is_finished_at_the_next_start(later, tmp_path):
     manager = filled(later, tmp_path)
     manager.delete(ONE)
