@@ -419,6 +419,18 @@ def test_a_record_is_sent_with_its_key_and_headers_whether_it_begins_a_batch_or_
 
 
 @pytest.mark.parametrize(
+    ("value", "kind"), [(b"x" * 1000, CompressionType.GZIP), (b"x", CompressionType.NONE)], ids=["long", "short"]
+)
+def test_a_batch_is_compressed_where_that_makes_it_smaller(value, kind):
+    accumulator = _accumulator(linger_ms=0)
+    _append(accumulator, value=value)
+    batch = RecordBatch(_take(accumulator).encode(CompressionType.GZIP, False))
+    batch.validate()
+    assert batch.compression is kind
+    assert [each.value for each in iter_records(batch)] == [value]
+
+
+@pytest.mark.parametrize(
     ("settings", "verdict"),
     [({}, Verdict.RETRY), ({"transactional_id": "x"}, Verdict.GAP)],
     ids=["alone", "transaction"],
