@@ -87,6 +87,15 @@ def test_a_log_knows_its_partition_when_it_is_made_and_when_it_is_found_again(la
     manager.close()
 
 
+def test_a_log_that_is_found_has_the_settings_of_its_topic(later, tmp_path):
+    filled(later, tmp_path).close()
+    manager = opened(later, tmp_path, load=False)
+    config = parse(TopicConfig, {"retention.ms": "7"})
+    manager.load({ONE.topic: config})
+    assert {tp: log.config for tp, log in manager.logs.items()} == {ONE: config, TWO: TopicConfig()}
+    manager.close()
+
+
 def test_a_clean_stop_is_marked_and_the_mark_is_gone_before_the_next_append(later, tmp_path):
     manager = filled(later, tmp_path)
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
