@@ -170,6 +170,24 @@ def test_the_halves_of_a_batch_have_the_time_that_it_had():
     assert [batch.count for batch in accumulator.expire(121.0)] == [1, 1]
 
 
+def test_a_half_that_is_too_large_still_is_halved_again():
+    accumulator = _accumulator(linger_ms=0)
+    for value in (b"a", b"b", b"c", b"d"):
+        _append(accumulator, value=value)
+    for _ in range(2):
+        batch = _take(accumulator)
+        batch.encode(CompressionType.NONE, False)
+        assert _answer(accumulator, batch, ErrorCode.MESSAGE_TOO_LARGE) is Verdict.SPLIT
+    sent = []
+    for _ in range(3):
+        batch = _take(accumulator)
+        data = batch.encode(CompressionType.NONE, False)
+        sent.append([each.value for each in iter_records(RecordBatch(data))])
+        assert _answer(accumulator, batch) is Verdict.DONE
+    assert sent == [[b"a"], [b"b"], [b"c", b"d"]]
+    assert accumulator.is_empty
+
+
 def test_records_behind_a_whole_batch_begin_another():
     accumulator = _accumulator(linger_ms=0)
     _append(accumulator)
@@ -416,6 +434,18 @@ def test_a_record_is_sent_with_its_key_and_headers_whether_it_begins_a_batch_or_
         (5, b"k0", b"v", ("h", b"0")),
         (6, b"k1", b"v", ("h", b"1")),
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [(b"x" * 1000, CompressionType.GZIP), (b"x", CompressionType.NONE)], ids=["long", "short"]
+)
+def test_a_batch_is_compressed_where_that_makes_it_smaller(value, kind):
+    accumulator = _accumulator(linger_ms=0)
+    _append(accumulator, value=value)
+    batch = RecordBatch(_take(accumulator).encode(CompressionType.GZIP, False))
+    batch.validate()
+    assert batch.compression is kind
+    assert [each.value for each in iter_records(batch)] == [value]
 
 
 @pytest.mark.parametrize(

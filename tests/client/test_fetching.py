@@ -210,6 +210,18 @@ def test_a_session_names_only_what_has_changed():
     run(test)
 
 
+def test_each_broker_has_a_session_of_its_own():
+    async def test(rig):
+        rig.read(A, C)
+        rig.answer(fetched(A, batch(0)), session=55)
+        rig.answer(fetched(C, batch(0)), session=66)
+        await rig.ask()
+        found = [(broker, request.session_id, request.session_epoch) for broker, _, request in rig.asked]
+        assert found == [(1, 0, 0), (2, 0, 0), (1, 55, 1), (2, 66, 1)]
+
+    run(test)
+
+
 def test_a_session_that_is_lost_begins_anew():
     async def test(rig):
         rig.read(A, B)
@@ -281,6 +293,24 @@ def test_a_leader_that_moved_is_looked_for_and_asked(code):
         assert [each[0] for each in rig.asked] == [1, 2]
 
     run(test)
+
+
+def test_leaders_are_looked_for_after_the_pause_that_is_set(monkeypatch):
+    pauses, sleep = [], asyncio.sleep
+
+    async def at_once(seconds):
+        if seconds:
+            pauses.append(seconds)
+        await sleep(0)
+
+    async def test(rig):
+        rig.read(A)
+        await rig.ask()
+        assert rig.refreshed
+        assert set(pauses) == {0.25}
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
+    run(test, leaders=(-1,), retry_backoff_ms="250")
 
 
 def test_a_partition_without_a_leader_is_waited_for_and_told_of(caplog):

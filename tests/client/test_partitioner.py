@@ -99,3 +99,11 @@ def test_keyless_rows_among_others_take_turns_among_what_is_available():
         found = _rows_by_partition(partitioner.shares(column, 2, [1, 2, 4]))
         places.append(next(partition for partition, rows in found.items() if 0 in rows))
     assert places == [1, 2, 4, 1]
+
+
+def test_a_share_tells_which_rows_of_the_columns_are_its_own():
+    first, second = Partitioner(2).shares(None, 5)
+    assert [first.row(position) for position in range(2)] == [0, 1]
+    assert [second.row(position) for position in range(3)] == [2, 3, 4]
+    for share in Partitioner(4).shares(pa.array([b"a", b"b", b"c"] * 5, pa.binary()), 15):
+        assert [share.row(position) for position in range(len(share.rows))] == list(share.rows)

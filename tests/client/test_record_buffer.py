@@ -218,6 +218,22 @@ def test_a_record_that_could_not_be_read_is_tried_again_also_as_the_first_of_its
     assert offsets(buffer.take(10)) == [2, 3, 4, 5]
 
 
+def test_a_record_that_could_not_be_read_behind_another_of_its_take_is_tried_again():
+    broken = {b"1"}
+
+    def read(data):
+        if data in broken:
+            raise ValueError(data)
+        return data
+
+    state, buffer = reading(A, value_deserializer=read)
+    fill(buffer, A, batch(0, 4))
+    assert offsets(buffer.take(2)) == [0]
+    assert position(state, A).offset == 1
+    broken.clear()
+    assert offsets(buffer.take(10)) == [1, 2, 3]
+
+
 def test_a_damaged_batch_stops_before_it():
     state, buffer = reading(A)
     data = bytearray(batch(2, 2).buffer)

@@ -421,7 +421,12 @@ def test_a_flush_that_comes_after_the_end_of_the_log_is_no_failure(broker, monke
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
 @pytest.mark.parametrize(
     ("work", "steps"),
-    [(while_appending, ["pwrite"]), (while_checkpointing, ["open"]), (while_applying_retention, ["open"])],
+    [
+        (while_appending, ["pwrite"]),
+        (while_checkpointing, ["open"]),
+        (while_applying_retention, ["open"]),
+        (while_removing_a_partition, ["unlink"]),
+    ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_a_full_disk_stays_in_service_and_is_told_of(broker, caplog, work, steps, error):
@@ -432,6 +437,14 @@ def test_a_full_disk_stays_in_service_and_is_told_of(broker, caplog, work, steps
     assert [f"log directory {home} has no room" in line for line in caplog.messages] == [True]
     assert (broker.failures, broker.logs.unusable) == ([], {})
     assert append_everywhere(broker) == set(PARTITIONS)
+
+
+def test_a_checkpoint_that_could_be_written_tells_that_there_is_room_again(broker, caplog):
+    home = home_of(broker, OURS)
+    with FaultyFiles(home, fail_at=0, error=errno.EMFILE, steps=["pwrite"]):
+        while_appending(broker)
+    broker.logs.checkpoint()
+    assert [f"log directory {home} has room again" in line for line in caplog.messages] == [False, True]
 
 
 @pytest.mark.parametrize("step", range(6))

@@ -98,6 +98,7 @@ def test_a_new_segments_name_is_synced_with_its_first_flush(home, synced):
     log._submit = lambda _: None
     while log.segment_count < 2:
         log.append_as_leader(batch_of(size=100), 0)
+    log.write_epochs()  # or the flush would, and sync the directory for that
     synced.clear()
     log.flush()
     assert "t-0/" in synced
@@ -127,6 +128,16 @@ def test_the_indexes_of_a_segment_are_on_the_disk_before_it_counts_as_flushed(ho
     assert {"00000000000000000000.index", "00000000000000000000.timeindex"} <= set(synced)
     assert log.recovery_point == 1
     assert len(waiting) == 1
+
+
+def test_a_start_after_a_clean_stop_syncs_no_index(home, synced):
+    log = open_log(home, SMALL)
+    while log.segment_count < 4:
+        log.append_as_leader(batch_of(size=100), 0)
+    log.close()
+    synced.clear()
+    open_log(home, SMALL, clean=True)
+    assert [name for name in synced if name.endswith("index")] == []
 
 
 def test_what_is_cut_off_awaits_no_flush(home):

@@ -145,6 +145,19 @@ def test_what_stands_behind_a_corrupt_block_is_kept_and_said(home, caplog):
     assert name_some(sorted(kept)) in said
 
 
+@pytest.mark.parametrize("start", [0, 1 << 31])
+def test_a_log_ends_where_a_segment_has_lost_its_end(home, start):
+    log = open_log(home, SETTINGS)
+    log.restart_at(start)
+    while log.segment_count < 3:
+        log.append_as_leader(batch_of(1000), 1)
+    first = log._segments.first
+    *_, last = first.log.batches()
+    abandon(log)
+    os.truncate(first.log.path, last.position)
+    assert reopen(home, log_start_offset=start).log_end_offset == last.base_offset
+
+
 def test_what_ends_before_its_start_begins_anew_there(home, caplog):
     """The start was checkpointed, and a crash lost what had been written up to it."""
     fill(home)

@@ -87,6 +87,15 @@ def test_a_log_knows_its_partition_when_it_is_made_and_when_it_is_found_again(la
     manager.close()
 
 
+def test_a_log_that_is_found_has_the_settings_of_its_topic(later, tmp_path):
+    filled(later, tmp_path).close()
+    manager = opened(later, tmp_path, load=False)
+    config = parse(TopicConfig, {"retention.ms": "7"})
+    manager.load({ONE.topic: config})
+    assert {tp: log.config for tp, log in manager.logs.items()} == {ONE: config, TWO: TopicConfig()}
+    manager.close()
+
+
 def test_a_clean_stop_is_marked_and_the_mark_is_gone_before_the_next_append(later, tmp_path):
     manager = filled(later, tmp_path)
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
@@ -295,6 +304,19 @@ def test_a_deleted_partition_is_gone_at_once_and_can_be_made_again(later, tmp_pa
     later.run()
     assert not list(tmp_path.glob("*-delete"))
     assert read_bytes(piece) == content
+    manager.close()
+
+
+def test_what_is_made_again_does_not_count_as_flushed_as_far_as_its_former_log(later, tmp_path):
+    manager = filled(later, tmp_path)
+    manager.logs[ONE].flush()
+    manager.checkpoint()
+    assert recovery_point_of(tmp_path, ONE) == 6
+    manager.delete(ONE)
+    crash(manager)
+    manager = opened(later, tmp_path)
+    manager.get_or_create(ONE, None, OTHER_ID)
+    assert ONE not in read_offsets(tmp_path / RECOVERY_POINTS)
     manager.close()
 
 

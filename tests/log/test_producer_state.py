@@ -107,6 +107,18 @@ def test_producers_are_known_again_after_a_restart(tmp_path: Path, clean: bool) 
     assert log.log_end_offset == 12
 
 
+def test_the_sixth_last_batch_is_out_of_order_also_where_the_first_of_them_is_from_before_a_restart(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.append_as_leader(batch(sequence=0), 0)
+    log.close()
+    log = open_log(tmp_path / "t-0")
+    for number in range(1, 6):
+        log.append_as_leader(batch(sequence=number * 2), 0)
+    assert refusal(log, batch(sequence=0)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "killed"])
 def test_what_was_deleted_with_its_segments_is_known_after_a_restart(tmp_path: Path, clean: bool) -> None:
     log = open_log(tmp_path / "t-0")
@@ -193,6 +205,19 @@ def test_a_corrupt_snapshot_is_replaced_by_a_replay(tmp_path: Path) -> None:
         path.write_bytes(data)
     log = open_log(tmp_path / "t-0", clean=False, config=TopicConfig(segment_bytes=200))
     assert [log.append_as_leader(batch(sequence=number * 2), 0) for number in range(1, 6)] == answers[1:]
+
+
+def test_a_truncation_to_where_the_first_segment_begins_leaves_what_came_before_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    first = log.append_as_leader(batch(sequence=0), 0)
+    log.roll()
+    log.advance_start(2)
+    assert log.delete_old_segments(2)
+    log.append_as_leader(batch(sequence=2), 0)
+    log.truncate_to(2)
+    assert log.append_as_leader(batch(sequence=0), 0) == first
+    assert refusal(log, batch(sequence=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append_as_leader(batch(sequence=2), 0).first_offset == 2
 
 
 def test_truncation_forgets_what_it_cut(tmp_path: Path) -> None:

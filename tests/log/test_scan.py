@@ -4,6 +4,7 @@ from log.samples import batch_of
 
 from sparklog.log.file_records import FileRecords
 from sparklog.log.scan import DamageKind, OffsetRange, examine
+from sparklog.record import layout
 
 OFFSETS = OffsetRange(0, 100)
 
@@ -40,3 +41,10 @@ def test_a_batch_of_offsets_that_cannot_be_here_is_passed_over(tmp_path):
     assert examine(records, 0, OffsetRange(0, 2)).next_good is not None
     assert examine(records, 0, OffsetRange(0, 1)).next_good is None
     assert examine(records, 0, OffsetRange(1, 100)).next_good is None
+
+
+def test_headers_of_more_than_the_file_holds_are_no_batches_however_many_there_are(tmp_path):
+    header = bytearray(batch_of(1000, 1001)[: layout.HEADER_SIZE])
+    layout.OFFSET_AND_LENGTH.pack_into(header, 0, 0, 1 << 14)
+    records = file_of(tmp_path / "f", bytes(1 << 15), *[header] * 30)
+    assert examine(records, 0, OFFSETS).next_good is None

@@ -12,6 +12,7 @@ from sparklog.errors import CorruptRecord
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.log.time_index import TimestampOffset
 from sparklog.log.transaction_index import AbortedTransaction
+from sparklog.record import layout
 from sparklog.record.batch import patch_header
 
 BASE = 100
@@ -190,6 +191,17 @@ def test_the_latest_may_be_left_in_the_batch_that_is_cut_by_the_start(tmp_path):
     put(segment, BASE, 90, 50)
     put(segment, BASE + 2, 40)
     assert segment.latest_from(BASE + 1) == (50, BASE + 1)
+
+
+def test_a_batch_of_which_the_start_has_left_only_a_hole_has_no_latest(tmp_path):
+    segment = made(tmp_path)
+    records = batch_of(90)
+    layout.INT32.pack_into(records, layout.LAST_OFFSET_DELTA, 1)  # as a compaction leaves it
+    patch_header(records, 0, BASE, 0)
+    segment.append(records, BASE, BASE + 1, TimestampOffset(90, BASE + 1))
+    assert segment.latest_from(BASE + 1) is None
+    put(segment, BASE + 2, 40)
+    assert segment.latest_from(BASE + 1) == (40, BASE + 2)
 
 
 def test_the_latest_may_be_of_time_0(tmp_path):

@@ -202,6 +202,25 @@ def test_a_range_that_ends_in_the_hole_of_a_compacted_log_ends_before_the_batch_
     assert partition.pieces(2, 10) == []
 
 
+@pytest.mark.parametrize(
+    ("marker", "points", "is_believed"),
+    [(True, "0\n1\nt 0 0\n", True), (True, "0\n0\n", False), (False, "0\n1\nt 0 0\n", False)],
+)
+def test_headers_are_believed_where_a_clean_stop_is_marked_and_the_log_is_in_the_checkpoint(
+    log, home, tmp_path, marker, points, is_believed
+):
+    end = log.log_end_offset
+    log.close()
+    with open(max(home.glob("*.log")), "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\xff")
+    (tmp_path / "recovery-point-offset-checkpoint").write_text(points)
+    if marker:
+        (tmp_path / ".kafka_cleanshutdown").touch()
+    (partition,) = stopped_partitions(tmp_path).values()
+    assert (partition.end_offset == end) is is_believed
+
+
 def test_a_log_directory_and_its_checkpoints(log, tmp_path):
     log.close()
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")

@@ -450,3 +450,8 @@ def test_an_aborted_transaction_is_found_without_reading_all_of_them(tmp_path, m
     os.ftruncate(index._fd, 34 * 100)
     with pytest.raises(CorruptRecord, match=r"0\.txnindex ends before its entry \d+$"):
         index.overlapping(49_990, 200_000)
+
+
+def test_an_index_that_cannot_be_opened_has_nothing_to_let_go_of(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        TransactionIndex(tmp_path, 0)

@@ -175,6 +175,22 @@ def test_of_two_claims_the_newer_generation_counts(newer):
     assert assigned[newer] == tps("a0 a1")
 
 
+def test_who_has_most_and_can_give_nothing_keeps_nobody_else_from_giving():
+    members = [
+        member("m1", "a", "a0 a1 a2 a3", 1, eager=True),
+        member("m2", "b", "b0 b1 b2", 1, eager=True),
+        member("m3", "b"),
+    ]
+    assigned = ASSIGNORS["sticky"].assign({"a": 4, "b": 3}, members)
+    assert assigned == {"m1": tps("a0 a1 a2 a3"), "m2": tps("b0 b1"), "m3": tps("b2")}
+
+
+def test_what_has_to_move_twice_does_not_go_home_to_who_has_more():
+    members = [member("m1", "bcd", "b0 c1 d0", 1, eager=True), member("m2", "bd"), member("m3", "d")]
+    assigned = ASSIGNORS["sticky"].assign({"b": 1, "c": 2, "d": 1}, members)
+    assert assigned == {"m1": tps("c0 c1"), "m2": tps("b0"), "m3": tps("d0")}
+
+
 def test_cooperative_moves_in_two_steps():
     sticky = ASSIGNORS["cooperative-sticky"]
     first = sticky.assign({"a": 4}, [member("m1", owned="a0 a1 a2 a3", generation=1), member("m2")])
