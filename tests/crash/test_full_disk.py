@@ -96,6 +96,28 @@ def test_a_stop_on_a_full_disk_loses_nothing(broker, small_disk):
         assert wire.read_all(connection, TP) == acknowledged
 
 
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_start_on_a_full_disk_serves_all_when_there_is_room(broker, small_disk, end):
+    with wire.connect(broker.address) as connection:
+        assert wire.create_topic(connection, TP.topic)[0] is ErrorCode.NONE
+        assert wire.produce(connection, TP, wire.batch_of(b"kept"))[0] is ErrorCode.NONE
+    use_up(small_disk)
+    getattr(broker, end)()
+    use_up(small_disk)
+    broker.start()
+
+    def serves():
+        with wire.connect(broker.address) as connection:
+            return wire.produce(connection, TP, wire.batch_of(b"more"))[0] is ErrorCode.NONE
+
+    assert not serves()
+    assert f"log directory {small_disk} has no room (" in broker.output()
+    (small_disk / "more").unlink()
+    eventually(serves, 60)
+    with wire.connect(broker.address) as connection:
+        assert wire.read_all(connection, TP) == [b"kept", b"more"]
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_topic_deleted_on_a_full_disk_is_gone_for_good(broker, small_disk, restart):
     with wire.connect(broker.address) as connection:

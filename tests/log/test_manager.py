@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 import threading
 from concurrent.futures import Executor, Future
 from uuid import UUID
@@ -224,6 +225,53 @@ def test_a_log_whose_recovery_point_a_full_disk_cannot_lower_is_not_served(later
     crash(manager)
     manager = opened(later, tmp_path)
     assert (manager.logs[ONE].log_start_offset, manager.logs[ONE].log_end_offset) == (2, 4)
+    manager.close()
+
+
+def tried_again(manager):
+    made = manager.plan([NewPartition(ONE, None, ID)])()
+    return manager.get_or_create(ONE, None, ID, made=made[ONE])
+
+
+def test_a_log_that_a_full_disk_kept_from_being_opened_is_opened_when_there_is_room(later, tmp_path, caplog):
+    damaged_below_its_recovery_point(later, tmp_path)
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
+        manager = opened(later, tmp_path)
+        assert "has no room" in caplog.text, "the log says at the start what to do"
+        with pytest.raises(DiskFull):
+            tried_again(manager)
+        assert set(manager.unusable) == {ONE}
+    log = tried_again(manager)
+    assert (manager.unusable, manager.logs[ONE]) == ({}, log)
+    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+    log.append_as_leader(batch_of(1), 0)
+    manager.checkpoint()
+    crash(manager)
+    manager = opened(later, tmp_path)
+    assert (manager.logs[ONE].log_start_offset, manager.logs[ONE].log_end_offset) == (2, 5)
+    manager.close()
+
+
+def test_a_damaged_log_is_not_tried_again(later, tmp_path):
+    damaged_below_its_recovery_point(later, tmp_path)
+    (tmp_path / "t-0" / "00000000000000000000.log").rename(tmp_path / "t-0" / "kept")
+    (tmp_path / "t-0" / "00000000000000000000.log").mkdir()
+    manager = opened(later, tmp_path)
+    reason = manager.unusable[ONE]
+    assert manager.plan([NewPartition(ONE, None, ID)])() == {}
+    with pytest.raises(LogError, match=re.escape(reason)):
+        manager.get_or_create(ONE, None, ID)
+    manager.close()
+
+
+def test_a_log_that_waits_for_room_can_be_deleted(later, tmp_path):
+    damaged_below_its_recovery_point(later, tmp_path)
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
+        manager = opened(later, tmp_path)
+        manager.delete(ONE)
+    made = manager.plan([NewPartition(ONE, None, OTHER_ID)])()
+    log = manager.get_or_create(ONE, None, OTHER_ID, made=made[ONE])
+    assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (0, 0, OTHER_ID)
     manager.close()
 
 

@@ -92,6 +92,7 @@ class LogManager:
         self.unusable: dict[TopicPartition, str] = {}
         """Partitions that are on a disk here and cannot be served, and why."""
         self._unusable_at: dict[TopicPartition, Path] = {}  # those of them that lie in a directory in service
+        self._short_of_room: set[TopicPartition] = set()  # those of these that a full disk kept from being opened
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, str] = {}
         self._doomed: list[tuple[int, Path]] = []
@@ -191,18 +192,25 @@ class LogManager:
                 _logger.warning(what, leftover, error.strerror or error, error.filename)
 
     def _load_log(self, log_dir: LogDir, tp: TopicPartition, path: Path, configs: Mapping[str, TopicConfig]) -> None:
-        known = replace(log_dir.known(tp), producer_expiration_ms=self._defaults.producer_expiration_ms)
         try:
-            self.logs[tp] = self._open(path, tp, configs.get(tp.topic), known)
+            self.logs[tp] = self._open(path, tp, configs.get(tp.topic), self._known(log_dir, tp))
         except LogError as error:
             if isinstance(error, LogDirFailed) and not isinstance(error, DiskFull):
                 raise
             self._refuse(tp, path, error)
 
+    def _known(self, log_dir: LogDir, tp: TopicPartition) -> Knowledge:
+        return replace(log_dir.known(tp), producer_expiration_ms=self._defaults.producer_expiration_ms)
+
     def _refuse(self, tp: TopicPartition, path: Path, error: LogError) -> None:
-        _logger.error("%s is not served: %s", tp, error)
         self.unusable[tp] = str(error)
         self._unusable_at[tp] = path
+        if isinstance(error, DiskFull):
+            self._short_of_room.add(tp)
+            _logger.warning("%s is not served until there is room: %s", tp, error)
+            self.report(error, path)
+        else:
+            _logger.error("%s is not served: %s", tp, error)
 
     def _write_lowered_points(self, log_dir: LogDir) -> None:
         """Where the start cut a log below its recovery point, what is appended next must not count as flushed."""
@@ -238,9 +246,9 @@ class LogManager:
 
         Raises InconsistentTopicId where there is one of another topic, with nothing changed; LogError where there is
         one that cannot be used, or, unless the partition ``is_new``, may be one in a directory that is out of service;
-        ApiError if there can be no such partition.
+        ApiError if there can be no such partition. One that a full disk kept from being opened is tried again ahead.
         """
-        if tp in self.unusable:
+        if tp in self.unusable and (made is None or not self._waits_for_room(tp)):
             raise LogError(self.unusable[tp])
         log = self.logs.get(tp)
         if log is None:
@@ -254,18 +262,26 @@ class LogManager:
         self._identify(log, topic_id)
         return log
 
+    def _waits_for_room(self, tp: TopicPartition) -> bool:
+        """Whether opening it failed for want of room, so that it is worth another try."""
+        return tp in self._short_of_room and tp in self._unusable_at
+
     def _may_be_elsewhere(self, tp: TopicPartition, *, is_new: bool) -> bool:
         return bool(self._offline) and (not is_new or tp.topic in self._old_topics)
 
     def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
         """What makes, on any thread, those of the partitions that are not here and may be made, each in the directory
-        that is the emptiest then. Raises ApiError if there can be no such partition.
+        that is the emptiest then; and what opens those that a full disk kept from being opened, where they are.
+        Raises ApiError if there can be no such partition.
         """
         held = Counter(log.directory.parent for log in self.logs.values())
         filled = {log_dir: held[log_dir.path] for log_dir in self._dirs}
         planned = defaultdict[LogDir, list[NewPartition]](list)
         for each in asked:
             check_partition(each.tp)
+            if self._waits_for_room(each.tp):
+                planned[self._dir_of(self._unusable_at[each.tp])].append(each)
+                continue
             is_here = each.tp in self.logs or each.tp in self.unusable
             if filled and not is_here and not self._may_be_elsewhere(each.tp, is_new=each.is_new):
                 home = min(filled, key=lambda log_dir: filled[log_dir])
@@ -283,12 +299,16 @@ class LogManager:
             what = f"cannot create partitions in {home.path}"
             refused = disk_refused(what, error) if isinstance(error, OSError) else error
             return {each.tp: MadePartition(partition_path(home.path, each.tp), error=refused) for each in new}
-        return {each.tp: self._open_new(partition_path(home.path, each.tp), each, fresh) for each in new}
+        return {each.tp: self._open_new(home, each, is_fresh=each.tp in fresh) for each in new}
 
-    def _open_new(self, path: Path, new: NewPartition, fresh: Collection[TopicPartition]) -> MadePartition:
-        made = MadePartition(path, is_fresh=new.tp in fresh)
+    def _open_new(self, home: LogDir, new: NewPartition, *, is_fresh: bool) -> MadePartition:
+        """One that was tried before has no recovery point on the disk any more, so a crash costs it a scan."""
+        path = partition_path(home.path, new.tp)
+        made = MadePartition(path, is_fresh=is_fresh)
+        was_tried = self._waits_for_room(new.tp)
+        known = replace(self._known(home, new.tp), clean=False) if was_tried else self._defaults
         try:
-            made.log = self._open(path, new.tp, new.config, self._defaults)
+            made.log = self._open(path, new.tp, new.config, known)
             if new.topic_id is not None and made.log.topic_id is None:
                 made.log.assign_topic_id(new.topic_id)
             made.log.begin_epoch(new.leader_epoch)
@@ -305,6 +325,9 @@ class LogManager:
             raise LogError(self.unusable[tp])
         if made.log is not None:
             self.logs[tp] = made.log
+            self._forget_unusable(tp)
+        elif tp in self.unusable and not isinstance(made.error, DiskFull):
+            self._short_of_room.discard(tp)
         if made.error is not None:
             if made.log is None and isinstance(made.error, LogDirFailed):
                 self.report(made.error, made.path)
@@ -312,6 +335,11 @@ class LogManager:
         assert made.log is not None
         self.written(made.path)
         return made.log
+
+    def _forget_unusable(self, tp: TopicPartition) -> None:
+        self.unusable.pop(tp, None)
+        self._unusable_at.pop(tp, None)
+        self._short_of_room.discard(tp)
 
     def discard(self, unwanted: Mapping[TopicPartition, MadePartition]) -> None:
         """Remove what was made ahead and is not taken over; on any thread. What was there before it stays."""
@@ -363,6 +391,7 @@ class LogManager:
 
     def depart(self, tp: TopicPartition, why: str | None) -> Departure:
         """Serve the partition no more: ``rename_away`` is to follow, then ``departed``. Why it is kept, if it is."""
+        self._short_of_room.discard(tp)
         log = self.logs.get(tp)
         if log is not None:
             log.abandon()
@@ -394,8 +423,7 @@ class LogManager:
                 self.unusable[tp] = f"{tp} could not be taken away: {refused}"
                 self.report(refused, directory)
                 raise refused from departure.error
-        self._unusable_at.pop(tp, None)
-        self.unusable.pop(tp, None)
+        self._forget_unusable(tp)
         self._old_topics.discard(tp.topic)
         if away is None or not departure.is_renamed:
             return
