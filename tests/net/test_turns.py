@@ -25,7 +25,7 @@ class Busy:
             self.clock.advance(self.step_s)
             self.left -= 1
         self.diary.append((self.name, self.turns.time() - began))
-        self.usage.count(self.turns.spend(began))
+        self.turns.count(self.usage, self.turns.spend(began))
         if self.left:
             self.turns.ask(self)
 
@@ -106,6 +106,27 @@ def test_a_few_turns_that_took_long_do_not_put_a_client_behind_all_others(clock)
         for step_s in (short_s, long_s, long_s, long_s, short_s, long_s, long_s, short_s):
             await turn_of_the_loop()
             ping.left, ping.step_s = 1, step_s
+            turns.ask(ping)
+            before = len(diary)
+            await turn_of_the_loop()
+            assert diary[before][0] == "ping", "it waits for nobody's turn but the one under way"
+
+    run(body)
+
+
+def test_what_a_client_had_alone_does_not_put_it_behind_newcomers(clock):
+    async def body():
+        turns, diary = Turns(asyncio.get_running_loop(), clock), []
+        ping = Busy("ping", turns, clock, diary, steps=0)
+        for _ in range(10_000):  # as a connection is served at once while nobody waits
+            ping.left = 1
+            ping.work(turns.left_s)
+            await turn_of_the_loop()
+        for number in range(4):
+            turns.ask(Busy(number, turns, clock, diary, steps=100_000))
+        for _ in range(100):
+            await turn_of_the_loop()
+            ping.left = 1
             turns.ask(ping)
             before = len(diary)
             await turn_of_the_loop()

@@ -289,7 +289,7 @@ class ServerChannel:
         self._corked = False
         if self._unsent and not self._writing and not self._may_send:
             self._flush(turns.time() + SHARE_S)
-        self.usage.count(turns.spend(began))
+        turns.count(self.usage, turns.spend(began))
         if why:
             self.close(why)
 

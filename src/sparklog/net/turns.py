@@ -4,7 +4,8 @@ Invariants: in one turn of the loop requests are served for ``TURN_S`` at most, 
 connection with more to do than that comes to the end of its share and waits in the queue while the loop looks at
 sockets and timers. From the queue the connection with the smallest share so far is served, for ``SHARE_S``, or for what
 is left of the turn where no other waits. Who comes to the queue counts as having had about as much as the one served
-last: at least that less ``_CREDIT_S``, at most that and ``_DEBT_S``. A pause is worth a little and is not saved up, and
+last, from the queue or while nobody was in it: at least that less ``_CREDIT_S``, at most that and ``_DEBT_S``. So a
+pause is worth a little and is not saved up, what was had while nobody else wanted it is not held against anybody, and
 nobody waits for all newcomers to catch up with him.
 A turn that is likely to be short comes before long ones: a connection waits behind its share by ``_PATIENCE`` times
 what its last turn counts for, and before its first by that of a whole ``SHARE_S``, more than all its credit. Else many
@@ -37,7 +38,7 @@ SLOW_S = 0.05
 """A piece of work that takes longer is told of in the log."""
 _CREDIT_S = 0.01
 _PATIENCE = 3 * _CREDIT_S / SHARE_S
-_DEBT_S = 1.0
+_DEBT_S = 0.1
 _COUNTED_FROM_S = TURN_S / 2
 _LEAST_COUNTED_S = SHARE_S / 10
 _GROWTH = 1.5
@@ -103,6 +104,12 @@ class Turns:
         if self._spent_s > _COUNTED_FROM_S:
             self._end_turn_soon()
         return seconds
+
+    def count(self, usage: Usage, took_s: float) -> None:
+        """A turn of this one took so long."""
+        usage.count(took_s)
+        if not self._waiting:
+            self._reached_s = max(self._reached_s, usage.served_s)
 
     def tell(self, seconds: float, what: Callable[[], str]) -> None:
         """One piece of work took so long that the log is to name it."""
@@ -214,7 +221,7 @@ class _Driver(Generic[T]):
                 self.done.set_result(end.value)
             except Exception as error:
                 self.done.set_exception(error)
-        self.usage.count(self._turns.time() - began)
+        self._turns.count(self.usage, self._turns.time() - began)
         if not self.done.done():
             self._turns.ask(self)
 
