@@ -71,6 +71,23 @@ def test_an_unknown_topic_is_given_up_soon(clock):
     assert UNKNOWN_TOPIC_PATIENCE <= clock.monotonic() <= UNKNOWN_TOPIC_PATIENCE + 1
 
 
+def test_an_unknown_topic_is_not_believed_at_once_after_other_failures(clock):
+    # A broker that was killed is away for longer than that, and does not know its topics in its first moment.
+    away = [ConnectionFailed("refused")] * 10
+    unknown = [ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "not yet")] * 2
+    for answers in (away + unknown, (away + unknown) * 2):
+        errors = iter(answers)
+        backoff = _backoff(clock)
+
+        def attempt(errors=errors):
+            error = next(errors, None)
+            if error is not None:
+                raise error
+            return "done"
+
+        assert retrying(backoff, attempt) == "done"
+
+
 def test_something_runs_between_attempts(clock):
     calls = []
     retrying(_backoff(clock), _failing(2, ConnectionFailed("x")), between=lambda: calls.append(1))
@@ -130,13 +147,15 @@ def test_the_last_error_is_known(clock):
 def test_an_unknown_topic_is_asked_for_as_long_as_said(clock, reset):
     backoff = Backoff(ClientConfig(retry_backoff_ms=100), clock, 60_000, patience=8)
     unknown = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    clock.advance(9)
+    backoff.next_pause(unknown)
     if reset:
-        clock.advance(9)
+        clock.advance(7)
         backoff.reset()
+        backoff.next_pause(unknown)
     clock.advance(7)
     backoff.next_pause(unknown)
     clock.advance(1)
-    backoff.next_pause(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))  # anything else is not given up for that
     with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         backoff.next_pause(unknown)
 

@@ -13,7 +13,8 @@ from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
 T = TypeVar("T")
 
 UNKNOWN_TOPIC_PATIENCE = 3.0
-"""Seconds for which an unknown topic or partition is asked for again: one just created is not known everywhere yet."""
+"""Seconds for which an unknown topic or partition is asked for again, from the first time that this is the answer: one
+just created is not known everywhere yet, nor all topics to a broker that has just started."""
 
 
 def is_retriable(error: SparklogError) -> bool:
@@ -42,8 +43,8 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        self._started = self._clock.monotonic()
-        self._deadline = self._started + self._timeout
+        self._deadline = self._clock.monotonic() + self._timeout
+        self._unknown_since: float | None = None
         self._pause = self._config.retry_backoff_ms / 1000
 
     @property
@@ -58,15 +59,20 @@ class Backoff:
     def next_pause(self, error: SparklogError) -> float:
         """Seconds to wait before the next attempt; raises ``error`` where there is to be none."""
         self.last_error = error
-        if not is_retriable(error) or self.expired or self._is_unknown_for_good(error):
+        if self._is_unknown_for_good(error) or self.expired or not is_retriable(error):
             raise error
         pause = min(self._pause, max(self._deadline - self._clock.monotonic(), 0))
         self._pause = min(2 * self._pause, self._config.retry_backoff_max_ms / 1000)
         return pause
 
     def _is_unknown_for_good(self, error: SparklogError) -> bool:
-        unknown = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return unknown and self._clock.monotonic() >= self._started + self._patience
+        if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._unknown_since = None
+            return False
+        now = self._clock.monotonic()
+        if self._unknown_since is None:
+            self._unknown_since = now
+        return now >= self._unknown_since + self._patience
 
 
 def retrying(backoff: Backoff, attempt: Callable[[], T], *, between: Callable[[], None] | None = None) -> T:
