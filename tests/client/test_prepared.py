@@ -100,6 +100,23 @@ def test_the_pair_never_ends_the_next_transaction(admin, producer, make_topic, c
     assert committed(tp) == [b"second"]
 
 
+def test_a_retired_pair_opens_no_transaction_and_ends_no_other(admin, producer, partitions, committed, topic):
+    one, two = partitions(2)
+    first, writer = producer(topic)
+    with writer:
+        writer.send(one, _batch(b"first"))
+    admin.retire_prepared([first, PreparedTransaction(f"{topic}-never-heard-of", 1, 0)])
+    assert not admin.open_transactions([topic])
+    with pytest.raises(ApiError):
+        admin.add_to_prepared(first, [two])
+    second, writer = producer(topic)
+    with writer:
+        writer.send(one, _batch(b"second"))
+    admin.retire_prepared([first])
+    assert admin.end_prepared([second], commit=True) == [True]
+    assert committed(one) == [b"second"]
+
+
 def test_an_open_transaction_is_left_to_its_owner(admin, producer, make_topic, committed, topic):
     tp = TopicPartition(make_topic(), 0)
     transaction, writer = producer(topic)

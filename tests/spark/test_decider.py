@@ -1036,6 +1036,33 @@ def test_a_decision_that_another_has_finished_and_forgotten_counts(decider, atte
     assert visible() == [b"once"]
 
 
+def test_a_decision_that_another_has_finished_counts_though_a_later_one_follows(decider, attempt, visible):
+    """The driver does not hear that its decision is recorded; another finishes it, and decides the next batch."""
+
+    class Deaf(Decider):
+        def record(self, decision):
+            super().record(decision)
+            decider().commit(2, [attempt(b"two", 2)])
+            raise ApiError(ErrorCode.PRODUCER_FENCED, "another has taken over")
+
+    named = attempt(b"one", 1)
+    assert decider(kind=Deaf).commit(1, [named]).transactions == (named,)
+    assert sorted(visible()) == [b"one", b"two"]
+
+
+def test_a_task_whose_rows_were_aborted_writes_no_more(decider, admin, attempt, make_topic, visible):
+    """It would open a transaction under the same pair, which its driver would take for all that the task wrote."""
+    slow = attempt(b"half of three", 3)
+    decider().commit(1, [attempt(b"one", 1)])
+    decider().commit(2, [attempt(b"two", 2)])
+    with pytest.raises(ApiError) as refused:
+        admin.add_to_prepared(slow, [TopicPartition(make_topic(suffix="-other"), 0)])
+    assert refused.value.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+    with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
+        decider().commit(3, [slow])
+    assert sorted(visible()) == [b"one", b"two"]
+
+
 def test_who_comes_too_late_is_told_so(metadata, decider, attempt, visible, scope):
     """With rows or without, as when the tasks have seen themselves that a later batch is decided."""
     late, place = attempt(b"late", 1), Place(scope.name, "run", 1, 0, 0)

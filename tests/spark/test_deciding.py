@@ -38,7 +38,7 @@ class Cluster:
         self.states = {}
         self.written, self.committed = [], []
         self.group, self.epochs, self.finished = {}, {}, []
-        self.ends, self.surveyed, self.followed = [], [], []
+        self.ends, self.surveyed, self.followed, self.retired = [], [], [], set()
         self.lost_records = self.known = False
         self.faults = {}
         self.open_clients = []
@@ -96,6 +96,9 @@ class _Admin(_Client):
     def end_prepared(self, transactions, *, commit):
         self.cluster.ends.append((set(transactions), commit))
         return [self._end(each, commit) for each in transactions]
+
+    def retire_prepared(self, transactions):
+        self.cluster.retired |= set(transactions)
 
     def _end(self, transaction, commit):
         states = self.cluster.states
@@ -306,9 +309,9 @@ def test_a_replay_records_what_it_aborts_before_it_aborts(cluster, decide):
     cluster.faults["commit"] = [broken()]
     with pytest.raises(ApiError):
         decide().commit(3, [left])
-    assert cluster.states[left] == OPEN
+    assert (cluster.states[left], cluster.retired) == (OPEN, set())
     assert decide().commit(3, [left]) == Decision(3, (named,), (before,), 9)
-    assert cluster.states[left] == ENDED[False]
+    assert (cluster.states[left], cluster.retired) == (ENDED[False], {left})
     assert cluster.decisions()[-1] == Decision(3, (named,), (before, left), 9)
     with pytest.raises(DataSourceError, match=_ENDED + f".*{re.escape(repr(before.transactional_id))}"):
         decide().commit(4, [left, before])

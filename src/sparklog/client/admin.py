@@ -141,6 +141,7 @@ class Admin:
     open_under = _blocking(PreparedAdmin.open_under)
     committed_under = _blocking(PreparedAdmin.committed_under)
     end_prepared = _blocking(PreparedAdmin.end_prepared)
+    retire_prepared = _blocking(PreparedAdmin.retire_prepared)
 
 
 class AdminClient:

@@ -1,8 +1,9 @@
 """Transactions that one process writes and another ends: begun here, named by a pair, ended by whoever knows the pair.
 
 The first protocol is spoken throughout (AddPartitionsToTxn 3, EndTxn 4): in it a transaction keeps the producer id and
-epoch of its batches to its end, and may be ended again with the same outcome. An epoch has one transaction only here,
-since whoever begins one asks for an epoch first; so the pair names that transaction and no later one.
+epoch of its batches to its end, and may be ended again with the same outcome. An epoch has one transaction only here:
+whoever begins one asks for an epoch first, and whoever aborts another's retires its pair, or its holder could open
+another one by going on. So the pair names that transaction and no later one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from sparklog.structs import TopicPartition, by_topic
 
 _E = ErrorCode
 _LAST_ADD_PARTITIONS, _LAST_END = 3, 4
+_RETIRED_TIMEOUT_MS = 60_000
+"""Of no consequence: no transaction follows under the epoch."""
 _NOT_TWO_PHASE = frozenset({_E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _E.UNSUPPORTED_VERSION, _E.INVALID_REQUEST})
 _OTHERS = frozenset(
     {
@@ -136,6 +139,27 @@ class PreparedAdmin(TransactionAdmin):
         is taken for this one. Returns when the coordinator has accepted every end: markers may follow a moment later.
         """
         return list(await asyncio.gather(*(self._end_prepared(each, commit) for each in transactions)))
+
+    async def retire_prepared(self, transactions: Collection[PreparedTransaction]) -> None:
+        """Let no transaction be opened again under these pairs. One that is open is aborted.
+
+        Where the id has another pair by now, nothing is left to do; the coordinator itself would abort what that has
+        open (Kafka's too), so nobody else may begin one under the id at the same moment.
+        """
+        await asyncio.gather(*(self._retire(each) for each in transactions))
+
+    async def _retire(self, transaction: PreparedTransaction) -> None:
+        found = await self._found(transaction.transactional_id)
+        if found is None or _pair(found) != transaction[1:]:
+            return
+        refused = f"cannot retire the epoch of {transaction.transactional_id!r}"
+        try:
+            await self._init_producer(
+                transaction.transactional_id, refused, timeout_ms=_RETIRED_TIMEOUT_MS, pair=transaction[1:]
+            )
+        except ApiError as error:
+            if error.code not in _OTHERS:
+                raise
 
     async def _end_prepared(self, transaction: PreparedTransaction, commit: bool) -> bool | None:
         if await self._end_by_pair(transaction, commit):

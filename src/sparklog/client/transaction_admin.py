@@ -29,6 +29,7 @@ from sparklog.structs import BrokerId, TopicPartition, by_topic
 _FIRST_LIST_BY_DURATION, _FIRST_LIST_BY_PATTERN = 1, 2
 _FIRST_INIT_TO_KEEP = 6
 _KEEPER_TIMEOUT_MS = 60_000
+_WHOEVER = (-1, -1)
 """Of the transactions after the one that is ended: nobody will begin any under the epoch that is given."""
 ONGOING = "Ongoing"
 """The state of an id whose transaction is open."""
@@ -260,11 +261,17 @@ class TransactionAdmin(AdminBase):
         return found
 
     async def _init_producer(
-        self, transactional_id: str, refused: str, *, timeout_ms: int, two_phase: bool = False, keep: bool = False
+        self,
+        transactional_id: str,
+        refused: str,
+        *,
+        timeout_ms: int,
+        two_phase: bool = False,
+        keep: bool = False,
+        pair: tuple[int, int] = _WHOEVER,
     ) -> Message:
-        """A new epoch for the id; ``keep`` leaves its open transaction open, which older clusters cannot.
-
-        ``refused`` is what an error begins with.
+        """A new epoch for the id, if the ``pair`` is still its own; ``keep`` leaves its open transaction open, which
+        older clusters cannot. ``refused`` is what an error begins with.
         """
 
         def build(version: int) -> Message:
@@ -276,8 +283,8 @@ class TransactionAdmin(AdminBase):
                 version=version,
                 transactional_id=transactional_id,
                 transaction_timeout_ms=timeout_ms,
-                producer_id=-1,
-                producer_epoch=-1,
+                producer_id=pair[0],
+                producer_epoch=pair[1],
                 enable2_pc=two_phase,
                 keep_prepared_txn=keep,
             )

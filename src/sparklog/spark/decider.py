@@ -113,14 +113,14 @@ class Decider:
         last = self.take_over()
         if last.batch >= batch or run is None or run not in last.runs:
             self.finish(last, is_last=last.batch >= batch)
-        if last.batch > batch:
-            self.sweep(transactions.difference(last.transactions))
-            return last
         if last.batch == batch:
             self._sweep_leftovers(last)
             return last
-        if self._is_over(decision):
+        if (last.batch > batch or not self._scope.lasts) and self._is_over(decision):
             return decision
+        if last.batch > batch:
+            self.sweep(transactions.difference(last.transactions))
+            return last
         if not is_whole:
             raise _kept_back(self._scope, batch)
         if run is not None and last.batch == NO_BATCH and batch > 0:
@@ -145,9 +145,10 @@ class Decider:
     def _is_over(self, decision: Decision) -> bool:
         """Whether another has found this decision, which we recorded without hearing so, and has finished all of it.
 
-        That is for scopes that leave no trace. All transactions have ended there; they are committed if it counted.
+        Nothing says so any more where a later batch is decided, or the scope leaves no trace. All transactions have
+        ended then; they are committed if the decision counted.
         """
-        if self._scope.lasts or self._recorded != decision or not decision.transactions:
+        if self._recorded != decision or not decision.transactions:
             return False
         if self._admin.open_transactions([each.transactional_id for each in decision.transactions]):
             return False
@@ -319,8 +320,13 @@ class Decider:
             self._log.note_finished(self._scope, decision)
 
     def sweep(self, leftovers: Transactions) -> None:
-        """Abort what no decision names, nor will name."""
-        self.end(leftovers, commit=False)
+        """Abort what no decision names, nor will name; a task that goes on writing is refused from then on.
+
+        Else it would open another transaction under the same pair, and its batch be decided with a part of its rows.
+        """
+        if leftovers:
+            self.end(leftovers, commit=False)
+            self._admin.retire_prepared(leftovers)
 
     def end(self, transactions: Transactions, *, commit: bool) -> list[bool | None]:
         """End by pair, and wait for the markers: an end is accepted again only when they are written.
