@@ -15,6 +15,7 @@ class FakeZk:
     def __init__(self):
         self.stored = {}
         self.told = {}
+        self.next_number = 0
         self.kept_ms = None
         self.failures = 0
         self.watch = None
@@ -33,14 +34,15 @@ class FakeZk:
         return sorted(self.told)
 
     def changed_entity(self, number):
-        return self.told[number]
+        return self.told.get(number)
 
     def forget_config_changes(self, kept_ms):
         self.kept_ms = kept_ms
 
     def tell(self, entity, *, lost=False, **properties):
         self.stored[entity] = {name.replace("_", "."): value for name, value in properties.items()}
-        self.told[len(self.told)] = entity
+        self.told[self.next_number] = entity
+        self.next_number += 1
         watch, self.watch = self.watch, None
         if watch and not lost:
             watch()
@@ -133,6 +135,27 @@ def test_a_watch_that_was_lost_is_made_up_for_by_the_next(following):
         woken()
         await until(lambda: replicas.configs["t"] and replicas.configs["u"])
         assert (replicas.configs["t"].retention_ms, replicas.configs["u"].retention_ms) == (5, 6)
+
+    following(test)
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["before the look", "between the look and the reading"])
+def test_what_was_forgotten_before_it_was_read_is_taken_over_all_the_same(following, listed):
+    async def test(zk, replicas, settings):
+        await until(lambda: zk.watch)
+        woken = zk.watch
+        zk.tell("brokers/1", lost=True, log_roll_ms="7")
+        zk.tell("topics/t", lost=True, retention_ms="5")
+        zk.tell("topics/u", lost=True, retention_ms="6")
+        for number in (0, 1):
+            del zk.told[number]
+        if listed:
+            zk.config_changes = lambda _: [0, 1, 2]
+        woken()
+        await until(lambda: zk.kept_ms is not None)
+        both = [replicas.configs[topic] for topic in ("t", "u")]
+        assert [(each.retention_ms, each.segment_ms) for each in both] == [(5, 7), (6, 7)]
+        assert settings.topic_defaults.segment_ms == 7
 
     following(test)
 

@@ -2,8 +2,9 @@
 
 Whoever changes settings writes them, then a notification under ``/config/changes``; every broker reads the
 notifications in the order of their numbers and takes over what they name. A lost watch costs seconds: the numbers tell
-what was missed. Notifications are kept for a quarter of an hour (Kafka 3.9, ``ZkNodeChangeNotificationListener``), but
-by ZooKeeper's clock alone: no broker's says how old one is.
+what was missed. Where one is missing, for this broker was away for longer than it was kept, all settings are read
+again; ZooKeeper leaves no number out. Notifications are kept for a quarter of an hour (Kafka 3.9,
+``ZkNodeChangeNotificationListener``), but by ZooKeeper's clock alone: no broker's says how old one is.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ class Settings:
         for number in fresh:
             try:
                 entity = await self._run_zk(self._zk.changed_entity, number)
-                if entity is not None:
-                    await self.take_over(entity)
+                is_whole = entity is not None and number == self._last_seen + 1
+                await self.take_over(entity if is_whole else CLUSTER_ENTITY)
             except MalformedZnode as error:
                 _logger.error("%s; nothing is taken over", error)
             self._last_seen = number
@@ -108,7 +109,7 @@ class Settings:
             await self._run_zk(self._zk.forget_config_changes, _KEPT_MS)
 
     async def take_over(self, entity: str) -> None:
-        """Read the entity's settings again and put them in force here."""
+        """Read the entity's settings again and put them in force here; the cluster's with all others."""
         if self._replicas is None:
             return
         topics = self._replicas.topics()
