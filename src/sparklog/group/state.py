@@ -229,8 +229,10 @@ class Group:
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
         """One commit of each of these is written, or has failed."""
-        self.pending_commits.subtract(list(partitions))
-        self.pending_commits = +self.pending_commits
+        for tp in partitions:
+            self.pending_commits[tp] -= 1
+            if self.pending_commits[tp] <= 0:
+                del self.pending_commits[tp]
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Whether a member with these protocols could work with those that are here."""
