@@ -150,6 +150,11 @@ class Group:
         return self.state is GroupState.EMPTY and not (self.pending or self.offsets or self.pending_commits)
 
     @property
+    def partitions(self) -> list[TopicPartition]:
+        """Those with an offset, or with a commit that is being written."""
+        return [*self.offsets, *(tp for tp in self.pending_commits if tp not in self.offsets)]
+
+    @property
     def can_rebalance(self) -> bool:
         return self.state in PREDECESSORS[GroupState.PREPARING_REBALANCE]
 
