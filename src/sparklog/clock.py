@@ -19,6 +19,11 @@ class Clock(Protocol):
         """Let ``seconds`` pass."""
 
 
+def monotonic_ms(clock: Clock) -> int:
+    """Milliseconds on a clock that never goes back, for what is not remembered beyond the process."""
+    return int(clock.monotonic() * 1000)
+
+
 class SystemClock:
     """The machine's own clock."""
 

@@ -7,7 +7,6 @@ import pytest
 from sparklog.broker.settings import Settings
 from sparklog.config.broker import parse_broker_config
 from sparklog.errors import CoordinationError
-from sparklog.testing.clock import ManualClock
 
 
 class FakeZk:
@@ -16,7 +15,8 @@ class FakeZk:
     def __init__(self):
         self.stored = {}
         self.told = {}
-        self.forgotten_before = None
+        self.next_number = 0
+        self.kept_ms = None
         self.failures = 0
         self.watch = None
 
@@ -34,14 +34,15 @@ class FakeZk:
         return sorted(self.told)
 
     def changed_entity(self, number):
-        return self.told[number]
+        return self.told.get(number)
 
-    def forget_config_changes(self, before_ms):
-        self.forgotten_before = before_ms
+    def forget_config_changes(self, kept_ms):
+        self.kept_ms = kept_ms
 
     def tell(self, entity, *, lost=False, **properties):
         self.stored[entity] = {name.replace("_", "."): value for name, value in properties.items()}
-        self.told[len(self.told)] = entity
+        self.told[self.next_number] = entity
+        self.next_number += 1
         watch, self.watch = self.watch, None
         if watch and not lost:
             watch()
@@ -74,7 +75,7 @@ def following():
                 return call(*args)
 
             config = parse_broker_config({"broker.id": "1", "log.retention.ms": "100"})
-            settings = Settings(config, zk, run_zk, ManualClock())
+            settings = Settings(config, zk, run_zk)
             await settings.load()
             settings.follow(replicas)
             try:
@@ -119,8 +120,8 @@ def test_old_notifications_are_forgotten_after_a_quarter_of_an_hour(following):
     async def test(zk, replicas, settings):
         await until(lambda: zk.watch)
         zk.tell("topics/t", retention_ms="5")
-        await until(lambda: zk.forgotten_before is not None)
-        assert zk.forgotten_before == ManualClock().now_ms() - 900_000
+        await until(lambda: zk.kept_ms is not None)
+        assert zk.kept_ms == 900_000
 
     following(test)
 
@@ -134,6 +135,27 @@ def test_a_watch_that_was_lost_is_made_up_for_by_the_next(following):
         woken()
         await until(lambda: replicas.configs["t"] and replicas.configs["u"])
         assert (replicas.configs["t"].retention_ms, replicas.configs["u"].retention_ms) == (5, 6)
+
+    following(test)
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["before the look", "between the look and the reading"])
+def test_what_was_forgotten_before_it_was_read_is_taken_over_all_the_same(following, listed):
+    async def test(zk, replicas, settings):
+        await until(lambda: zk.watch)
+        woken = zk.watch
+        zk.tell("brokers/1", lost=True, log_roll_ms="7")
+        zk.tell("topics/t", lost=True, retention_ms="5")
+        zk.tell("topics/u", lost=True, retention_ms="6")
+        for number in (0, 1):
+            del zk.told[number]
+        if listed:
+            zk.config_changes = lambda _: [0, 1, 2]
+        woken()
+        await until(lambda: zk.kept_ms is not None)
+        both = [replicas.configs[topic] for topic in ("t", "u")]
+        assert [(each.retention_ms, each.segment_ms) for each in both] == [(5, 7), (6, 7)]
+        assert settings.topic_defaults.segment_ms == 7
 
     following(test)
 
@@ -159,7 +181,7 @@ def test_what_was_told_before_the_start_is_known_without_being_taken_over():
         async def run_zk(call, *args):
             return call(*args)
 
-        settings = Settings(parse_broker_config({"broker.id": "1"}), zk, run_zk, ManualClock())
+        settings = Settings(parse_broker_config({"broker.id": "1"}), zk, run_zk)
         await settings.load()
         assert settings.topic_defaults.retention_ms == 5
         assert (await settings.topic("t")).retention_ms == 5

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from group.scene import GROUP, HOME, OTHER, TP, Play, Scene
+from group.scene import COUNT, GROUP, HOME, OTHER, TP, Play, Scene
 
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.offsets import OffsetKey
@@ -198,6 +198,23 @@ def test_what_is_deleted_does_not_come_back_with_the_end_of_a_transaction(play: 
             scene = await scene.restarted()
         assert scene.offset() is None
         assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+
+    play(body)
+
+
+def test_a_topic_that_goes_while_the_groups_are_loaded_takes_offsets_of_open_transactions_too(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.commit(1, tp=OTHER)
+        await commit(scene, 5)
+        again = Scene(scene.loop, scene.clock, scene.store, 0)
+        loading = [asyncio.ensure_future(again.groups.load(each)) for each in range(COUNT)]
+        await asyncio.sleep(0)
+        finish(again.groups.forget_topics([TP]))
+        await asyncio.gather(*loading)
+        assert again.groups.unstable_offsets(GROUP, [TP]) == set()
+        await end(again, commits=True)
+        for each in (again, await again.restarted()):
+            assert (each.offset(TP), each.offset(OTHER)) == (None, 1)
 
     play(body)
 

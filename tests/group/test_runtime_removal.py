@@ -214,6 +214,111 @@ def test_a_topic_deleted_while_the_groups_come_back_takes_its_offsets_too(play: 
     play(body)
 
 
+async def commit_many(scene: Scene, count: int, group_id: str = GROUP) -> list[TopicPartition]:
+    tps = [TopicPartition("t", number) for number in range(count)]
+    offsets = dict.fromkeys(tps, CommittedOffset(1, -1, "", scene.clock.now_ms()))
+    assert set((await scene.groups.commit_offsets(group_id, CommitRequest(ANONYMOUS, offsets))).values()) == {
+        ErrorCode.NONE
+    }
+    return tps
+
+
+MOST_A_STEP = 200
+
+
+@pytest.mark.parametrize("why", ["they expire", "their topic is deleted"])
+def test_of_a_group_with_many_offsets_some_go_in_a_step(play: Play, why: str) -> None:
+    async def body(scene: Scene) -> None:
+        tps = await commit_many(scene, 1001)
+        if why == "they expire":
+            await asyncio.sleep(RETENTION_S)
+        gone = 0
+        for _ in scene.groups.expire_offsets() if why == "they expire" else scene.groups.forget_topics(tps[1:]):
+            before, gone = gone, len(tombstones(scene))
+            assert 0 <= gone - before <= MOST_A_STEP
+        await asyncio.sleep(0.1)
+        doomed = tps if why == "they expire" else tps[1:]
+        assert sorted(tombstones(scene)) == sorted(offset_key(GROUP, tp) for tp in doomed)
+        again = await scene.restarted()
+        for each in (scene, again):
+            assert each.offset(tps[0]) == (None if why == "they expire" else 1)
+            assert [each.offset(tp) for tp in tps[1:]] == [None] * 1000
+
+    play(body, offsets_retention_minutes=1)
+
+
+def test_a_commit_between_two_steps_keeps_its_offset_from_expiring(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        tps = await commit_many(scene, 1000)
+        await asyncio.sleep(RETENTION_S)
+        steps = scene.groups.expire_offsets()
+        while not tombstones(scene):
+            next(steps)
+        assert await scene.commit(2, tp=tps[0]) is ErrorCode.NONE, "it had gone"
+        assert await scene.commit(2, tp=tps[-1]) is ErrorCode.NONE, "it was to go"
+        finish(steps)
+        await asyncio.sleep(0.1)
+        again = await scene.restarted()
+        for each in (scene, again):
+            assert [tp for tp in tps if each.offset(tp) is not None] == [tps[0], tps[-1]]
+
+    play(body, offsets_retention_minutes=1)
+
+
+class Asked(TopicPartition):
+    """A partition that counts how often it is looked up."""
+
+    times = 0
+
+    def __hash__(self) -> int:
+        Asked.times += 1
+        return super().__hash__()
+
+
+def test_a_group_costs_no_look_at_each_deleted_partition(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        others = [f"g{number}" for number in range(100)]
+        for each in others:
+            await commit_many(scene, 1, each)
+        deleted = [Asked("u", number) for number in range(1000)]
+        Asked.times = 0
+        finish(scene.groups.forget_topics(deleted))
+        assert Asked.times < 10 * len(deleted)
+        assert len(scene.groups.list_groups()[1]) == len(others)
+
+    play(body)
+
+
+@pytest.mark.parametrize("ends", ["with the load", "in between"])
+def test_what_went_while_many_offsets_were_loaded_goes_some_a_turn(play: Play, ends: str) -> None:
+    async def body(scene: Scene) -> None:
+        tps = await commit_many(scene, 1001)
+        again = Scene(scene.loop, scene.clock, scene.store, 0)
+        loading = [asyncio.ensure_future(again.groups.load(each)) for each in range(COUNT)]
+        await asyncio.sleep(0)
+        finish(again.groups.forget_topics(tps[2:]))
+        gone = 0
+        while not loading[HOME].done():
+            await asyncio.sleep(0)
+            before, gone = gone, len(tombstones(scene))
+            assert 0 <= gone - before <= MOST_A_STEP
+            if before == 0 and gone:
+                finish(again.groups.forget_topics(tps[1:2]))  # another one, before the first is through
+                if ends == "in between":
+                    again.groups.unload(HOME)
+            if not loading[HOME].done() and ends == "with the load":
+                assert again.groups.fetch_offsets(GROUP, None)[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.gather(*loading)
+        if ends == "in between":
+            assert 0 < len(tombstones(scene)) <= MOST_A_STEP, "whoever leads next writes there, nobody else"
+            return
+        assert sorted(tombstones(scene)) == sorted(offset_key(GROUP, tp) for tp in tps[1:])
+        for each in (again, await scene.restarted()):
+            assert [tp for tp in tps if each.offset(tp) is not None] == tps[:1]
+
+    play(body)
+
+
 def test_an_empty_groups_offsets_expire_a_while_after_the_last_member_left(play: Play) -> None:
     async def body(scene: Scene) -> None:
         member = await one_member(scene)

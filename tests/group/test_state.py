@@ -1,6 +1,10 @@
+from collections import Counter
+from typing import NoReturn
+
 import pytest
 
 from sparklog.group.state import PREDECESSORS, Group, GroupState, Member, Protocol
+from sparklog.structs import TopicPartition
 
 
 def member(member_id: str, *protocols: str, instance_id: str | None = None) -> Member:
@@ -96,3 +100,23 @@ def test_a_waiting_member_owes_no_heartbeat_unless_it_is_new() -> None:
     assert group.next_deadline_ms() == 200
     group.pending["p"], group.sync_deadline_ms, group.join_deadline_ms = 150, 140, 130
     assert group.next_deadline_ms() == 130
+
+
+class Unwalked(Counter[TopicPartition]):
+    """Whoever looks at all of it fails: a marker settles thousands, one by one."""
+
+    def items(self) -> NoReturn:
+        raise AssertionError("all commits are looked at to settle one")
+
+    __iter__ = keys = values = items
+
+
+def test_a_commit_is_settled_without_a_look_at_the_others() -> None:
+    group, (once, twice, never) = Group("g"), (TopicPartition("t", number) for number in range(3))
+    group.pending_commits = Unwalked()
+    for tp in (once, twice, twice):
+        group.pending_commits[tp] += 1
+    group.settle([once, twice, never])
+    assert (len(group.pending_commits), group.pending_commits[twice]) == (1, 1)
+    group.settle([twice])
+    assert not group.pending_commits

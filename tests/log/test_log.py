@@ -10,6 +10,7 @@ import crc32c
 import pytest
 from log.samples import SMALL, TP, abandon, batch_of, on_the_source, open_log, read_bytes, whole
 
+from sparklog.clock import monotonic_ms
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError
@@ -413,10 +414,28 @@ def test_settings_take_effect_with_the_next_append(home):
     assert log.segment_count == 3
 
 
+def test_records_without_a_time_roll_as_early_when_the_wall_clock_is_set_back(home):
+    clock = ManualClock()
+    log = open_log(home, {"segment.ms": "1000"}, clock=clock)
+    log.append_as_leader(batch_of(-1), 0)
+    log.append_as_leader(batch_of(-1), 0)  # the first segment was found; its age is told from here on
+    clock.set_wall(0)
+    clock.advance(1)
+    log.append_as_leader(batch_of(-1), 0)
+    assert log.segment_count == 1
+    clock.advance(0.5)
+    log.append_as_leader(batch_of(-1), 0)
+    assert log.segment_count == 2
+    clock.set_wall(0)
+    clock.advance(1.5)
+    log.append_as_leader(batch_of(-1), 0)
+    assert log.segment_count == 3
+
+
 def test_a_flush_is_due_when_something_has_waited_for_so_long(home):
     clock = ManualClock()
     log = open_log(home, {"flush.ms": "1000"}, clock=clock)
-    begun = clock.now_ms()
+    begun = monotonic_ms(clock)
     assert not log.flush_is_due(begun + 5000)
     log.append_as_leader(batch_of(), 0)
     clock.advance(0.5)

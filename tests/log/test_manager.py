@@ -652,6 +652,16 @@ def test_deleted_segments_stay_on_the_disk_for_their_delay(later, tmp_path):
     manager.close()
 
 
+def test_deleted_segments_wait_no_longer_when_the_wall_clock_is_set_back(later, tmp_path):
+    manager = rolled(later, tmp_path, **{"file.delete.delay.ms": "1000"})
+    manager.delete_old_segments(ONE, 6)
+    manager._clock.set_wall(0)
+    manager._clock.advance(1)
+    list(manager.unlink_due())
+    assert not list((tmp_path / "t-0").glob("*.deleted"))
+    manager.close()
+
+
 def test_a_file_that_cannot_be_removed_is_the_failure_of_its_directory(later, tmp_path):
     manager = rolled(later, tmp_path, **{"file.delete.delay.ms": "0"})
     failures = []
@@ -681,6 +691,18 @@ def test_what_has_waited_for_its_time_is_flushed_in_the_background(later, tmp_pa
     assert (soon.recovery_point, late.recovery_point) == (0, 0)
     later.run()
     assert (soon.recovery_point, late.recovery_point) == (1, 0)
+    manager.close()
+
+
+def test_what_is_unflushed_waits_no_longer_when_the_wall_clock_is_set_back(later, tmp_path):
+    manager = opened(later, tmp_path)
+    log = manager.get_or_create(ONE, parse(TopicConfig, {"flush.ms": "100"}), ID)
+    log.append_as_leader(batch_of(1), 0)
+    manager._clock.set_wall(0)
+    manager._clock.advance(0.1)
+    manager.flush_due()
+    later.run()
+    assert log.recovery_point == 1
     manager.close()
 
 

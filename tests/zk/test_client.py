@@ -12,7 +12,7 @@ from sparklog.errors import CoordinationError
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.eventually import eventually
 from sparklog.zk.client import Office, Session, ZkClient
-from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment, topic_path
+from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment, config_change_path, topic_path
 
 pytestmark = pytest.mark.integration
 
@@ -376,12 +376,27 @@ def test_a_changed_setting_is_kept_with_the_others_and_told_of(zk):
     assert zk.config("brokers/<default>") == zk.config("brokers/7") == {}
     numbers = zk.config_changes()
     assert [zk.changed_entity(number) for number in numbers] == ["topics/t", "topics/t", "brokers/<default>"]
-    zk.forget_config_changes(before_ms=0)
+    zk.forget_config_changes(kept_ms=3_600_000)
     assert zk.config_changes() == numbers
-    zk.forget_config_changes(before_ms=1 << 60)
+    zk.forget_config_changes(kept_ms=-1)
     assert (zk.config_changes(), zk.changed_entity(numbers[0])) == ([], None)
     zk.change_config("topics/t", lambda stored: stored)
-    assert zk.config_changes() > numbers
+    assert zk.config_changes() == [numbers[-1] + 1]
+    zk.forget_config_changes(kept_ms=-1)
+    zk.forget_config_changes(kept_ms=-1)  # there is none
+
+
+def test_what_was_told_of_settings_ages_by_zookeepers_clock_alone(zk, monkeypatch):
+    for _ in range(4):
+        zk.change_config("topics/t", lambda stored: stored)
+    numbers = zk.config_changes()
+    told_ms = dict(
+        zip(map(config_change_path, numbers), (5000, 10, 11, 1011), strict=True)
+    )  # in 1970, and set back once
+    exists = zk._client.exists
+    monkeypatch.setattr(zk._client, "exists", lambda path: exists(path)._replace(ctime=told_ms[path]))
+    zk.forget_config_changes(kept_ms=1000)
+    assert zk.config_changes() == [numbers[0], *numbers[2:]]
 
 
 @pytest.mark.parametrize("there_before", [True, False])
@@ -399,6 +414,8 @@ def test_a_setting_changed_by_another_meanwhile_is_not_lost(connect, there_befor
 
     one.change_config("topics/t", change)
     assert one.config("topics/t") == ({"a": "1"} if there_before else {}) | {"theirs": "2", "ours": "3"}
+    numbers = one.config_changes()
+    assert numbers == [*range(len(numbers))], "a number that is missing would mean a change that was missed"
 
 
 def test_a_change_that_is_refused_leaves_no_trace(zk):

@@ -114,7 +114,7 @@ class Broker:
         self._zk = await self._loop.run_in_executor(self._zk_thread, self._connect_zookeeper)
         await self.run_zk(self._zk.ensure_tree)
         cluster_id = await self.run_zk(self._zk.cluster_id)
-        self._settings = Settings(config, self._zk, self.run_zk, self._clock)
+        self._settings = Settings(config, self._zk, self.run_zk)
         await self._settings.load()
         self._logs = LogManager(
             [Path(each) for each in config.log_dirs],

@@ -2,7 +2,9 @@
 
 Whoever changes settings writes them, then a notification under ``/config/changes``; every broker reads the
 notifications in the order of their numbers and takes over what they name. A lost watch costs seconds: the numbers tell
-what was missed. Notifications are kept for a quarter of an hour (Kafka 3.9, ``ZkNodeChangeNotificationListener``).
+what was missed. Where one is missing, for this broker was away for longer than it was kept, all settings are read
+again; ZooKeeper leaves no number out. Notifications are kept for a quarter of an hour (Kafka 3.9,
+``ZkNodeChangeNotificationListener``), but by ZooKeeper's clock alone: no broker's says how old one is.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.dynamic import Layers
 from sparklog.config.topic import TopicConfig, parse_stored
@@ -30,11 +31,10 @@ _LOOK_AT_LEAST_EVERY_S = 5.0
 class Settings:
     """``layers`` is always current; a topic's settings are set on its logs."""
 
-    def __init__(self, config: BrokerConfig, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]], clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, zk: ZkClient, run_zk: Callable[..., Awaitable[Any]]) -> None:
         self.layers = Layers(config)
         self._zk = zk
         self._run_zk = run_zk
-        self._clock = clock
         self._own_entity = broker_entity(config.broker_id)
         self._replicas: ReplicaManager | None = None
         self._loop = asyncio.get_running_loop()
@@ -100,16 +100,16 @@ class Settings:
         for number in fresh:
             try:
                 entity = await self._run_zk(self._zk.changed_entity, number)
-                if entity is not None:
-                    await self.take_over(entity)
+                is_whole = entity is not None and number == self._last_seen + 1
+                await self.take_over(entity if is_whole else CLUSTER_ENTITY)
             except MalformedZnode as error:
                 _logger.error("%s; nothing is taken over", error)
             self._last_seen = number
         if fresh:
-            await self._run_zk(self._zk.forget_config_changes, self._clock.now_ms() - _KEPT_MS)
+            await self._run_zk(self._zk.forget_config_changes, _KEPT_MS)
 
     async def take_over(self, entity: str) -> None:
-        """Read the entity's settings again and put them in force here."""
+        """Read the entity's settings again and put them in force here; the cluster's with all others."""
         if self._replicas is None:
             return
         topics = self._replicas.topics()

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from sparklog.clock import Clock
+from sparklog.clock import Clock, monotonic_ms
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.offsets import build_tombstones, partition_for
@@ -49,7 +49,7 @@ class Board:
 
     def now_ms(self) -> int:
         """On a clock that never goes back."""
-        return int(self.clock.monotonic() * 1000)
+        return monotonic_ms(self.clock)
 
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.store.partition_count)

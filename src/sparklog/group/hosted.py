@@ -19,14 +19,14 @@ from sparklog.structs import TopicPartition
 class LedPartition:
     """A partition that this broker coordinates; a new object each time that leadership arrives.
 
-    ``deleted`` are partitions whose topics went while the groups were being loaded. An offset in ``pending`` counts in
-    its group's ``pending_commits`` too. ``last_place`` is that of the last batch of offsets in the log.
+    ``deleted`` are the partitions, deletion by deletion, that went while the groups were being loaded. An offset in
+    ``pending`` counts in its group's ``pending_commits`` too. ``last_place`` is that of the log's last offsets.
     """
 
     number: int
     is_loading: bool = True
     hosted: dict[str, Hosted] = field(default_factory=dict)
-    deleted: set[TopicPartition] = field(default_factory=set)
+    deleted: list[frozenset[TopicPartition]] = field(default_factory=list)
     pending: PendingOffsets = field(default_factory=PendingOffsets)
     last_place: int = 0
 
@@ -89,7 +89,8 @@ class Hosted:
         for tp in known:
             group.offsets.pop(tp, None)
             self.places.pop(tp, None)
-            group.settle(self.partition.pending.forget(OffsetKey(group.group_id, tp)))
+            if tp in group.pending_commits:
+                group.settle(self.partition.pending.forget(OffsetKey(group.group_id, tp)))
             if tp in group.pending_commits:
                 self.places[tp] = self.partition.last_place
         return [offset_key(group.group_id, tp) for tp in known]

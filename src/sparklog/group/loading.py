@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 
 from sparklog.errors import CorruptRecord
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.records import ConsumerKey, read_consumer_group, read_consumer_key
-from sparklog.group.offsets import GroupKey, OffsetKey, read_group, read_key, read_offset
+from sparklog.group.offsets import GroupKey, OffsetKey, offset_key, read_group, read_key, read_offset
 from sparklog.group.pending import OpenOffsets, PlacedOffset
+from sparklog.group.removal import in_question, in_steps
 from sparklog.group.state import CommittedOffset, Group
 from sparklog.record.latest import LatestRecords
 from sparklog.structs import TopicPartition
@@ -74,6 +75,26 @@ class GroupLoader:
             yield
         for version, count in self._unknown.items():
             _LOG.warning("%s: %d records of an unknown kind (%d) are left alone", self._where, count, version)
+
+    def forget(self, partitions: Set[TopicPartition]) -> Iterator[list[bytes]]:
+        """Once all is parsed: leave out the offsets in these. Yields the keys that must go from the log, some at a
+        time, wherever others may have the loop.
+        """
+        listed = [*partitions]
+        for step in in_steps((group, in_question(group, listed)) for group in self.groups.values()):
+            yield [
+                offset_key(group.group_id, tp)
+                for group, some in step
+                for tp in some
+                if tp in partitions and group.offsets.pop(tp, None) is not None
+            ]
+        for open_step in in_steps((opened, [*opened]) for opened in self.open_offsets.values()):
+            yield [
+                offset_key(*key)
+                for opened, keys in open_step
+                for key in keys
+                if key.tp in partitions and opened.pop(key, None) is not None
+            ]
 
     def _parse(self, key: bytes, offset: int, value: bytes) -> None:
         self.last_place = max(self.last_place, offset + 1)

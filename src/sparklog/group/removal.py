@@ -9,8 +9,8 @@ protocol an offset ages since its commit, while no member reads its topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from sparklog.errors import ErrorCode
 from sparklog.group.consumer.group import ConsumerGroup
@@ -18,6 +18,31 @@ from sparklog.group.consumer_protocol import is_subscribed
 from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState
 from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE
 from sparklog.structs import TopicPartition
+
+Owner = TypeVar("Owner")
+Each = TypeVar("Each")
+_A_STEP = 100
+"""Offsets; a group or what else owns them counts as one more. What goes of them is buried together."""
+
+
+def in_steps(owned: Iterable[tuple[Owner, Sequence[Each]]]) -> Iterator[list[tuple[Owner, Sequence[Each]]]]:
+    """What is owned, in pieces small enough for a step; those without anything have one piece too."""
+    step, size = list[tuple[Owner, Sequence[Each]]](), 0
+    for owner, all_of_it in owned:
+        for first in range(0, max(len(all_of_it), 1), _A_STEP):
+            piece = all_of_it[first : first + _A_STEP]
+            step.append((owner, piece))
+            size += 1 + len(piece)
+            if size >= _A_STEP:
+                yield step
+                step, size = [], 0
+    if step:
+        yield step
+
+
+def in_question(group: Group, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+    """Where to look for what the group has in ``partitions``: there or among its own, whichever are fewer."""
+    return group.partitions if len(group.offsets) + len(group.pending_commits) < len(partitions) else partitions
 
 
 class OffsetDeletion(NamedTuple):
@@ -58,9 +83,13 @@ def offset_deletion(
 
 
 def expired_offsets(
-    group: Group, now_ms: int, retention_ms: int, consumer: ConsumerGroup | None = None
+    group: Group,
+    now_ms: int,
+    retention_ms: int,
+    consumer: ConsumerGroup | None = None,
+    among: Collection[TopicPartition] | None = None,
 ) -> list[TopicPartition]:
-    """The partitions whose offset has been unused for too long, by the wall clock."""
+    """The partitions, of all or ``among`` these, whose offset has been unused for too long, by the wall clock."""
     if not _offsets_age(group):
         return []
 
@@ -79,8 +108,11 @@ def expired_offsets(
 
     return [
         tp
-        for tp, committed in group.offsets.items()
-        if tp not in group.pending_commits and not is_read(tp.topic) and is_over(committed)
+        for tp in (group.offsets if among is None else among)
+        if (committed := group.offsets.get(tp)) is not None
+        and tp not in group.pending_commits
+        and not is_read(tp.topic)
+        and is_over(committed)
     ]
 
 

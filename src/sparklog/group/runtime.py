@@ -14,7 +14,7 @@ stands: compaction will keep no other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from uuid import uuid4
 
 from sparklog.clock import Clock
@@ -28,7 +28,7 @@ from sparklog.group.loading import GroupLoader
 from sparklog.group.members import MemberRequests
 from sparklog.group.offsets import build_batch, offset_record
 from sparklog.group.pending import GroupOffsets
-from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, offset_deletion
+from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, in_question, in_steps, offset_deletion
 from sparklog.group.requests import CommitRequest, TransactionalCommit
 from sparklog.group.reserved import reserved_error
 from sparklog.group.state import CommittedOffset, Group
@@ -37,8 +37,6 @@ from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
 
 Offsets = dict[TopicPartition, CommittedOffset]
-_GROUPS_A_STEP = 10
-"""What of them expires is buried together."""
 
 
 class GroupCoordinator(MemberRequests):
@@ -135,8 +133,7 @@ class GroupCoordinator(MemberRequests):
             error = delete_error(hosted.group if hosted else None, hosted.consumer if hosted else None)
         if hosted is None or error is not ErrorCode.NONE:
             return error
-        doomed = [*(hosted.group.offsets.keys() | hosted.group.pending_commits.keys())]
-        keys = hosted.take_out(doomed) + hosted.end()
+        keys = hosted.take_out(hosted.group.partitions) + hosted.end()
         return await asyncio.shield(self._board.bury(hosted.partition, keys))
 
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeletion:
@@ -197,11 +194,11 @@ class GroupCoordinator(MemberRequests):
             hosted = led.host(group_id)
             hosted.group.pending_commits[tp] += 1
             hosted.keep()
-        for _ in self._clean(led, lambda _: led.deleted) if led.deleted else ():
-            pass  # all in this turn: from now on clients may commit offsets in topics of the same names
 
     async def _read(self, led: LedPartition) -> GroupLoader | None:
-        """What the log says; None if it is somebody else's by now."""
+        """What the log says, without what was deleted up to this turn: from then on clients may commit offsets in
+        topics of the same names. None if the log is somebody else's by now.
+        """
         loader = GroupLoader(f"__consumer_offsets-{led.number}")
         async for piece in self._board.store.read(led.number):
             loader.add(piece)
@@ -210,6 +207,13 @@ class GroupCoordinator(MemberRequests):
                 return None
         for _ in loader.parse():
             await asyncio.sleep(0)
+        while led.deleted:
+            for keys in loader.forget(led.deleted.pop()):
+                if not self._is_current(led):
+                    return None
+                if keys:
+                    self._board.bury(led, keys)
+                await asyncio.sleep(0)
         return loader if self._is_current(led) else None
 
     def _is_current(self, led: LedPartition) -> bool:
@@ -236,45 +240,56 @@ class GroupCoordinator(MemberRequests):
     # What nobody wants any more.
 
     def forget_topics(self, partitions: Collection[TopicPartition]) -> Generator[None, None, None]:
-        """These partitions are deleted: so are all groups' offsets in them; those of some groups a step.
+        """These partitions are deleted: so are all groups' offsets in them; some offsets a step.
 
         It is for the caller to let nobody commit an offset in a topic of the same name before the last step.
         """
+        deleted = frozenset(partitions)
+        listed = [*deleted]
+
+        def candidates(group: Group) -> Sequence[TopicPartition]:
+            return in_question(group, listed)
+
+        def doomed(_: Hosted, some: Sequence[TopicPartition]) -> list[TopicPartition]:
+            return [tp for tp in some if tp in deleted]
+
         for number in [*self._board.led]:
             done = None
             while (led := self._board.led.get(number)) is not None and led is not done:  # or it was loaded meanwhile
                 if led.is_loading:
-                    led.deleted.update(partitions)
+                    led.deleted.append(deleted)
                 else:
-                    yield from self._clean(led, lambda _: partitions)
+                    yield from self._clean(led, candidates, doomed)
                 done = led
 
     def expire_offsets(self) -> Generator[None, None, None]:
-        """Forget the offsets that have been unused for too long, and groups that have neither members nor offsets; of
-        some groups a step.
+        """Forget the offsets that have been unused for too long, and groups that have neither members nor offsets; some
+        a step.
         """
         now_ms = self._board.clock.now_ms()
 
-        def expired(hosted: Hosted) -> Collection[TopicPartition]:
-            return expired_offsets(hosted.group, now_ms, self._retention_ms, hosted.consumer)
+        def expired(hosted: Hosted, some: Sequence[TopicPartition]) -> list[TopicPartition]:
+            return expired_offsets(hosted.group, now_ms, self._retention_ms, hosted.consumer, some)
 
         for led in [*self._board.led.values()]:
-            yield from self._clean(led, expired)
+            yield from self._clean(led, lambda group: [*group.offsets], expired)
 
     def _clean(
-        self, led: LedPartition, doomed: Callable[[Hosted], Collection[TopicPartition]]
+        self,
+        led: LedPartition,
+        candidates: Callable[[Group], Sequence[TopicPartition]],
+        doomed: Callable[[Hosted, Sequence[TopicPartition]], Iterable[TopicPartition]],
     ) -> Generator[None, None, None]:
-        """Take out what is ``doomed`` of some groups a step; those that have gone meanwhile are passed over. What goes
-        is buried in its step.
+        """Take out what is ``doomed`` of each group's ``candidates``, looking at some a step; groups that have gone
+        meanwhile are passed over. What goes is buried in its step.
         """
-        groups = [*led.hosted.values()]
-        for first in range(0, len(groups), _GROUPS_A_STEP):
+        for step in in_steps((hosted, candidates(hosted.group)) for hosted in [*led.hosted.values()]):
             if not self._is_current(led):
                 return
             keys: list[bytes] = []
-            for hosted in groups[first : first + _GROUPS_A_STEP]:
+            for hosted, some in step:
                 if led.hosted.get(hosted.group.group_id) is hosted:
-                    keys += hosted.take_out(doomed(hosted)) + hosted.end_if_vacant()
+                    keys += hosted.take_out(doomed(hosted, some)) + hosted.end_if_vacant()
             if keys:
                 self._board.bury(led, keys)
             yield

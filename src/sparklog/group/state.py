@@ -150,6 +150,11 @@ class Group:
         return self.state is GroupState.EMPTY and not (self.pending or self.offsets or self.pending_commits)
 
     @property
+    def partitions(self) -> list[TopicPartition]:
+        """Those with an offset, or with a commit that is being written."""
+        return [*self.offsets, *(tp for tp in self.pending_commits if tp not in self.offsets)]
+
+    @property
     def can_rebalance(self) -> bool:
         return self.state in PREDECESSORS[GroupState.PREPARING_REBALANCE]
 
@@ -229,8 +234,10 @@ class Group:
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
         """One commit of each of these is written, or has failed."""
-        self.pending_commits.subtract(list(partitions))
-        self.pending_commits = +self.pending_commits
+        for tp in partitions:
+            self.pending_commits[tp] -= 1
+            if self.pending_commits[tp] <= 0:
+                del self.pending_commits[tp]
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Whether a member with these protocols could work with those that are here."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from sparklog.clock import Clock
+from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode, LogClosed, LogDirFailed, LogError, SegmentsLeased
 from sparklog.log import swap
@@ -259,9 +259,10 @@ class Log:
         first, last = batches[0], batches[-1]
         newest = first if first is last else max(batches, key=lambda batch: batch.max_timestamp)
         latest = TimestampOffset(newest.max_timestamp, newest.last_offset)
+        elapsed_ms = monotonic_ms(self._clock)
         try:
             segment = self._segments.active
-            if segment.should_roll(len(records), last.last_offset, latest.timestamp, now):
+            if segment.should_roll(len(records), last.last_offset, latest.timestamp, elapsed_ms):
                 segment = self._roll(self._next_base(first, last))
             for batch in batches:
                 if self.epochs.assign(batch.partition_leader_epoch, batch.base_offset):
@@ -277,7 +278,7 @@ class Log:
             raise disk_refused(f"cannot append to {self.directory}", error) from error
         self.log_end_offset = last.next_offset
         if self._unflushed_since_ms is None:
-            self._unflushed_since_ms = now
+            self._unflushed_since_ms = elapsed_ms
 
     def _next_base(self, first: RecordBatch, last: RecordBatch) -> int:
         """Where a segment for these batches begins: at the end of the log, so that a lost end is told from a hole.
@@ -314,8 +315,8 @@ class Log:
 
     def _roll(self, base: int) -> LogSegment:
         """Begin a new segment at ``base``, and flush the old one in the background; one that is empty is removed."""
-        old, now = self._segments.active, self._clock.now_ms()
-        self._producers.take_snapshot(now, durable=False)
+        old = self._segments.active
+        self._producers.take_snapshot(self._clock.now_ms(), durable=False)
         try:
             new = LogSegment(self.directory, base, self._config, active=True, create=True)
             old.seal()
@@ -327,7 +328,7 @@ class Log:
                 path.unlink()
             old.reopen_for_append()
             raise
-        new.created_ms = now
+        new.created_ms = monotonic_ms(self._clock)
         jitter = min(self._config.segment_jitter_ms, self._config.segment_ms)
         new.jitter_ms = self._draw(jitter) if jitter else 0
         self._segments.add(new)
@@ -656,7 +657,7 @@ class Log:
             raise self._flush_failure from error
 
     def flush_is_due(self, now_ms: int) -> bool:
-        """Whether something has been unflushed for ``flush.ms``."""
+        """Whether something has been unflushed for ``flush.ms``; ``now_ms`` is of ``monotonic_ms``."""
         since = self._unflushed_since_ms
         return since is not None and now_ms - since >= self._config.flush_ms
 

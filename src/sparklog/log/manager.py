@@ -32,7 +32,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from sparklog.clock import Clock
+from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError, CorruptRecord, DiskFull, InconsistentTopicId, LogDirFailed, LogError
 from sparklog.log.checkpoints import RECOVERY_POINTS, read_topic_id
@@ -489,7 +489,7 @@ class LogManager:
         Whether something was deleted: then more may be to go.
         """
         log = self.logs[tp]
-        due = self._clock.now_ms() + log.config.file_delete_delay_ms
+        due = monotonic_ms(self._clock) + log.config.file_delete_delay_ms
         doomed = log.delete_old_segments(high_watermark)
         if doomed:
             _logger.info("%s now begins at offset %d", tp, log.log_start_offset)
@@ -500,7 +500,7 @@ class LogManager:
         """Remove the files whose time has come, one a step; those of a partition that was deleted meanwhile are gone
         already.
         """
-        now = self._clock.now_ms()
+        now = monotonic_ms(self._clock)
         due = deque(path for at, path in self._doomed if at <= now)
         self._doomed = [each for each in self._doomed if each[0] > now]
         try:
@@ -527,7 +527,7 @@ class LogManager:
 
     def flush_due(self) -> None:
         """Begin flushing, in the background, the logs with something unflushed for their ``flush.ms``."""
-        now = self._clock.now_ms()
+        now = monotonic_ms(self._clock)
         for log in self.logs.values():
             if log.flush_is_due(now):
                 self._in_background(log.flush, log.directory)

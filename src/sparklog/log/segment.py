@@ -57,7 +57,7 @@ class LogSegment:
         self.jitter_ms = 0
         """Taken off ``segment.ms``."""
         self.created_ms: int | None = None
-        """When the segment was begun, by the clock; None for one that was found on the disk."""
+        """When the segment was begun, by ``monotonic_ms``; None for one that was found on the disk."""
         self.leases: list[Lease] = []
         """While one of them runs, the files keep their names."""
         self._sealed = not active
@@ -113,7 +113,8 @@ class LogSegment:
         """Whether an append of ``size`` bytes up to ``last_offset`` and ``max_timestamp`` belongs in a new segment.
 
         A segment's age is told by its records' own time, as in Kafka's ``timeWaitedForRoll``: by the clock, each
-        append of old records would roll. Only where they bear none does the clock count.
+        append of old records would roll. Only where they bear none does the clock count, and ``now_ms`` is of
+        ``monotonic_ms``.
         """
         return last_offset - self.base_offset > MAX_RELATIVE_OFFSET or (
             self.size > 0

@@ -82,6 +82,9 @@ class Producer(NamedTuple):
 class Transaction(NamedTuple):
     """One transactional id as one record of the log describes it. Times are the wall's, in milliseconds.
 
+    They must mean something to the next coordinator, on another machine. So a clock that is set back keeps transactions
+    open beyond their timeout, and one that is set ahead ends them early, as in Kafka.
+
     ``producer_id`` and ``epoch`` are the transaction's: its batches bear them, or, once it is prepared, its markers.
     ``next_producer_id`` and ``next_epoch`` say whom the client is told to be where that is another: the successor that
     holds a transaction it did not begin, or the producer after this transaction.

@@ -456,12 +456,15 @@ class ZkClient:
         node = self._get(path)
         return None if node is None else znodes.decode_config_change(path, node[0])
 
-    def forget_config_changes(self, before_ms: int) -> None:
-        """Remove what was told before a time, which every broker has heard or will learn at its start."""
-        for number in self.config_changes():
-            stat = self._client.exists(znodes.config_change_path(number))
-            if stat is not None and stat.ctime < before_ms:
-                self._delete(znodes.config_change_path(number))
+    def forget_config_changes(self, kept_ms: int) -> None:
+        """Remove what was told more than ``kept_ms`` before the newest; ZooKeeper's clock has stamped both."""
+        paths = [znodes.config_change_path(number) for number in self.config_changes()]
+        stats = [self._client.exists(path) for path in paths]
+        if not stats or stats[-1] is None:  # a later one was told meanwhile, by which another broker went
+            return
+        for path, stat in zip(paths, stats, strict=True):
+            if stat is not None and stats[-1].ctime - stat.ctime > kept_ms:
+                self._delete(path)
 
     # partition states
 

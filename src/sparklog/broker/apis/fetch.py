@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.fetch_sessions import Fetch, FetchAnswer
+from sparklog.clock import monotonic_ms
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.segments import LogPosition
 from sparklog.protocol.api_key import ApiKey
@@ -37,7 +38,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> FetchAnswer | Awaitabl
     try:
         fetch = broker.fetch_sessions.begin(
             message,
-            int(broker.clock.monotonic() * 1000),
+            monotonic_ms(broker.clock),
             broker.metadata.name_of,
             uses_ids=request.version >= wire.TOPIC_ID_VERSION,
         )
