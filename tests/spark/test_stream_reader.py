@@ -7,9 +7,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from spark.micro_batches import Query
 
 from sparklog.client.admin import Admin, AdminClient, NewTopic
+from sparklog.client.consumer import Consumer
 from sparklog.client.producer import Producer
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.spark.group_progress import PAUSE_S, GroupProgress
 from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 from sparklog.testing.kafka import run_kafka_tool
@@ -166,6 +169,39 @@ def test_a_group_that_cannot_be_committed_to_does_not_stop_the_query(query, make
     monkeypatch.setattr(Admin, "alter_group_offsets", refuse)
     assert running.batch() == [b"x"]
     assert "not committed to group 'g'" in caplog.text
+
+
+def test_a_commit_that_was_refused_is_made_good_though_nothing_new_is_read(servers, metadata, make_topic, caplog):
+    topic, group = make_topic(), make_topic(suffix="-group")
+    tp, clock = TopicPartition(topic, 0), ManualClock()
+    progress = GroupProgress(metadata.config, group, clock)
+    with Consumer(bootstrap_servers=servers, group_id=group) as member:
+        member.subscribe([topic])
+        eventually(lambda: member.poll(timeout=0.1) or member.assignment, 30, "the group has a member")
+        progress.commit({tp: 5})
+    assert f"not committed to group '{group}'" in caplog.text
+    clock.advance(PAUSE_S)
+    progress.commit({tp: 5})
+    progress.close()
+    with Admin(metadata.config) as admin:
+        assert admin.group_offsets(group)[tp].offset == 5
+
+
+def test_a_query_that_is_idle_repeats_a_refused_commit_now_and_then(metadata, caplog, monkeypatch):
+    clock, asked = ManualClock(), []
+
+    def refuse(self, group, offsets):
+        asked.append(clock.monotonic())
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "it has members")
+
+    monkeypatch.setattr(Admin, "alter_group_offsets", refuse)
+    progress = GroupProgress(metadata.config, "g", clock)
+    for _ in range(21):
+        progress.commit({TopicPartition("t", 0): 5})
+        clock.advance(1)
+    progress.close()
+    assert asked == [0, PAUSE_S, 2 * PAUSE_S]
+    assert caplog.text.count("not committed to group 'g'") == 1
 
 
 def test_a_restart_of_the_broker_costs_a_retry_not_the_query(tmp_path, topic):

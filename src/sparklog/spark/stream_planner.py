@@ -33,7 +33,8 @@ class StreamPlanner:
         self._cluster = ClusterMetadata(options.client, self._clock)
         self._resolver = OffsetResolver(self._cluster, options)
         self._losses = Losses(fail=options.fail_on_data_loss)
-        self._group = GroupProgress(options.client, options.commit_to_group) if options.commit_to_group else None
+        group = options.commit_to_group
+        self._group = GroupProgress(options.client, group, self._clock) if group else None
         self.sizes = PartitionSizes(self._cluster)
         self._cuts = Cuts(self._cluster)
         self._planned: Offsets | None = None
