@@ -158,6 +158,10 @@ def test_where_to_end_and_the_precedence():
         ("endingOffsets", "earliest"),
         ("endingOffsets", '{"t": {"0": -2}}'),
         ("endingTimestamp", "1.5"),
+        ("endingTimestamp", "-3"),
+        ("startingTimestamp", "-1700000000000"),
+        ("startingOffsetsByTimestamp", '{"t": {"0": -3}}'),
+        ("endingOffsetsByTimestamp", '{"t": {"0": -3}}'),
     ],
 )
 def test_impossible_limits_of_a_batch(name, value):

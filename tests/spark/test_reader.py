@@ -167,6 +167,24 @@ def test_what_came_after_planning_is_not_read(reader, make_topic, produce):
     assert _offsets(reader(topic), tasks) == [0]
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"endingTimestamp": "-1"}, [0, 1, 2]),
+        ({"endingTimestamp": "-2"}, []),
+        ({"startingTimestamp": "-2"}, [0, 1, 2]),
+        ({"startingTimestamp": "-1"}, []),
+        ({"endingOffsetsByTimestamp": '{"$t": {"0": -1}}'}, [0, 1, 2]),
+        ({"startingOffsetsByTimestamp": '{"$t": {"0": -2}}'}, [0, 1, 2]),
+    ],
+)
+def test_minus_two_and_minus_one_are_the_ends_as_times_too(reader, make_topic, produce, options, expected):
+    topic = make_topic()
+    produce(topic, *({"value": b"x"} for _ in range(3)))
+    asked = reader(topic, **{name: text.replace("$t", topic) for name, text in options.items()})
+    assert _offsets(asked, asked.partitions()) == expected
+
+
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_topic_created_again_is_not_the_one_that_was_planned(reader, metadata, make_topic, produce, fail):
     topic = make_topic()

@@ -18,7 +18,6 @@ from sparklog.spark.options import (
     GlobalTimestamp,
     Limit,
     ReadOptions,
-    SpecificOffsets,
     SpecificTimestamps,
     Subscribe,
     SubscribePattern,
@@ -94,24 +93,26 @@ class Resolver(ABC):
 
     def _resolve(self, option: str, limit: Limit, earliest: Offsets, latest: Offsets) -> Offsets:
         if isinstance(limit, Edge):
-            return dict(earliest if limit is Edge.EARLIEST else latest)
-        if isinstance(limit, SpecificOffsets):
-            _check_covers(option, limit.offsets, latest)
-            edges = {Edge.EARLIEST.value: earliest, Edge.LATEST.value: latest}
-            return {tp: edges[offset][tp] if offset in edges else offset for tp, offset in limit.offsets.items()}
-        if isinstance(limit, GlobalTimestamp):
-            wanted: Mapping[TopicPartition, int] = dict.fromkeys(latest, limit.timestamp)
-        else:
+            wanted: Mapping[TopicPartition, int] = dict.fromkeys(latest, limit.value)
+        elif isinstance(limit, GlobalTimestamp):
+            wanted = dict.fromkeys(latest, limit.timestamp)
+        elif isinstance(limit, SpecificTimestamps):
             _check_covers(f"{option}ByTimestamp", limit.timestamps, latest)
             wanted = limit.timestamps
-        return self._by_time(option, wanted, latest)
+        else:
+            _check_covers(option, limit.offsets, latest)
+            wanted = limit.offsets
+        edges = {Edge.EARLIEST.value: earliest, Edge.LATEST.value: latest}
+        at_edges = {tp: edges[each][tp] for tp, each in wanted.items() if each in edges}
+        others = {tp: each for tp, each in wanted.items() if each not in edges}
+        if isinstance(limit, GlobalTimestamp | SpecificTimestamps):
+            others = self._by_time(option, others, latest)
+        return at_edges | others
 
     def _by_time(self, option: str, wanted: Mapping[TopicPartition, int], latest: Offsets) -> Offsets:
-        """A negative timestamp means an edge to ListOffsets, so it is asked as 0: before any record."""
-        found = self.by_time({tp: max(timestamp, 0) for tp, timestamp in wanted.items()})
         starting = option == "startingOffsets"
         resolved = {}
-        for tp, each in found.items():
+        for tp, each in self.by_time(wanted).items():
             if each is None and starting and not self._options.latest_if_no_match:
                 raise DataSourceError(
                     "SPARKLOG_NO_OFFSET_FOR_TIMESTAMP",

@@ -77,6 +77,13 @@ CASES = [
     *_starts("from before all", subscribe="$x", startingTimestamp="1"),
     *_starts("from a time after all", startingTimestamp="3000", startingOffsetsByTimestampStrategy="LATEST"),
     *_starts("from no time", startingTimestamp="yesterday"),
+    *_starts("from the latest as a time", startingTimestamp="-1"),
+    *_starts("from the earliest as a time", startingTimestamp="-2"),
+    *_starts("from a negative time", startingTimestamp="-9"),
+    *_starts(
+        "from the ends as times",
+        startingOffsetsByTimestamp='{"$t": {"0": 1007, "1": -2, "2": -1}}',
+    ),
     *_starts(
         "from times",
         startingOffsetsByTimestamp='{"$t": {"0": 1007, "1": 2001, "2": 5}}',
@@ -133,6 +140,11 @@ CASES = [
     ),
     Case("to a time", {"endingTimestamp": "1004"}),
     Case("to a time after all", {"endingTimestamp": "5000"}),
+    Case("to the latest as a time", {"endingTimestamp": "-1"}),
+    Case("to the earliest as a time", {"endingTimestamp": "-2"}),
+    Case("to the greatest time as Kafka's protocol has it", {"endingTimestamp": "-3"}, ours="refuses"),
+    Case("to a negative time", {"endingTimestamp": "-9"}),
+    Case("to the ends as times", {"endingOffsetsByTimestamp": '{"$t": {"0": 1003, "1": -2, "2": -1}}'}),
     Case("to times", {"endingOffsetsByTimestamp": '{"$t": {"0": 1003, "1": 2002, "2": 1}}'}),
     Case(
         "from a time to a time",
