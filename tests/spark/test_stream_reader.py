@@ -1,5 +1,6 @@
 """The streaming reader on a real cluster, asked as Spark asks it but without a session."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -95,6 +96,30 @@ def test_a_topic_created_again_is_noticed(query, create_again, make_topic, produ
     lenient = query(checkpoint, subscribe=topic, failOnDataLoss="false")
     assert lenient.batch() == [b"new"] * 7
     assert lenient.batch() == []
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_partition_that_never_was_is_refused_at_a_restart_too(query, make_topic, available_now):
+    topic = make_topic()
+    running = query(assign=json.dumps({topic: [0]}))
+    running.batch()
+    again = query(running.checkpoint, assign=json.dumps({topic: [0, 7]}), failOnDataLoss="false")
+    if available_now:
+        again.reader.prepareForTriggerAvailableNow()
+    with pytest.raises(DataSourceError, match=f"SPARKLOG_UNKNOWN_TOPIC.*{topic}-7"):
+        again.batch()
+
+
+def test_a_query_goes_on_without_a_partition_that_a_topic_created_again_has_not(
+    query, create_again, make_topic, produce
+):
+    topic = make_topic(partitions=2)
+    running = query(assign=json.dumps({topic: [0, 1]}), failOnDataLoss="false")
+    running.batch()
+    create_again(topic)
+    for value in (b"a", b"b"):
+        produce(topic, {"value": value})
+        assert running.batch() == [value]
 
 
 def test_a_topic_that_is_deleted(query, metadata, make_topic, produce):

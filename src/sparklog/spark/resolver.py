@@ -14,6 +14,7 @@ from sparklog.spark.decisions import DECISIONS_TOPIC
 from sparklog.spark.losses import Loss, Losses
 from sparklog.spark.offsets import OffsetRange, Offsets
 from sparklog.spark.options import (
+    Assign,
     Edge,
     GlobalTimestamp,
     Limit,
@@ -35,11 +36,13 @@ class Resolver(ABC):
         self._losses = Losses(fail=options.fail_on_data_loss)
 
     @abstractmethod
-    def partitions(self, read_before: Collection[str] = ()) -> TopicIds:
+    def partitions(self, read_before: Collection[TopicPartition] | None = ()) -> TopicIds:
         """The partitions selected, each with its topic's id.
 
-        A topic that is named must exist, but for those that were ``read_before``: these are left out when they are
-        gone. A pattern matches none of those that the cluster, or our own sink, keeps for itself.
+        A topic or partition that is named must exist, but for those that were ``read_before``, in this call or an
+        earlier one, and the topics of these: they are left out when they are gone. None: nobody knows yet what was
+        read before, and whatever is gone is left out. A pattern matches none of the topics that the cluster, or our
+        own sink, keeps for itself.
         """
 
     @abstractmethod
@@ -130,10 +133,12 @@ class OffsetResolver(Resolver):
         super().__init__(options)
         self._cluster = cluster
         self._gone: set[str] = set()
+        self._read_before: set[TopicPartition] = set()
 
-    def partitions(self, read_before: Collection[str] = ()) -> TopicIds:
+    def partitions(self, read_before: Collection[TopicPartition] | None = ()) -> TopicIds:
         # A broker that has just started does not know every topic, so they are asked for again for a moment.
         selection = self._options.selection
+        may_be_gone = self._named() if read_before is None else {tp.topic for tp in read_before}
         if isinstance(selection, SubscribePattern):
             found = self._cluster.fetch(None).topics
             chosen = {
@@ -141,28 +146,35 @@ class OffsetResolver(Resolver):
                 for name, topic in found.items()
                 if selection.pattern.search(name) and not topic.internal and name != DECISIONS_TOPIC
             }
-            missing = {name for name in read_before if selection.pattern.search(name)} - chosen.keys()
+            missing = {name for name in may_be_gone if selection.pattern.search(name)} - chosen.keys()
             return _with_ids([*chosen.values(), *self._described(sorted(missing), missing)])
         if isinstance(selection, Subscribe):
-            return _with_ids(self._described(selection.topics, read_before))
-        described = _with_ids(self._described(sorted({tp.topic for tp in selection.partitions}), read_before))
-        for tp in selection.partitions:
-            if tp not in described and tp.topic not in read_before:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp}")
+            return _with_ids(self._described(selection.topics, may_be_gone))
+        described = _with_ids(self._described(sorted(self._named()), may_be_gone))
+        if read_before is not None:
+            self._read_before.update(read_before)
+            self._check_assigned(selection, described)
         return {tp: described[tp] for tp in selection.partitions if tp in described}
 
-    def _described(self, names: Sequence[str], read_before: Collection[str]) -> list[TopicInfo]:
+    def _check_assigned(self, selection: Assign, described: TopicIds) -> None:
+        """Refuse a partition that a topic has not, unless one of the same name that it replaced had it."""
+        topics = {tp.topic for tp in described}
+        for tp in selection.partitions:
+            if tp.topic in topics and tp not in described and tp not in self._read_before:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp}")
+
+    def _described(self, names: Sequence[str], may_be_gone: Collection[str]) -> list[TopicInfo]:
         if not names:
             return []
         answer = self._cluster.fetch(names)
         found = dict(answer.topics)
         for name in names:
-            if name in found or (name in self._gone and name in read_before):
+            if name in found or (name in self._gone and name in may_be_gone):
                 continue
             try:
                 found |= self._cluster.describe([name])
             except ApiError as error:
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name not in read_before:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name not in may_be_gone:
                     raise
                 self._gone.add(name)
         self._gone -= found.keys()
@@ -172,7 +184,7 @@ class OffsetResolver(Resolver):
         """The partitions of those of the topics that exist, be they selected or not."""
         return _with_ids(self._described(sorted(topics), topics))
 
-    def named(self) -> set[str]:
+    def _named(self) -> set[str]:
         """The topics that the options name; none for a pattern."""
         selection = self._options.selection
         if isinstance(selection, SubscribePattern):
