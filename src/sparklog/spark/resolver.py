@@ -65,9 +65,7 @@ class Resolver(ABC):
         end = self._resolve("endingOffsets", self._options.ending, earliest, latest)
         ranges = []
         for tp, topic_id in ids.items():
-            if start[tp] > end[tp]:
-                if not self._is_by_time():
-                    raise _not_a_range(tp, start[tp], end[tp])
+            if start[tp] > end[tp] and self._is_by_time():
                 end[tp] = start[tp]
             low, high = self._within(tp, start[tp], end[tp], earliest[tp], latest[tp])
             ranges.append(OffsetRange(tp, low, high, topic_id))
@@ -85,11 +83,12 @@ class Resolver(ABC):
         return isinstance(self._options.starting, by_time) or isinstance(self._options.ending, by_time)
 
     def _within(self, tp: TopicPartition, start: int, end: int, earliest: int, latest: int) -> tuple[int, int]:
-        if earliest <= start and end <= latest:
+        """What is there of a range. One that ends before it begins does so as an edge of the log is one of its own."""
+        if earliest <= start <= end <= latest:
             return start, end
         self._losses.report(
-            Loss.EXPIRED if start < earliest else Loss.TRUNCATED,
-            f"partition {tp} holds the offsets {earliest} to {latest}, not all of {start} to {end}",
+            Loss.EXPIRED if min(start, end) < earliest else Loss.TRUNCATED,
+            f"partition {tp} holds the offsets {earliest} to {latest}, but was to be read from {start} to {end}",
         )
         start = min(max(start, earliest), latest)
         return start, min(max(end, start), latest)
@@ -222,9 +221,3 @@ def _check_covers(option: str, given: Mapping[TopicPartition, int], existing: Ma
             f"option '{option}' must name every partition that is read (-1 is latest, -2 earliest);"
             f" missing: {missing}; not read: {extra}",
         )
-
-
-def _not_a_range(tp: TopicPartition, start: int, end: int) -> DataSourceError:
-    return DataSourceError(
-        "SPARKLOG_INVALID_OPTION", f"partition {tp} would be read from offset {start} to {end}, which lies before it"
-    )

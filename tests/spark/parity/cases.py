@@ -72,6 +72,11 @@ CASES = [
     *_starts("no JSON", startingOffsets="soon"),
     *_starts("offsets as text", startingOffsets='{"$t": {"0": "4", "1": 3, "2": 0}}'),
     *_starts("from beyond the end", startingOffsets='{"$t": {"0": 40, "1": 0, "2": 0}}'),
+    Case(
+        "from beyond the end, though data is lost",
+        {"startingOffsets": '{"$t": {"0": 40, "1": 0, "2": 0}}', "failOnDataLoss": "false"},
+        ours="reads",
+    ),
     *_starts("from a time", startingTimestamp="1004", startingOffsetsByTimestampStrategy="latest"),
     *_starts("from a time that one partition does not reach", startingTimestamp="1004"),
     *_starts("from before all", subscribe="$x", startingTimestamp="1"),
