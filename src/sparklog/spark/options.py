@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from sparklog.client.config import ClientConfig
 from sparklog.config.definition import parse
@@ -23,6 +23,7 @@ from sparklog.spark.given import GivenOptions, invalid, parsed, unsupported
 from sparklog.structs import TopicPartition
 
 _log = logging.getLogger(__name__)
+K = TypeVar("K", bound=Hashable)
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
@@ -330,17 +331,17 @@ def _partitions(text: str) -> tuple[TopicPartition, ...]:
 def _by_partition(name: str, text: str, example: str) -> dict[TopicPartition, int]:
     parsed = _json_object(name, text, example)
     try:
-        found = {
-            TopicPartition(topic, int(partition)): _whole(value)
+        given = [
+            (TopicPartition(topic, int(partition)), _whole(value))
             for topic, partitions in parsed.items()
             for partition, value in partitions.items()
-        }
+        ]
     except (TypeError, ValueError, AttributeError):
         raise invalid(name, text, f"write it like {example}") from None
-    for tp, value in found.items():
+    for tp, value in given:
         if value < EARLIEST_OFFSET:
             raise invalid(name, text, f"partition {tp} has {value}; {_NEGATIVES}")
-    return found
+    return _once(name, text, "partition", given)
 
 
 def _whole(value: object) -> int:
@@ -353,11 +354,28 @@ def _time(text: str) -> int:
     return _whole(int(text))
 
 
+class _JsonObject(list[tuple[str, Any]]):
+    """The members of an object as they are written, where a name may come twice."""
+
+    def items(self) -> list[tuple[str, Any]]:
+        return self
+
+
 def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
+    """An object, and those in it as _JsonObject."""
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(text, object_pairs_hook=_JsonObject)
     except (json.JSONDecodeError, RecursionError):
         parsed = None
-    if not isinstance(parsed, dict):
+    if not isinstance(parsed, _JsonObject):
         raise invalid(name, text, f"write it like {example}")
-    return parsed
+    return _once(name, text, "topic", parsed)
+
+
+def _once(name: str, text: str, what: str, given: Iterable[tuple[K, Any]]) -> dict[K, Any]:
+    found: dict[K, Any] = {}
+    for key, value in given:
+        if key in found:
+            raise invalid(name, text, f"it names {what} {key} twice")
+        found[key] = value
+    return found

@@ -71,6 +71,8 @@ CASES = [
     *_starts("a partition too many", startingOffsets='{"$t": {"0": 4, "1": 3, "2": 0, "3": 0}}'),
     *_starts("no JSON", startingOffsets="soon"),
     *_starts("offsets as text", startingOffsets='{"$t": {"0": "4", "1": 3, "2": 0}}'),
+    Case("a partition twice", {"startingOffsets": '{"$t": {"0": 1, "00": 4, "1": 0, "2": 0}}'}, ours="refuses"),
+    Case("a topic twice", {"assign": '{"$t": [0], "$t": [1]}'}, ours="refuses"),
     *_starts("from beyond the end", startingOffsets='{"$t": {"0": 40, "1": 0, "2": 0}}'),
     Case(
         "from beyond the end, though data is lost",
