@@ -75,6 +75,7 @@ def _check(bootstrap, log_dir, stop, plain, transactional):
     for level, expected in fetched.items():
         assert _read(path=str(log_dir), subscribe=both, **{"kafka.isolation.level": level}) == expected
     assert _read(path=f"file:{log_dir}", subscribePattern=f"{plain}", startingTimestamp="1900") == late
+    assert len(_read(path=str(log_dir), subscribe=plain, startingTimestamp="-2", endingTimestamp="-1")) == 1000
     assert _files(log_dir) == before
 
 

@@ -148,6 +148,7 @@ def test_where_to_end_and_the_precedence():
         ("startingOffsets", '{"t": {"0": "5"}}'),
         ("startingOffsets", '{"t": {"0": 1.5}}'),
         ("startingOffsets", '{"t": {"0": true}}'),
+        ("startingOffsets", '{"t": [["0", 5]]}'),
         ("startingOffsets", '{"t": {"x": 5}}'),
         ("startingOffsetsByTimestamp", "earliest"),
         ("startingTimestamp", "yesterday"),
@@ -158,11 +159,31 @@ def test_where_to_end_and_the_precedence():
         ("endingOffsets", "earliest"),
         ("endingOffsets", '{"t": {"0": -2}}'),
         ("endingTimestamp", "1.5"),
+        ("endingTimestamp", "-3"),
+        ("startingTimestamp", "-1700000000000"),
+        ("startingOffsetsByTimestamp", '{"t": {"0": -3}}'),
+        ("endingOffsetsByTimestamp", '{"t": {"0": -3}}'),
     ],
 )
 def test_impossible_limits_of_a_batch(name, value):
     with pytest.raises(DataSourceError, match=rf"SPARKLOG_INVALID_OPTION.*{name}"):
         _batch(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "twice"),
+    [
+        ("startingOffsets", '{"t": {"0": 1, "0": 3}}', "partition t-0"),
+        ("endingOffsets", '{"t": {"0": 1, "1": 2, "00": 1}}', "partition t-0"),
+        ("startingOffsetsByTimestamp", '{"t": {"0": 1, "0": 1}}', "partition t-0"),
+        ("startingOffsets", '{"t": {"0": 1}, "t": {"1": 3}}', "topic t"),
+        ("endingOffsetsByTimestamp", '{"t": {"0": 1}, "t": {"1": 3}}', "topic t"),
+        ("assign", '{"t": [0], "t": [1]}', "topic t"),
+    ],
+)
+def test_what_is_named_twice_is_refused(name, value, twice):
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_INVALID_OPTION.*{name}.*names {twice} twice"):
+        ReadOptions.for_batch({**_SERVERS, **({} if name == "assign" else {"subscribe": "t"}), name: value})
 
 
 def test_start_and_end_must_name_the_same_partitions():

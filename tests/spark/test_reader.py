@@ -1,5 +1,6 @@
 """The batch reader without a session: what it does when the log changes between planning and reading."""
 
+import json
 import uuid
 
 import pytest
@@ -165,6 +166,46 @@ def test_what_came_after_planning_is_not_read(reader, make_topic, produce):
     tasks = reader(topic).partitions()
     produce(topic, {"value": b"b"})
     assert _offsets(reader(topic), tasks) == [0]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"endingTimestamp": "-1"}, [0, 1, 2]),
+        ({"endingTimestamp": "-2"}, []),
+        ({"startingTimestamp": "-2"}, [0, 1, 2]),
+        ({"startingTimestamp": "-1"}, []),
+        ({"endingOffsetsByTimestamp": '{"$t": {"0": -1}}'}, [0, 1, 2]),
+        ({"startingOffsetsByTimestamp": '{"$t": {"0": -2}}'}, [0, 1, 2]),
+    ],
+)
+def test_minus_two_and_minus_one_are_the_ends_as_times_too(reader, make_topic, produce, options, expected):
+    topic = make_topic()
+    produce(topic, *({"value": b"x"} for _ in range(3)))
+    asked = reader(topic, **{name: text.replace("$t", topic) for name, text in options.items()})
+    assert _offsets(asked, asked.partitions()) == expected
+
+
+@pytest.mark.parametrize(
+    ("loss", "limit"),
+    [
+        ("TRUNCATED.*holds the offsets 3 to 5, but was to be read from 9 to 5", {"startingOffsets": 9}),
+        ("EXPIRED.*holds the offsets 3 to 5, but was to be read from 3 to 1", {"endingOffsets": 1}),
+    ],
+)
+def test_a_read_that_would_end_before_it_begins_tells_of_loss(
+    reader, metadata, make_topic, produce, caplog, loss, limit
+):
+    topic = make_topic()
+    produce(topic, *({"value": b"x"} for _ in range(5)))
+    with Admin(metadata.config) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 3})
+    options = {name: json.dumps({topic: {"0": offset}}) for name, offset in limit.items()}
+    with pytest.raises(DataSourceError, match=f"SPARKLOG_DATA_LOSS_{loss}"):
+        reader(topic, **options).partitions()
+    lenient = reader(topic, **options, failOnDataLoss="false")
+    assert _offsets(lenient, lenient.partitions()) == []
+    assert "SPARKLOG_DATA_LOSS" in caplog.text
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])

@@ -1,5 +1,7 @@
 """Which partitions a query reads, asked of a real cluster."""
 
+import json
+
 import pytest
 from confluent_kafka import Consumer
 
@@ -59,5 +61,21 @@ def test_a_topic_that_is_gone_is_left_out_if_it_was_read_before(resolver, metada
     with pytest.raises(ApiError) as caught:
         asked.partitions()
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert list(asked.partitions(read_before=[gone])) == [TopicPartition(there, 0)]
-    assert asked.named() == {gone, there}
+    for read_before in ([TopicPartition(gone, 0)], None):
+        assert list(asked.partitions(read_before)) == [TopicPartition(there, 0)]
+
+
+@pytest.mark.parametrize("read_before", [(), (0,)])
+def test_a_partition_that_never_was_is_refused_whatever_was_read_before(resolver, make_topic, read_before):
+    topic = make_topic(partitions=2)
+    asked = resolver(assign=json.dumps({topic: [0, 7]}))
+    with pytest.raises(ApiError, match=f"{topic}-7") as caught:
+        asked.partitions([TopicPartition(topic, number) for number in read_before])
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert list(asked.partitions(None)) == [TopicPartition(topic, 0)], "who does not know yet what was read"
+
+
+def test_all_of_a_topic_that_is_gone_is_left_out_though_some_was_never_read(resolver, metadata, make_topic):
+    gone = make_topic(partitions=2)
+    AdminClient(metadata).delete_topics([gone])
+    assert resolver(assign=json.dumps({gone: [0, 1]})).partitions([TopicPartition(gone, 0)]) == {}

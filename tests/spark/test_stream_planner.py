@@ -43,9 +43,6 @@ class _Resolver:
     def existing(self, topics):
         return dict(self.others or self.ids)
 
-    def named(self):
-        return {"t"}
-
     def latest(self, partitions):
         return {tp: self.ends[tp] for tp in partitions}
 

@@ -1,5 +1,6 @@
 """The streaming reader on a real cluster, asked as Spark asks it but without a session."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -7,9 +8,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from spark.micro_batches import Query
 
 from sparklog.client.admin import Admin, AdminClient, NewTopic
+from sparklog.client.consumer import Consumer
 from sparklog.client.producer import Producer
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.spark.group_progress import PAUSE_S, GroupProgress
 from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 from sparklog.testing.kafka import run_kafka_tool
@@ -94,6 +98,30 @@ def test_a_topic_created_again_is_noticed(query, create_again, make_topic, produ
     assert lenient.batch() == []
 
 
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_partition_that_never_was_is_refused_at_a_restart_too(query, make_topic, available_now):
+    topic = make_topic()
+    running = query(assign=json.dumps({topic: [0]}))
+    running.batch()
+    again = query(running.checkpoint, assign=json.dumps({topic: [0, 7]}), failOnDataLoss="false")
+    if available_now:
+        again.reader.prepareForTriggerAvailableNow()
+    with pytest.raises(DataSourceError, match=f"SPARKLOG_UNKNOWN_TOPIC.*{topic}-7"):
+        again.batch()
+
+
+def test_a_query_goes_on_without_a_partition_that_a_topic_created_again_has_not(
+    query, create_again, make_topic, produce
+):
+    topic = make_topic(partitions=2)
+    running = query(assign=json.dumps({topic: [0, 1]}), failOnDataLoss="false")
+    running.batch()
+    create_again(topic)
+    for value in (b"a", b"b"):
+        produce(topic, {"value": value})
+        assert running.batch() == [value]
+
+
 def test_a_topic_that_is_deleted(query, metadata, make_topic, produce):
     gone, there = make_topic(suffix="-gone"), make_topic(suffix="-there")
     produce(gone, {"value": b"a"})
@@ -166,6 +194,39 @@ def test_a_group_that_cannot_be_committed_to_does_not_stop_the_query(query, make
     monkeypatch.setattr(Admin, "alter_group_offsets", refuse)
     assert running.batch() == [b"x"]
     assert "not committed to group 'g'" in caplog.text
+
+
+def test_a_commit_that_was_refused_is_made_good_though_nothing_new_is_read(servers, metadata, make_topic, caplog):
+    topic, group = make_topic(), make_topic(suffix="-group")
+    tp, clock = TopicPartition(topic, 0), ManualClock()
+    progress = GroupProgress(metadata.config, group, clock)
+    with Consumer(bootstrap_servers=servers, group_id=group) as member:
+        member.subscribe([topic])
+        eventually(lambda: member.poll(timeout=0.1) or member.assignment, 30, "the group has a member")
+        progress.commit({tp: 5})
+    assert f"not committed to group '{group}'" in caplog.text
+    clock.advance(PAUSE_S)
+    progress.commit({tp: 5})
+    progress.close()
+    with Admin(metadata.config) as admin:
+        assert admin.group_offsets(group)[tp].offset == 5
+
+
+def test_a_query_that_is_idle_repeats_a_refused_commit_now_and_then(metadata, caplog, monkeypatch):
+    clock, asked = ManualClock(), []
+
+    def refuse(self, group, offsets):
+        asked.append(clock.monotonic())
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "it has members")
+
+    monkeypatch.setattr(Admin, "alter_group_offsets", refuse)
+    progress = GroupProgress(metadata.config, "g", clock)
+    for _ in range(21):
+        progress.commit({TopicPartition("t", 0): 5})
+        clock.advance(1)
+    progress.close()
+    assert asked == [0, PAUSE_S, 2 * PAUSE_S]
+    assert caplog.text.count("not committed to group 'g'") == 1
 
 
 def test_a_restart_of_the_broker_costs_a_retry_not_the_query(tmp_path, topic):

@@ -74,7 +74,10 @@ class DirectoryResolver(Resolver):
             if is_in_use(path):
                 _log.warning("a broker is at work in %s: what it has not written yet, or deletes, is not read", path)
 
-    def partitions(self, read_before: Collection[str] = ()) -> TopicIds:  # noqa: ARG002 (nothing goes away here)
+    def partitions(
+        self,
+        read_before: Collection[TopicPartition] | None = (),  # noqa: ARG002 (nothing goes away here)
+    ) -> TopicIds:
         chosen = sorted(self._chosen())
         return {tp: self._found[tp].topic_id or ZERO_UUID for tp in chosen}
 

@@ -6,38 +6,47 @@ Spark's checkpoint alone says where the query goes on; nothing is ever read back
 from __future__ import annotations
 
 import dataclasses
-import logging
 
 from sparklog.client.admin import Admin
 from sparklog.client.config import ClientConfig
+from sparklog.client.troubles import Troubles
+from sparklog.clock import Clock
 from sparklog.errors import SparklogError
 from sparklog.spark.offsets import Offsets
 
-_log = logging.getLogger(__name__)
 _PATIENCE_MS = 5_000
 """For how long a query waits at most for the group's coordinator."""
+PAUSE_S = 10.0
+"""Seconds after a failure in which nothing is committed: a query that is idle would ask a hundred times a second."""
 
 
 class GroupProgress:
-    """Commits offsets to a group that has no members; a failure is logged, and made good by the next commit."""
+    """Commits offsets to a group that has no members; a failure is logged, and made good by a commit after a pause."""
 
-    def __init__(self, config: ClientConfig, group_id: str) -> None:
+    def __init__(self, config: ClientConfig, group_id: str, clock: Clock) -> None:
         self._config = dataclasses.replace(config, api_timeout_ms=min(config.api_timeout_ms, _PATIENCE_MS))
         self._group_id = group_id
+        self._clock = clock
+        self._troubles = Troubles(clock)
+        self._again_at = float("-inf")
         self._committed: Offsets | None = None
         self._admin: Admin | None = None
 
     def commit(self, offsets: Offsets) -> None:
-        """Store them for the group, if they are not what was stored last."""
-        if offsets == self._committed or not offsets:
+        """Store them for the group, if they are not what was stored last. Asked at every trigger, an idle one too."""
+        if offsets == self._committed or not offsets or self._clock.monotonic() < self._again_at:
             return
-        self._committed = dict(offsets)
         try:
             if self._admin is None:
                 self._admin = Admin(self._config)
             self._admin.alter_group_offsets(self._group_id, offsets)
         except SparklogError as error:
-            _log.warning("the progress of the query is not committed to group %r: %s", self._group_id, error)
+            self._again_at = self._clock.monotonic() + PAUSE_S
+            what = f"the progress of the query is not committed to group {self._group_id!r}: {error}"
+            self._troubles.met("commit", what, at_once=True)
+            return
+        self._committed = dict(offsets)
+        self._troubles.over("commit")
 
     def close(self) -> None:
         if self._admin is not None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from sparklog.client.config import ClientConfig
 from sparklog.config.definition import parse
@@ -23,9 +23,11 @@ from sparklog.spark.given import GivenOptions, invalid, parsed, unsupported
 from sparklog.structs import TopicPartition
 
 _log = logging.getLogger(__name__)
+K = TypeVar("K", bound=Hashable)
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
+_NEGATIVES = "only -2 (earliest) and -1 (latest) may be negative"
 
 _SELECTIONS = ("assign", "subscribe", "subscribePattern")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
@@ -61,14 +63,14 @@ class SpecificOffsets:
 
 @dataclass(frozen=True)
 class SpecificTimestamps:
-    """A timestamp (ms) for every partition: the first record at or after it."""
+    """A timestamp (ms) for every partition: the first record at or after it; -2 and -1 mean its ends."""
 
     timestamps: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class GlobalTimestamp:
-    """One timestamp (ms) for all partitions."""
+    """One timestamp (ms) for all partitions, -2 and -1 meaning their ends."""
 
     timestamp: int
 
@@ -275,21 +277,18 @@ def _limit(given: GivenOptions, side: str, default: Edge) -> Limit:
     """Where to start or end: the first of the three options that is given, in the connector's precedence."""
     whole, by_partition, offsets = (f"{side}{rest}" for rest in ("Timestamp", "OffsetsByTimestamp", "Offsets"))
     if (text := given.get(whole)) is not None:
-        return GlobalTimestamp(parsed(whole, text, _time, "a timestamp in milliseconds"))
+        time = parsed(whole, text, _time, "a timestamp in milliseconds")
+        if time < EARLIEST_OFFSET:
+            raise invalid(whole, text, _NEGATIVES)
+        return GlobalTimestamp(time)
     if (text := given.get(by_partition)) is not None:
-        return SpecificTimestamps(_by_partition(by_partition, text, '{"topicA": {"0": 1700000000000}}'))
+        return SpecificTimestamps(_by_partition(by_partition, text, '{"topicA": {"0": 1700000000000, "1": -1}}'))
     text = given.get(offsets)
     if text is None:
         return default
     if text.strip().upper() in Edge.__members__:
         return Edge[text.strip().upper()]
-    specific = _by_partition(offsets, text, 'earliest, latest or {"topicA": {"0": 23, "1": -1}}')
-    for tp, offset in specific.items():
-        if offset < EARLIEST_OFFSET:
-            raise invalid(
-                offsets, text, f"partition {tp} has {offset}; only -2 (earliest) and -1 (latest) are negative"
-            )
-    return SpecificOffsets(specific)
+    return SpecificOffsets(_by_partition(offsets, text, 'earliest, latest or {"topicA": {"0": 23, "1": -1}}'))
 
 
 def _refuse_edge(name: str, limit: Limit, edge: Edge) -> None:
@@ -332,13 +331,17 @@ def _partitions(text: str) -> tuple[TopicPartition, ...]:
 def _by_partition(name: str, text: str, example: str) -> dict[TopicPartition, int]:
     parsed = _json_object(name, text, example)
     try:
-        return {
-            TopicPartition(topic, int(partition)): _whole(value)
+        given = [
+            (TopicPartition(topic, int(partition)), _whole(value))
             for topic, partitions in parsed.items()
             for partition, value in partitions.items()
-        }
+        ]
     except (TypeError, ValueError, AttributeError):
         raise invalid(name, text, f"write it like {example}") from None
+    for tp, value in given:
+        if value < EARLIEST_OFFSET:
+            raise invalid(name, text, f"partition {tp} has {value}; {_NEGATIVES}")
+    return _once(name, text, "partition", given)
 
 
 def _whole(value: object) -> int:
@@ -351,11 +354,28 @@ def _time(text: str) -> int:
     return _whole(int(text))
 
 
+class _JsonObject(list[tuple[str, Any]]):
+    """The members of an object as they are written, where a name may come twice."""
+
+    def items(self) -> list[tuple[str, Any]]:
+        return self
+
+
 def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
+    """An object, and those in it as _JsonObject."""
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(text, object_pairs_hook=_JsonObject)
     except (json.JSONDecodeError, RecursionError):
         parsed = None
-    if not isinstance(parsed, dict):
+    if not isinstance(parsed, _JsonObject):
         raise invalid(name, text, f"write it like {example}")
-    return parsed
+    return _once(name, text, "topic", parsed)
+
+
+def _once(name: str, text: str, what: str, given: Iterable[tuple[K, Any]]) -> dict[K, Any]:
+    found: dict[K, Any] = {}
+    for key, value in given:
+        if key in found:
+            raise invalid(name, text, f"it names {what} {key} twice")
+        found[key] = value
+    return found

@@ -14,11 +14,11 @@ from sparklog.spark.decisions import DECISIONS_TOPIC
 from sparklog.spark.losses import Loss, Losses
 from sparklog.spark.offsets import OffsetRange, Offsets
 from sparklog.spark.options import (
+    Assign,
     Edge,
     GlobalTimestamp,
     Limit,
     ReadOptions,
-    SpecificOffsets,
     SpecificTimestamps,
     Subscribe,
     SubscribePattern,
@@ -36,11 +36,13 @@ class Resolver(ABC):
         self._losses = Losses(fail=options.fail_on_data_loss)
 
     @abstractmethod
-    def partitions(self, read_before: Collection[str] = ()) -> TopicIds:
+    def partitions(self, read_before: Collection[TopicPartition] | None = ()) -> TopicIds:
         """The partitions selected, each with its topic's id.
 
-        A topic that is named must exist, but for those that were ``read_before``: these are left out when they are
-        gone. A pattern matches none of those that the cluster, or our own sink, keeps for itself.
+        A topic or partition that is named must exist, but for those that were ``read_before``, in this call or an
+        earlier one, and the topics of these: they are left out when they are gone. None: nobody knows yet what was
+        read before, and whatever is gone is left out. A pattern matches none of the topics that the cluster, or our
+        own sink, keeps for itself.
         """
 
     @abstractmethod
@@ -63,9 +65,7 @@ class Resolver(ABC):
         end = self._resolve("endingOffsets", self._options.ending, earliest, latest)
         ranges = []
         for tp, topic_id in ids.items():
-            if start[tp] > end[tp]:
-                if not self._is_by_time():
-                    raise _not_a_range(tp, start[tp], end[tp])
+            if start[tp] > end[tp] and self._is_by_time():
                 end[tp] = start[tp]
             low, high = self._within(tp, start[tp], end[tp], earliest[tp], latest[tp])
             ranges.append(OffsetRange(tp, low, high, topic_id))
@@ -83,35 +83,38 @@ class Resolver(ABC):
         return isinstance(self._options.starting, by_time) or isinstance(self._options.ending, by_time)
 
     def _within(self, tp: TopicPartition, start: int, end: int, earliest: int, latest: int) -> tuple[int, int]:
-        if earliest <= start and end <= latest:
+        """What is there of a range. One that ends before it begins does so as an edge of the log is one of its own."""
+        if earliest <= start <= end <= latest:
             return start, end
         self._losses.report(
-            Loss.EXPIRED if start < earliest else Loss.TRUNCATED,
-            f"partition {tp} holds the offsets {earliest} to {latest}, not all of {start} to {end}",
+            Loss.EXPIRED if min(start, end) < earliest else Loss.TRUNCATED,
+            f"partition {tp} holds the offsets {earliest} to {latest}, but was to be read from {start} to {end}",
         )
         start = min(max(start, earliest), latest)
         return start, min(max(end, start), latest)
 
     def _resolve(self, option: str, limit: Limit, earliest: Offsets, latest: Offsets) -> Offsets:
         if isinstance(limit, Edge):
-            return dict(earliest if limit is Edge.EARLIEST else latest)
-        if isinstance(limit, SpecificOffsets):
-            _check_covers(option, limit.offsets, latest)
-            edges = {Edge.EARLIEST.value: earliest, Edge.LATEST.value: latest}
-            return {tp: edges[offset][tp] if offset in edges else offset for tp, offset in limit.offsets.items()}
-        if isinstance(limit, GlobalTimestamp):
-            wanted: Mapping[TopicPartition, int] = dict.fromkeys(latest, limit.timestamp)
-        else:
+            wanted: Mapping[TopicPartition, int] = dict.fromkeys(latest, limit.value)
+        elif isinstance(limit, GlobalTimestamp):
+            wanted = dict.fromkeys(latest, limit.timestamp)
+        elif isinstance(limit, SpecificTimestamps):
             _check_covers(f"{option}ByTimestamp", limit.timestamps, latest)
             wanted = limit.timestamps
-        return self._by_time(option, wanted, latest)
+        else:
+            _check_covers(option, limit.offsets, latest)
+            wanted = limit.offsets
+        edges = {Edge.EARLIEST.value: earliest, Edge.LATEST.value: latest}
+        at_edges = {tp: edges[each][tp] for tp, each in wanted.items() if each in edges}
+        others = {tp: each for tp, each in wanted.items() if each not in edges}
+        if isinstance(limit, GlobalTimestamp | SpecificTimestamps):
+            others = self._by_time(option, others, latest)
+        return at_edges | others
 
     def _by_time(self, option: str, wanted: Mapping[TopicPartition, int], latest: Offsets) -> Offsets:
-        """A negative timestamp means an edge to ListOffsets, so it is asked as 0: before any record."""
-        found = self.by_time({tp: max(timestamp, 0) for tp, timestamp in wanted.items()})
         starting = option == "startingOffsets"
         resolved = {}
-        for tp, each in found.items():
+        for tp, each in self.by_time(wanted).items():
             if each is None and starting and not self._options.latest_if_no_match:
                 raise DataSourceError(
                     "SPARKLOG_NO_OFFSET_FOR_TIMESTAMP",
@@ -129,10 +132,12 @@ class OffsetResolver(Resolver):
         super().__init__(options)
         self._cluster = cluster
         self._gone: set[str] = set()
+        self._read_before: set[TopicPartition] = set()
 
-    def partitions(self, read_before: Collection[str] = ()) -> TopicIds:
+    def partitions(self, read_before: Collection[TopicPartition] | None = ()) -> TopicIds:
         # A broker that has just started does not know every topic, so they are asked for again for a moment.
         selection = self._options.selection
+        may_be_gone = self._named() if read_before is None else {tp.topic for tp in read_before}
         if isinstance(selection, SubscribePattern):
             found = self._cluster.fetch(None).topics
             chosen = {
@@ -140,28 +145,35 @@ class OffsetResolver(Resolver):
                 for name, topic in found.items()
                 if selection.pattern.search(name) and not topic.internal and name != DECISIONS_TOPIC
             }
-            missing = {name for name in read_before if selection.pattern.search(name)} - chosen.keys()
+            missing = {name for name in may_be_gone if selection.pattern.search(name)} - chosen.keys()
             return _with_ids([*chosen.values(), *self._described(sorted(missing), missing)])
         if isinstance(selection, Subscribe):
-            return _with_ids(self._described(selection.topics, read_before))
-        described = _with_ids(self._described(sorted({tp.topic for tp in selection.partitions}), read_before))
-        for tp in selection.partitions:
-            if tp not in described and tp.topic not in read_before:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp}")
+            return _with_ids(self._described(selection.topics, may_be_gone))
+        described = _with_ids(self._described(sorted(self._named()), may_be_gone))
+        if read_before is not None:
+            self._read_before.update(read_before)
+            self._check_assigned(selection, described)
         return {tp: described[tp] for tp in selection.partitions if tp in described}
 
-    def _described(self, names: Sequence[str], read_before: Collection[str]) -> list[TopicInfo]:
+    def _check_assigned(self, selection: Assign, described: TopicIds) -> None:
+        """Refuse a partition that a topic has not, unless one of the same name that it replaced had it."""
+        topics = {tp.topic for tp in described}
+        for tp in selection.partitions:
+            if tp.topic in topics and tp not in described and tp not in self._read_before:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp}")
+
+    def _described(self, names: Sequence[str], may_be_gone: Collection[str]) -> list[TopicInfo]:
         if not names:
             return []
         answer = self._cluster.fetch(names)
         found = dict(answer.topics)
         for name in names:
-            if name in found or (name in self._gone and name in read_before):
+            if name in found or (name in self._gone and name in may_be_gone):
                 continue
             try:
                 found |= self._cluster.describe([name])
             except ApiError as error:
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name not in read_before:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name not in may_be_gone:
                     raise
                 self._gone.add(name)
         self._gone -= found.keys()
@@ -171,7 +183,7 @@ class OffsetResolver(Resolver):
         """The partitions of those of the topics that exist, be they selected or not."""
         return _with_ids(self._described(sorted(topics), topics))
 
-    def named(self) -> set[str]:
+    def _named(self) -> set[str]:
         """The topics that the options name; none for a pattern."""
         selection = self._options.selection
         if isinstance(selection, SubscribePattern):
@@ -209,9 +221,3 @@ def _check_covers(option: str, given: Mapping[TopicPartition, int], existing: Ma
             f"option '{option}' must name every partition that is read (-1 is latest, -2 earliest);"
             f" missing: {missing}; not read: {extra}",
         )
-
-
-def _not_a_range(tp: TopicPartition, start: int, end: int) -> DataSourceError:
-    return DataSourceError(
-        "SPARKLOG_INVALID_OPTION", f"partition {tp} would be read from offset {start} to {end}, which lies before it"
-    )

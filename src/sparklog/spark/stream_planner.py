@@ -33,7 +33,8 @@ class StreamPlanner:
         self._cluster = ClusterMetadata(options.client, self._clock)
         self._resolver = OffsetResolver(self._cluster, options)
         self._losses = Losses(fail=options.fail_on_data_loss)
-        self._group = GroupProgress(options.client, options.commit_to_group) if options.commit_to_group else None
+        group = options.commit_to_group
+        self._group = GroupProgress(options.client, group, self._clock) if group else None
         self.sizes = PartitionSizes(self._cluster)
         self._cuts = Cuts(self._cluster)
         self._planned: Offsets | None = None
@@ -59,7 +60,7 @@ class StreamPlanner:
 
     def freeze(self) -> None:
         """For AvailableNow: what there is now is all that this run reads."""
-        ids = self._resolver.partitions(self._resolver.named())
+        ids = self._resolver.partitions(None)
         self._target = self._ends(ids)
 
     def end_of_batch(self, start: StreamOffset, *, unlimited: bool) -> StreamOffset:
@@ -91,7 +92,7 @@ class StreamPlanner:
         """Where partitions were cut off below an end that an earlier run has planned."""
         if end.offsets == self._planned:
             return {}
-        now = self._ends(self._resolver.partitions({tp.topic for tp in end.offsets}))
+        now = self._ends(self._resolver.partitions(end.offsets))
         there = {tp: each for tp, each in end.offsets.items() if end.is_same_topic(tp.topic, now)}
         return self._checked_cuts(end._replace(offsets=there), now)
 
@@ -115,7 +116,7 @@ class StreamPlanner:
 
         Partitions that are gone stay where they are, and are remembered so in the checkpoint.
         """
-        ids = self._resolver.partitions({tp.topic for tp in start.offsets})
+        ids = self._resolver.partitions(start.offsets)
         now = self._known(ids)
         created_again = self._created_again(start, now)
         self._check_gone({tp: each for tp, each in start.offsets.items() if tp not in ids}, created_again)
@@ -195,7 +196,7 @@ class StreamPlanner:
         if unasked:
             topics = {tp.topic for tp in unasked}
             at_first = self._options.starting is Edge.EARLIEST or start != self._initial
-            there = self._resolver.existing(topics) if at_first else self._resolver.partitions(topics)
+            there = self._resolver.existing(topics) if at_first else self._resolver.partitions(end.offsets)
             found = self._resolver.earliest([tp for tp in unasked if tp in there])
             for tp in unasked:
                 self._first_offsets[keys[tp]] = self._first(tp, found, end)
