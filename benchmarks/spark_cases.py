@@ -28,11 +28,11 @@ from benchmarks.spark_ways import (
     WRITING,
     Way,
 )
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.batch_producer import BatchProducer
-from sparklog.client.config import ClientConfig
-from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import latest_offsets
+from sparklog.client.admin.admin import AdminClient, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.offsets import latest_offsets
+from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.clock import Clock
 from sparklog.spark.source import SparklogDataSource
 from sparklog.structs import TopicPartition

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from sparklog.client.admin import Admin, NewTopic
+from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from sparklog.cli.positions import parse_position, resolve_position
-from sparklog.client.admin import Admin, AdminClient, NewTopic
-from sparklog.client.batch_producer import BatchProducer
-from sparklog.client.config import ClientConfig
-from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.admin.admin import Admin, AdminClient, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.record.columnar import encode_columns
 from sparklog.structs import TopicPartition
 

@@ -6,7 +6,7 @@ import pty
 
 import pytest
 
-from sparklog.client.admin import Admin, NewTopic
+from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.config.topic import NOTHING_COMPACTS
 from sparklog.testing.eventually import eventually
 

@@ -4,19 +4,19 @@ import uuid
 
 import pytest
 
-from sparklog.client.admin import Admin
-from sparklog.client.config import ClientConfig
-from sparklog.client.fetcher import fetch_range
-from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import latest_offsets
-from sparklog.client.producer import Producer
-from sparklog.client.transactional_batches import TransactionalBatchProducer
+from sparklog.client.admin.admin import Admin
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.offsets import latest_offsets
+from sparklog.client.consumer.fetch.range_reader import fetch_range
+from sparklog.client.producer.producer import Producer
+from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
 from sparklog.clock import SystemClock
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
-from sparklog.spark.attempt_names import AttemptName
-from sparklog.spark.decider import Decider
-from sparklog.spark.decisions import Decision, DecisionLog, Scope
+from sparklog.spark.write.attempt_names import AttemptName
+from sparklog.spark.write.decider import Decider
+from sparklog.spark.write.decisions import Decision, DecisionLog, Scope
 from sparklog.structs import IsolationLevel, TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -137,7 +137,7 @@ def test_a_scope_of_which_only_the_decision_is_known_is_declared(here, config, m
     scope = f"quiet {uuid.uuid4().hex}"
     with Decider(config, Scope(scope)) as decider:
         decider.commit(6, [])
-    monkeypatch.setattr("sparklog.spark.leftovers.unknown_scopes", lambda _, scopes: list(scopes))
+    monkeypatch.setattr("sparklog.spark.write.leftovers.unknown_scopes", lambda _, scopes: list(scopes))
     assert here("writes", "declare", scope, "--last-batch", 7, "--yes").status == 0
 
 

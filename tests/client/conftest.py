@@ -4,11 +4,11 @@ import contextlib
 
 import pytest
 
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.batch_producer import BatchProducer
-from sparklog.client.config import ClientConfig
-from sparklog.client.consumer import Consumer
-from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.admin.admin import AdminClient, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.consumer.consumer import Consumer
+from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.kafka import KafkaBroker

@@ -8,9 +8,9 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from sparklog.client.batch_producer import BatchProducer
-from sparklog.client.config import ClientConfig
-from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.record.columnar import HEADERS_TYPE, encode_columns
 from sparklog.record.compression import CompressionType
 from sparklog.structs import TopicPartition

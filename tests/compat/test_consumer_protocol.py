@@ -7,13 +7,13 @@ from uuid import UUID
 import pytest
 from compat.dumped import dump
 
+from sparklog.group.classic.group import Protocol
 from sparklog.group.consumer.assignment import TopicIdPartition
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from sparklog.group.consumer.records import changes
 from sparklog.group.consumer.topics import TopicDescription
 from sparklog.group.offsets import build_batch
-from sparklog.group.state import Protocol
 from sparklog.structs import uuid_to_text
 from sparklog.testing.kafka import run_kafka_tool
 

@@ -6,8 +6,8 @@ import re
 import pytest
 from compat.dumped import dump
 
+from sparklog.group.classic.group import CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.group.offsets import build_batch, build_tombstones, group_key, group_record, offset_key, offset_record
-from sparklog.group.state import CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.structs import TopicPartition
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]

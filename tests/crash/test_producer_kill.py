@@ -5,11 +5,11 @@ import threading
 import pytest
 
 from sparklog.client import Producer
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.batch_consumer import BatchConsumer
-from sparklog.client.config import ClientConfig
-from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import EARLIEST, latest_offsets
+from sparklog.client.admin.admin import AdminClient, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.offsets import EARLIEST, latest_offsets
+from sparklog.client.consumer.batch_consumer import BatchConsumer
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually

@@ -6,10 +6,10 @@ from collections import defaultdict
 
 import pytest
 
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.batch_producer import BatchProducer
-from sparklog.client.config import ClientConfig
-from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.admin.admin import AdminClient, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.demo.delays import DelayOptions, run
 from sparklog.demo.flights import load_flights
 from sparklog.record.columnar import encode_columns

@@ -3,9 +3,9 @@
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.config import ClientConfig
-from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.admin.admin import AdminClient, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.demo.flights import load_flights
 from sparklog.demo.relay import RelayOptions, dies_in_the_middle, run
 from sparklog.demo.replay import replay

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from sparklog.client.config import ClientConfig
-from sparklog.client.fetcher import fetch_range
-from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import latest_offsets
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.offsets import latest_offsets
+from sparklog.client.consumer.fetch.range_reader import fetch_range
 from sparklog.demo.flights import load_flights
 from sparklog.demo.replay import BLOCK, replay
 from sparklog.demo.verify import verify

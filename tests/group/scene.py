@@ -11,10 +11,10 @@ from group.consumer.samples import FakeTopics
 
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode
+from sparklog.group.classic.group import CommittedOffset, GroupState, Protocol
+from sparklog.group.classic.requests import CommitRequest, JoinAnswer, JoinRequest, MemberIdentity, SyncRequest
 from sparklog.group.offsets import partition_for
-from sparklog.group.requests import CommitRequest, JoinAnswer, JoinRequest, MemberIdentity, SyncRequest
 from sparklog.group.runtime import GroupCoordinator
-from sparklog.group.state import CommittedOffset, GroupState, Protocol
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
+from sparklog.group.classic.group import CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.group.loading import GroupLoader
 from sparklog.group.offsets import build_batch, group_record, offset_record
-from sparklog.group.state import CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.record import _impl
 from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder

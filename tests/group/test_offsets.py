@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparklog.errors import CorruptRecord
+from sparklog.group.classic.group import CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.group.offsets import (
     GroupKey,
     OffsetKey,
@@ -19,7 +20,6 @@ from sparklog.group.offsets import (
     read_key,
     read_offset,
 )
-from sparklog.group.state import CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition

@@ -10,10 +10,10 @@ import pytest
 from group.scene import COUNT, GROUP, HOME, OTHER, TP, Play, Scene
 
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.group.classic.group import CommittedOffset, GroupState
+from sparklog.group.classic.requests import NO_GENERATION, CommitRequest, MemberIdentity, TransactionalCommit
 from sparklog.group.offsets import OffsetKey
 from sparklog.group.pending import PendingOffsets, PlacedOffset
-from sparklog.group.requests import NO_GENERATION, CommitRequest, MemberIdentity, TransactionalCommit
-from sparklog.group.state import CommittedOffset, GroupState
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
 from sparklog.testing.steps import finish
 

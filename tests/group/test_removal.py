@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sparklog.errors import ErrorCode
+from sparklog.group.classic.group import NO_TIMESTAMP, CommittedOffset, Group, GroupState
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ConsumerMember
 from sparklog.group.removal import delete_error, expired_offsets, offset_deletion
-from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState
 from sparklog.structs import TopicPartition
 
 READ, UNREAD = TopicPartition("read", 0), TopicPartition("unread", 0)

@@ -4,16 +4,16 @@ import pytest
 from group.scene import ANONYMOUS, COUNT, TP, Play, Scene
 
 from sparklog.errors import ErrorCode
+from sparklog.group.classic.group import CommittedOffset
+from sparklog.group.classic.requests import CommitRequest, TransactionalCommit
 from sparklog.group.consumer.requests import ConsumerHeartbeat
 from sparklog.group.offsets import partition_for
-from sparklog.group.requests import CommitRequest, TransactionalCommit
-from sparklog.group.state import CommittedOffset
 from sparklog.record.control import ProducerIdAndEpoch
 
 pytest.importorskip("pyspark")
 from sparklog.broker.permissions import DECISIONS_TOPIC
 from sparklog.group.reserved import PREFIX
-from sparklog.spark import decisions
+from sparklog.spark.write import decisions
 
 GROUP = "spark-decisions.orders"
 REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED

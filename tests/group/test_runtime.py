@@ -10,8 +10,8 @@ import pytest
 from group.scene import ANONYMOUS, GROUP, HOME, OTHER, TP, Play, Scene, one_member
 
 from sparklog.errors import ErrorCode, LogError
-from sparklog.group.requests import CommitRequest, JoinAnswer, MemberIdentity, SyncRequest
-from sparklog.group.state import CommittedOffset, GroupState, Protocol
+from sparklog.group.classic.group import CommittedOffset, GroupState, Protocol
+from sparklog.group.classic.requests import CommitRequest, JoinAnswer, MemberIdentity, SyncRequest
 
 
 def test_two_members_form_a_group(play: Play) -> None:

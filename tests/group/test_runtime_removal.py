@@ -9,9 +9,9 @@ import pytest
 from group.scene import ANONYMOUS, COUNT, GROUP, HOME, OTHER, TP, Play, Scene, one_member
 
 from sparklog.errors import ErrorCode
+from sparklog.group.classic.group import CommittedOffset, GroupState, Protocol
+from sparklog.group.classic.requests import CommitRequest, MemberIdentity
 from sparklog.group.offsets import group_key, offset_key
-from sparklog.group.requests import CommitRequest, MemberIdentity
-from sparklog.group.state import CommittedOffset, GroupState, Protocol
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.testing.steps import counted, finish

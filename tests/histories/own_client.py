@@ -20,10 +20,10 @@ from histories.clients import (
 )
 
 from sparklog.client import Consumer, Producer
-from sparklog.client.delivery import RecordMetadata
-from sparklog.client.group_metadata import GroupMetadata
-from sparklog.client.retry import is_retriable
-from sparklog.client.transaction import Severity, severity
+from sparklog.client.cluster.retry import is_retriable
+from sparklog.client.consumer.group.metadata import GroupMetadata
+from sparklog.client.producer.delivery import RecordMetadata
+from sparklog.client.producer.transaction import Severity, severity
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.structs import TopicPartition
 

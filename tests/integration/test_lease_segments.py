@@ -8,12 +8,12 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.batch_producer import BatchProducer
-from sparklog.client.config import ClientConfig
-from sparklog.client.leases import RangeAsked, end_lease, lease_ranges
-from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import earliest_offsets
+from sparklog.client.admin.admin import AdminClient, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.leases import RangeAsked, end_lease, lease_ranges
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.offsets import earliest_offsets
+from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaseSegmentsRequest

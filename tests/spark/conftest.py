@@ -2,9 +2,9 @@
 
 import pytest
 
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.config import ClientConfig
-from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.admin.admin import AdminClient, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.testing.kafka import KafkaBroker
 
 

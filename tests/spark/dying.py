@@ -12,11 +12,11 @@ import sys
 
 from pyspark import TaskContext, cloudpickle
 
-from sparklog.spark.decider import Decider
-from sparklog.spark.decisions import Scope
 from sparklog.spark.source import SparklogDataSource
-from sparklog.spark.write_options import WriteOptions
-from sparklog.spark.writer import Sink, SparklogStreamWriter
+from sparklog.spark.write.decider import Decider
+from sparklog.spark.write.decisions import Scope
+from sparklog.spark.write.options import WriteOptions
+from sparklog.spark.write.writer import Sink, SparklogStreamWriter
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

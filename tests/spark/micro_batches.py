@@ -4,8 +4,8 @@ import json
 
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from sparklog.spark.options import ReadOptions
-from sparklog.spark.stream_reader import SparklogStreamReader
+from sparklog.spark.read.options import ReadOptions
+from sparklog.spark.stream.reader import SparklogStreamReader
 
 _SCHEMA = StructType([StructField("offset", LongType()), StructField("value", BinaryType())])
 

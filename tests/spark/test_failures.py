@@ -13,8 +13,8 @@ from sparklog.client import Producer
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, LocalProtocolError
 from sparklog.local.ports import free_port
 from sparklog.spark.failures import translated
-from sparklog.spark.options import ReadOptions
-from sparklog.spark.reader import SparklogReader
+from sparklog.spark.read.batch_reader import SparklogReader
+from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import source_schema
 
 _CODE = re.compile(r"\bSPARKLOG_[A-Z_]+\b")
@@ -130,6 +130,6 @@ def test_a_batch_that_the_disk_has_changed(cluster, bootstrap, topic):
 
 
 def test_the_page_lists_the_codes_that_there_are():
-    sources = [*Path(sparklog.spark.__file__).parent.glob("*.py"), Path(sparklog.errors.__file__)]
+    sources = [*Path(sparklog.spark.__file__).parent.rglob("*.py"), Path(sparklog.errors.__file__)]
     raised = {code for source in sources for code in _CODE.findall(source.read_text())}
     assert set(_CODE.findall(_PAGE.read_text())) == raised

@@ -12,20 +12,20 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from sparklog.client.admin import Admin, NewTopic
-from sparklog.client.config import ClientConfig
-from sparklog.client.fetcher import fetch_range
-from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.offsets import latest_offsets
+from sparklog.client.admin.admin import Admin, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.offsets import latest_offsets
+from sparklog.client.consumer.fetch.range_reader import fetch_range
 from sparklog.errors import DataSourceError, SparklogError
 from sparklog.record.records import iter_records
-from sparklog.spark import decision_index
-from sparklog.spark.attempt import _Attempt
-from sparklog.spark.decider import Decider
-from sparklog.spark.decisions import DECISIONS_TOPIC, Scope
-from sparklog.spark.place import Place
-from sparklog.spark.write_options import WriteOptions
-from sparklog.spark.writer import Sink
+from sparklog.spark.write import decision_index
+from sparklog.spark.write.attempt import _Attempt
+from sparklog.spark.write.decider import Decider
+from sparklog.spark.write.decisions import DECISIONS_TOPIC, Scope
+from sparklog.spark.write.options import WriteOptions
+from sparklog.spark.write.task_place import Place
+from sparklog.spark.write.writer import Sink
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually

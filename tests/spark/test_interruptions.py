@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from sparklog.client import Producer
-from sparklog.client.admin import Admin, NewTopic
-from sparklog.spark import direct, paths_taken
-from sparklog.spark.options import ReadOptions
-from sparklog.spark.reader import SparklogReader
+from sparklog.client.admin.admin import Admin, NewTopic
+from sparklog.spark.read import direct
+from sparklog.spark.read import fetch_paths as paths_taken
+from sparklog.spark.read.batch_reader import SparklogReader
+from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import source_schema
-from sparklog.spark.stream_reader import SparklogStreamReader
+from sparklog.spark.stream.reader import SparklogStreamReader
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 

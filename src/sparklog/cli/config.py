@@ -13,7 +13,7 @@ from sparklog.cli.settings import DEFAULT, described_changes, origin, parse_chan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sparklog.client.admin import Admin, ConfigEntry
+    from sparklog.client.admin.admin import Admin, ConfigEntry
     from sparklog.structs import BrokerId
 
 

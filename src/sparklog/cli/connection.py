@@ -12,8 +12,8 @@ import click
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, PeerSilent, SparklogError
 
 if TYPE_CHECKING:
-    from sparklog.client.admin import Admin
-    from sparklog.client.metadata import ClusterMetadata
+    from sparklog.client.admin.admin import Admin
+    from sparklog.client.cluster.metadata import ClusterMetadata
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,8 +54,8 @@ def connected(bootstrap: str, **properties: str) -> Iterator[ClusterMetadata]:
 
     Fails at once when no broker answers, and adds to the errors of others what the user can do.
     """
-    from sparklog.client.config import ClientConfig
-    from sparklog.client.metadata import ClusterMetadata
+    from sparklog.client.cluster.config import ClientConfig
+    from sparklog.client.cluster.metadata import ClusterMetadata
 
     settings = {
         "bootstrap.servers": bootstrap,
@@ -90,7 +90,7 @@ def administered(bootstrap: str) -> Iterator[Admin]:
 @contextmanager
 def administering(cluster: ClusterMetadata) -> Iterator[Admin]:
     """The cluster's administration; a broker that answers is asked first, not one that is frozen."""
-    from sparklog.client.admin import Admin
+    from sparklog.client.admin.admin import Admin
 
     connection = cluster.any_broker()
     cluster.pool.give_back(connection)

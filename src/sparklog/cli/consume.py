@@ -20,9 +20,9 @@ from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sparklog.client.admin import Admin
-    from sparklog.client.batch_consumer import BatchConsumer, Batches
-    from sparklog.client.metadata import ClusterMetadata
+    from sparklog.client.admin.admin import Admin
+    from sparklog.client.cluster.metadata import ClusterMetadata
+    from sparklog.client.consumer.batch_consumer import BatchConsumer, Batches
     from sparklog.record.batch import RecordBatch
     from sparklog.structs import TopicPartition
 
@@ -165,7 +165,7 @@ class _Reading:
         click.echo(f"{error}; {tp} is not read further{advice}", err=True)
 
     def _bounded(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[tuple[TopicPartition, Columns]]:
-        from sparklog.client.fetcher import fetch_range
+        from sparklog.client.consumer.fetch.range_reader import fetch_range
 
         for tp, (start, end) in ranges.items():
             try:
@@ -174,7 +174,7 @@ class _Reading:
                 self._stop_at(tp, error)
 
     def _following(self, starts: dict[TopicPartition, int]) -> Iterator[tuple[TopicPartition, Columns]]:
-        from sparklog.client.batch_consumer import BatchConsumer
+        from sparklog.client.consumer.batch_consumer import BatchConsumer
 
         consumer = BatchConsumer(self._cluster, starts)
         is_waiting = False
@@ -239,7 +239,7 @@ def _partitions(cluster: ClusterMetadata, topic: str, chosen: tuple[int, ...]) -
 
 def _may_pass(error: SparklogError) -> bool:
     """A topic that stays unknown is gone, and what comes under its name is another."""
-    from sparklog.client.retry import is_retriable
+    from sparklog.client.cluster.retry import is_retriable
 
     is_gone = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return is_retriable(error) and not is_gone

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from sparklog.client.admin import Admin
+    from sparklog.client.admin.admin import Admin
     from sparklog.errors import SparklogError
     from sparklog.structs import TopicPartition
 
@@ -26,7 +26,7 @@ class Extents(NamedTuple):
 
 def find_extents(admin: Admin, partitions: Collection[TopicPartition], patience: float = 1.0) -> Extents:
     """What these partitions hold; a leader that is not there is waited for ``patience`` seconds."""
-    from sparklog.client.offsets import EARLIEST, LATEST, plain_offsets
+    from sparklog.client.cluster.offsets import EARLIEST, LATEST, plain_offsets
 
     if not partitions:
         return Extents({}, {}, {})

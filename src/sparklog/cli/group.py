@@ -16,7 +16,7 @@ from sparklog.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
-    from sparklog.client.admin import Admin, GroupDescription, GroupMember, OffsetAndMetadata
+    from sparklog.client.admin.admin import Admin, GroupDescription, GroupMember, OffsetAndMetadata
     from sparklog.structs import TopicPartition
 
 _DEAD = "Dead"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparklog.client.cluster_info import TopicInfo
+    from sparklog.client.cluster.info import TopicInfo
 
 
 def is_internal_topic(topic: TopicInfo) -> bool:
     """Whether the brokers keep their own state in it, or Spark's sinks their decisions."""
-    from sparklog.spark.decisions import DECISIONS_TOPIC
+    from sparklog.spark.write.decisions import DECISIONS_TOPIC
 
     return topic.internal or topic.name == DECISIONS_TOPIC
 
 
 def is_internal_group(group_id: str) -> bool:
     """Whether it marks the last decision of a sink: it has no member, and one offset."""
-    from sparklog.spark.decisions import GROUP_PREFIX
+    from sparklog.spark.write.decisions import GROUP_PREFIX
 
     return group_id.startswith(GROUP_PREFIX)

@@ -8,7 +8,7 @@ from sparklog.cli.connection import administering
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
-    from sparklog.client.metadata import ClusterMetadata
+    from sparklog.client.cluster.metadata import ClusterMetadata
 
 _ENVELOPE = 1024
 """Bytes of a request around its batch, and more than they ever are with one topic."""

@@ -11,7 +11,7 @@ import click
 from sparklog.cli.extents import find_extents
 
 if TYPE_CHECKING:
-    from sparklog.client.admin import Admin
+    from sparklog.client.admin.admin import Admin
     from sparklog.errors import SparklogError
     from sparklog.structs import TopicPartition
 
@@ -75,7 +75,7 @@ def resolve_position(
 def _at_time(
     admin: Admin, partitions: Collection[TopicPartition], time_ms: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, SparklogError]]:
-    from sparklog.client.offsets import LATEST
+    from sparklog.client.cluster.offsets import LATEST
 
     found, failures = admin.reachable_offsets(dict.fromkeys(partitions, time_ms), patience=_PATIENCE_S)
     younger = [tp for tp, each in found.items() if each is None]

@@ -21,8 +21,8 @@ from sparklog.errors import ApiError, ErrorCode, SparklogError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sparklog.client.batch_producer import BatchProducer
-    from sparklog.client.metadata import ClusterMetadata
+    from sparklog.client.cluster.metadata import ClusterMetadata
+    from sparklog.client.producer.batch_producer import BatchProducer
     from sparklog.structs import TopicPartition
 
 
@@ -117,7 +117,7 @@ class _LineWriter:
     def __init__(
         self, cluster: ClusterMetadata, topic: str, partition: int | None, separator: bytes | None, null_empty: bool
     ) -> None:
-        from sparklog.client.partitioner import Partitioner
+        from sparklog.client.producer.partitioner import Partitioner
 
         self._cluster = cluster
         self._topic = topic
@@ -143,7 +143,7 @@ class _LineWriter:
         import pyarrow.compute as pc
 
         from sparklog.cli.lines import BLOCK, read_blocks, split_lines
-        from sparklog.client.batch_producer import BatchProducer
+        from sparklog.client.producer.batch_producer import BatchProducer
 
         started = self._cluster.clock.monotonic()
         reroute = self._living if self._partition is None and self._separator is None else None
@@ -227,7 +227,7 @@ class _LineWriter:
         return key, value
 
     def _batches(self, key: pa.Array | None, value: pa.Array) -> list[_Batch]:
-        from sparklog.client.partitioner import Share
+        from sparklog.client.producer.partitioner import Share
         from sparklog.record.columnar import encode_columns
         from sparklog.structs import TopicPartition
 

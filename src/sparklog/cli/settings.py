@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from sparklog.client.admin import ConfigEntry
+    from sparklog.client.admin.admin import ConfigEntry
 
 
 class Origin(NamedTuple):

@@ -23,8 +23,8 @@ from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
-    from sparklog.client.admin import Admin, ConfigEntry
-    from sparklog.client.cluster_info import PartitionInfo, TopicInfo
+    from sparklog.client.admin.admin import Admin, ConfigEntry
+    from sparklog.client.cluster.info import PartitionInfo, TopicInfo
     from sparklog.structs import TopicPartition
 
 _MOST_COPIES = 32767
@@ -71,7 +71,7 @@ def create(name: str, partitions: int, replication: int, settings: tuple[str, ..
       sparklog topic create clicks --partitions 8
       sparklog topic create clicks --config retention.ms=86400000 --config max.message.bytes=4194304
     """
-    from sparklog.client.admin import NewTopic
+    from sparklog.client.admin.admin import NewTopic
 
     if replication > _MOST_COPIES:
         raise click.BadParameter("no cluster has so many brokers", param_hint="--replication")

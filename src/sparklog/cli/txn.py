@@ -10,7 +10,7 @@ from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, output_option, show_json, show_table
 
 if TYPE_CHECKING:
-    from sparklog.client.admin import Admin
+    from sparklog.client.admin.admin import Admin
     from sparklog.structs import TopicPartition
 
 _SILENT_S = 900

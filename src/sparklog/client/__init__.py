@@ -11,23 +11,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparklog.client.admin import Admin as Admin
-    from sparklog.client.admin import AsyncAdmin as AsyncAdmin
-    from sparklog.client.async_consumer import AsyncConsumer as AsyncConsumer
-    from sparklog.client.async_producer import AsyncProducer as AsyncProducer
-    from sparklog.client.consumer import Consumer as Consumer
-    from sparklog.client.producer import Producer as Producer
-    from sparklog.client.topic_admin import NewTopic as NewTopic
+    from sparklog.client.admin.admin import Admin as Admin
+    from sparklog.client.admin.admin import AsyncAdmin as AsyncAdmin
+    from sparklog.client.admin.topics import NewTopic as NewTopic
+    from sparklog.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
+    from sparklog.client.consumer.consumer import Consumer as Consumer
+    from sparklog.client.producer.async_producer import AsyncProducer as AsyncProducer
+    from sparklog.client.producer.producer import Producer as Producer
     from sparklog.structs import TopicPartition as TopicPartition
 
 _HOMES = {
-    "Admin": "sparklog.client.admin",
-    "AsyncAdmin": "sparklog.client.admin",
-    "AsyncProducer": "sparklog.client.async_producer",
-    "AsyncConsumer": "sparklog.client.async_consumer",
-    "Consumer": "sparklog.client.consumer",
-    "NewTopic": "sparklog.client.topic_admin",
-    "Producer": "sparklog.client.producer",
+    "Admin": "sparklog.client.admin.admin",
+    "AsyncAdmin": "sparklog.client.admin.admin",
+    "AsyncProducer": "sparklog.client.producer.async_producer",
+    "AsyncConsumer": "sparklog.client.consumer.async_consumer",
+    "Consumer": "sparklog.client.consumer.consumer",
+    "NewTopic": "sparklog.client.admin.topics",
+    "Producer": "sparklog.client.producer.producer",
     "TopicPartition": "sparklog.structs",
 }
 

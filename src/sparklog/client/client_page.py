@@ -13,17 +13,19 @@ from collections.abc import Iterator
 from typing import Any, ForwardRef
 
 from sparklog import errors
-from sparklog.client import admin, cluster_info, delivery
-from sparklog.client.async_consumer import AsyncConsumer
-from sparklog.client.async_producer import AsyncProducer
-from sparklog.client.config import ClientConfig
-from sparklog.client.consumer import Consumer
-from sparklog.client.consumer_config import ConsumerConfig
-from sparklog.client.consumer_record import ConsumerRecord
-from sparklog.client.group_metadata import GroupMetadata
-from sparklog.client.offsets import OffsetAndTimestamp
-from sparklog.client.producer import Producer
-from sparklog.client.producer_config import ProducerConfig
+from sparklog.client.admin import admin
+from sparklog.client.cluster import info as cluster_info
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.offsets import OffsetAndTimestamp
+from sparklog.client.consumer.async_consumer import AsyncConsumer
+from sparklog.client.consumer.config import ConsumerConfig
+from sparklog.client.consumer.consumer import Consumer
+from sparklog.client.consumer.group.metadata import GroupMetadata
+from sparklog.client.consumer.record import ConsumerRecord
+from sparklog.client.producer.async_producer import AsyncProducer
+from sparklog.client.producer.config import ProducerConfig
+from sparklog.client.producer import delivery
+from sparklog.client.producer.producer import Producer
 from sparklog.config.definition import definitions
 from sparklog.structs import TopicPartition
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.batch_producer import BatchProducer
-from sparklog.client.metadata import ClusterMetadata
-from sparklog.client.partitioner import Partitioner
+from sparklog.client.admin.admin import AdminClient, NewTopic
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.producer.batch_producer import BatchProducer
+from sparklog.client.producer.partitioner import Partitioner
 from sparklog.demo.evidence import Evidence, examine
 from sparklog.demo.flights import Flights
 from sparklog.record.columnar import ColumnarEncoder

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sparklog.client.admin import AdminClient, NewTopic
-from sparklog.client.config import ClientConfig
-from sparklog.client.metadata import ClusterMetadata
+from sparklog.client.admin.admin import AdminClient, NewTopic
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.clock import Clock, SystemClock
 from sparklog.demo.flights import Flights, airline_names, load_flights
 from sparklog.demo.replay import Replayed, replay

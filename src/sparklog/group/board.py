@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.group.classic.group import Group
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.offsets import build_tombstones, partition_for
-from sparklog.group.state import Group
 from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
 
 T = TypeVar("T")

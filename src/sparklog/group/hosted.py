@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sparklog.group.classic.group import CommittedOffset, Group, GroupState
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.records import changes
 from sparklog.group.consumer.timers import Timers
 from sparklog.group.offsets import OffsetKey, group_key, offset_key
 from sparklog.group.pending import PendingOffsets, PlacedOffset
-from sparklog.group.state import CommittedOffset, Group, GroupState
 from sparklog.structs import TopicPartition
 
 

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager
 
 from sparklog.errors import CorruptRecord
+from sparklog.group.classic.group import CommittedOffset, Group
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.records import ConsumerKey, read_consumer_group, read_consumer_key
 from sparklog.group.offsets import GroupKey, OffsetKey, offset_key, read_group, read_key, read_offset
 from sparklog.group.pending import OpenOffsets, PlacedOffset
 from sparklog.group.removal import in_question, in_steps
-from sparklog.group.state import CommittedOffset, Group
 from sparklog.record.latest import LatestRecords
 from sparklog.structs import TopicPartition
 

@@ -16,13 +16,9 @@ from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.board import Board, fits
-from sparklog.group.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
-from sparklog.group.consumer.runtime import ConsumerGroups
-from sparklog.group.consumer.topics import Topics
-from sparklog.group.hosted import Hosted
-from sparklog.group.machine import GroupMachine, GroupSettings
-from sparklog.group.offsets import build_batch, group_record
-from sparklog.group.requests import (
+from sparklog.group.classic.group import Group
+from sparklog.group.classic.machine import GroupMachine, GroupSettings
+from sparklog.group.classic.requests import (
     JoinAnswer,
     JoinRequest,
     LeaveAnswer,
@@ -32,8 +28,12 @@ from sparklog.group.requests import (
     SyncAnswer,
     SyncRequest,
 )
+from sparklog.group.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
+from sparklog.group.consumer.topics import Topics
+from sparklog.group.consumer_groups import ConsumerGroups
+from sparklog.group.hosted import Hosted
+from sparklog.group.offsets import build_batch, group_record
 from sparklog.group.reserved import reserved_error
-from sparklog.group.state import Group
 from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
 
 T = TypeVar("T")

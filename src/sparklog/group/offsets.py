@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord, ProtocolError
-from sparklog.group.consumer_protocol import subscribed_topics
-from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState, Member, Protocol
+from sparklog.group.classic.group import NO_TIMESTAMP, CommittedOffset, Group, GroupState, Member, Protocol
+from sparklog.group.classic.subscriptions import subscribed_topics
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ProducerIdAndEpoch

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sparklog.group.classic.group import CommittedOffset
 from sparklog.group.offsets import OffsetKey
-from sparklog.group.state import CommittedOffset
 from sparklog.structs import TopicPartition
 
 

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from sparklog.errors import ErrorCode
+from sparklog.group.classic.group import NO_TIMESTAMP, CommittedOffset, Group, GroupState
+from sparklog.group.classic.subscriptions import is_subscribed
 from sparklog.group.consumer.group import ConsumerGroup
-from sparklog.group.consumer_protocol import is_subscribed
-from sparklog.group.state import NO_TIMESTAMP, CommittedOffset, Group, GroupState
-from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE
+from sparklog.protocol.subscription import PROTOCOL_TYPE
 from sparklog.structs import TopicPartition
 
 Owner = TypeVar("Owner")

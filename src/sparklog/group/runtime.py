@@ -21,6 +21,8 @@ from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode
 from sparklog.group.board import fits
+from sparklog.group.classic.group import CommittedOffset, Group
+from sparklog.group.classic.requests import CommitRequest, TransactionalCommit
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.topics import Topics
 from sparklog.group.hosted import Hosted, LedPartition
@@ -29,9 +31,7 @@ from sparklog.group.members import MemberRequests
 from sparklog.group.offsets import build_batch, offset_record
 from sparklog.group.pending import GroupOffsets
 from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, in_question, in_steps, offset_deletion
-from sparklog.group.requests import CommitRequest, TransactionalCommit
 from sparklog.group.reserved import reserved_error
-from sparklog.group.state import CommittedOffset, Group
 from sparklog.group.storage import COMMIT_ERRORS, OffsetsStore
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition

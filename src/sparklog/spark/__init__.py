@@ -9,24 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparklog.spark.lag import LagListener as LagListener
-    from sparklog.spark.lag import QueryLag as QueryLag
-    from sparklog.spark.lag import watch as watch
     from sparklog.spark.sessions import session as session
-    from sparklog.spark.values import avro_values as avro_values
-    from sparklog.spark.values import json_values as json_values
-    from sparklog.spark.values import to_avro_values as to_avro_values
-    from sparklog.spark.values import to_json_values as to_json_values
+    from sparklog.spark.stream.lag import LagListener as LagListener
+    from sparklog.spark.stream.lag import QueryLag as QueryLag
+    from sparklog.spark.stream.lag import watch as watch
+    from sparklog.spark.values.columns import avro_values as avro_values
+    from sparklog.spark.values.columns import json_values as json_values
+    from sparklog.spark.values.columns import to_avro_values as to_avro_values
+    from sparklog.spark.values.columns import to_json_values as to_json_values
 
 _HOMES = {
-    "LagListener": "lag",
-    "QueryLag": "lag",
-    "avro_values": "values",
-    "json_values": "values",
+    "LagListener": "stream.lag",
+    "QueryLag": "stream.lag",
+    "avro_values": "values.columns",
+    "json_values": "values.columns",
     "session": "sessions",
-    "to_avro_values": "values",
-    "to_json_values": "values",
-    "watch": "lag",
+    "to_avro_values": "values.columns",
+    "to_json_values": "values.columns",
+    "watch": "stream.lag",
 }
 
 __all__ = [

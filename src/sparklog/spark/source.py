@@ -13,15 +13,15 @@ from pyspark.sql.datasource import DataSource
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from sparklog.spark.reader import SparklogReader
-    from sparklog.spark.stream_reader import SparklogStreamReader
-    from sparklog.spark.writer import SparklogStreamWriter, SparklogWriter
+    from sparklog.spark.read.batch_reader import SparklogReader
+    from sparklog.spark.stream.reader import SparklogStreamReader
+    from sparklog.spark.write.writer import SparklogStreamWriter, SparklogWriter
 
 
 class SparklogDataSource(DataSource):  # type: ignore[misc]
     """Topics of a sparklog or Kafka cluster, as tables and as streams.
 
-    Options are those of Spark's Kafka source (``sparklog.spark.options``); a schema given by the user selects columns.
+    Options are those of Spark's Kafka source (``spark/read/options.py``); a schema given by the user selects columns.
     """
 
     @classmethod
@@ -29,34 +29,34 @@ class SparklogDataSource(DataSource):  # type: ignore[misc]
         return "sparklog"
 
     def schema(self) -> StructType:
-        from sparklog.spark.options import wants_headers
+        from sparklog.spark.read.options import wants_headers
         from sparklog.spark.schema import source_schema
 
         return source_schema(wants_headers(self.options))
 
     def reader(self, schema: StructType) -> SparklogReader:
-        from sparklog.spark.options import ReadOptions
-        from sparklog.spark.reader import SparklogReader
+        from sparklog.spark.read.batch_reader import SparklogReader
+        from sparklog.spark.read.options import ReadOptions
 
         return SparklogReader(ReadOptions.for_batch(self.options), schema)
 
     def streamReader(self, schema: StructType) -> SparklogStreamReader:  # noqa: N802
-        from sparklog.spark.options import ReadOptions
-        from sparklog.spark.stream_reader import SparklogStreamReader
+        from sparklog.spark.read.options import ReadOptions
+        from sparklog.spark.stream.reader import SparklogStreamReader
 
         return SparklogStreamReader(ReadOptions.for_stream(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> SparklogWriter:
-        from sparklog.spark.write_options import WriteOptions
-        from sparklog.spark.writer import SparklogWriter
+        from sparklog.spark.write.options import WriteOptions
+        from sparklog.spark.write.writer import SparklogWriter
 
         return SparklogWriter(WriteOptions.from_spark(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> SparklogStreamWriter:  # noqa: N802, ARG002
-        from sparklog.spark.given import GivenOptions, unsupported
-        from sparklog.spark.write_options import WriteOptions
-        from sparklog.spark.writer import SparklogStreamWriter
+        from sparklog.spark.raw_options import RawOptions, unsupported
+        from sparklog.spark.write.options import WriteOptions
+        from sparklog.spark.write.writer import SparklogStreamWriter
 
-        for name in filter(GivenOptions(self.options).has, ("txnAppId", "txnVersion")):
+        for name in filter(RawOptions(self.options).has, ("txnAppId", "txnVersion")):
             raise unsupported(name, "it names a batch write; a streaming query has its name from its checkpoint")
         return SparklogStreamWriter(WriteOptions.from_spark(self.options), schema)

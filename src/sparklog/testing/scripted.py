@@ -12,7 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from sparklog.client.session import CoordinatorKind
+from sparklog.client.cluster.session import CoordinatorKind
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import frame_response, parse_request

@@ -3,13 +3,13 @@
 import itertools
 from uuid import UUID, uuid5
 
+from sparklog.group.classic.group import Protocol
+from sparklog.group.classic.requests import JoinRequest
 from sparklog.group.consumer.assignment import TopicIdPartition
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.machine import ConsumerMachine, ConsumerSettings
 from sparklog.group.consumer.requests import ConsumerHeartbeat
 from sparklog.group.consumer.topics import TopicDescription, matching
-from sparklog.group.requests import JoinRequest
-from sparklog.group.state import Protocol
 from sparklog.protocol.wire import WireWriter
 
 NAMESPACE = UUID(int=42)

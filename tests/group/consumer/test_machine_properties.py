@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.group.classic.requests import MemberIdentity, SyncRequest
+from sparklog.group.classic.subscriptions import read_assignment
 from sparklog.group.consumer import classic
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.records import changes, read_consumer_group, read_consumer_key
 from sparklog.group.consumer.timers import Timers
-from sparklog.group.consumer_protocol import read_assignment
-from sparklog.group.requests import MemberIdentity, SyncRequest
 
 NAMES = ["t", "u", "v"]
 MAX_SIZE = 5

@@ -6,11 +6,11 @@ import pytest
 from group.consumer.samples import FakeTopics, subscription
 
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.group.classic.group import Group, GroupState, Member, Protocol
+from sparklog.group.classic.subscriptions import read_assignment, write_assignment
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember
 from sparklog.group.consumer.migration import MigrationPolicy, downgraded, is_due, upgraded
-from sparklog.group.consumer_protocol import read_assignment, write_assignment
-from sparklog.group.state import Group, GroupState, Member, Protocol
 from sparklog.structs import TopicPartition
 
 BOTH = MigrationPolicy.BIDIRECTIONAL

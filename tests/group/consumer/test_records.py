@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import CorruptRecord
+from sparklog.group.classic.group import Protocol
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ClassicSide
 from sparklog.group.consumer.records import changes, read_consumer_group, read_consumer_key
 from sparklog.group.offsets import group_key
-from sparklog.group.state import Protocol
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from sparklog.log.inspection.batch_walk import BatchWalk
 from sparklog.log.inspection.dump import dump_file, expand
 from sparklog.log.inspection.dump_batches import DumpOptions
 from sparklog.log.inspection.index_check import read_index
-from sparklog.log.inspection.segment_check import SegmentCheck, SegmentFacts, SegmentJob, check_segment
+from sparklog.log.inspection.segment_check import SegmentCheck, check_segment
+from sparklog.log.inspection.segment_facts import SegmentFacts, SegmentJob
 from sparklog.log.offset_index import OffsetIndex
 from sparklog.log.producer_snapshot import encode_snapshot, read_snapshot
 from sparklog.record import layout

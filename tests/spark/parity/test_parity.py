@@ -14,11 +14,11 @@ from confluent_kafka import Producer
 from spark.parity import job
 from spark.parity.cases import CASES
 
-from sparklog.client.admin import Admin, NewTopic
+from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.errors import ConfigError
 from sparklog.local.jars import jar_set
 from sparklog.local.java import find_java
-from sparklog.spark.decisions import DECISIONS_TOPIC
+from sparklog.spark.write.decisions import DECISIONS_TOPIC
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.kafka import KafkaBroker
 

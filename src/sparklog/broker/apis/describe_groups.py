@@ -7,7 +7,7 @@ from functools import partial
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import ON_GROUP, Allowed, authorized_operations
 from sparklog.errors import ErrorCode
-from sparklog.group.state import Group, GroupState
+from sparklog.group.classic.group import Group, GroupState
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeGroupsResponse, Message
 from sparklog.protocol.slices import Steps, each_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.group.requests import MemberIdentity
+from sparklog.group.classic.requests import MemberIdentity
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import HeartbeatResponse, Message
 

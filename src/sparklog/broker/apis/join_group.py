@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.group.requests import JoinRequest
-from sparklog.group.state import Protocol
+from sparklog.group.classic.group import Protocol
+from sparklog.group.classic.requests import JoinRequest
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import JoinGroupResponse, Message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
-from sparklog.group.requests import MemberIdentity
+from sparklog.group.classic.requests import MemberIdentity
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaveGroupResponse, Message
 

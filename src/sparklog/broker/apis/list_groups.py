@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.group.classic.group import Group
 from sparklog.group.consumer.group import ConsumerGroup
-from sparklog.group.state import Group
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE
 from sparklog.protocol.messages import ListGroupsResponse, Message
 from sparklog.protocol.slices import Steps, each_of
+from sparklog.protocol.subscription import PROTOCOL_TYPE
 
 API = ApiKey.LIST_GROUPS
 VERSIONS = range(0, 6)

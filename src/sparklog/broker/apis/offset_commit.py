@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
-from sparklog.group.requests import CommitRequest, MemberIdentity
-from sparklog.group.state import NO_TIMESTAMP, CommittedOffset
+from sparklog.group.classic.group import NO_TIMESTAMP, CommittedOffset
+from sparklog.group.classic.requests import CommitRequest, MemberIdentity
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, OffsetCommitResponse
 from sparklog.protocol.slices import Steps

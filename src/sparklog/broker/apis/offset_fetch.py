@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
-from sparklog.group.state import CommittedOffset
+from sparklog.group.classic.group import CommittedOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, OffsetFetchResponse
 from sparklog.protocol.slices import Steps

@@ -12,8 +12,8 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import OFFSETS_TOPIC
 from sparklog.broker.txn_entry import Permits
 from sparklog.errors import ErrorCode
-from sparklog.group.requests import CommitRequest, MemberIdentity, TransactionalCommit
-from sparklog.group.state import CommittedOffset
+from sparklog.group.classic.group import CommittedOffset
+from sparklog.group.classic.requests import CommitRequest, MemberIdentity, TransactionalCommit
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message, TxnOffsetCommitResponse
 from sparklog.protocol.slices import Steps

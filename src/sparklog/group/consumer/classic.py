@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sparklog.errors import ApiError, ErrorCode, ProtocolError
+from sparklog.group.classic.group import Protocol
+from sparklog.group.classic.requests import JoinAnswer, JoinRequest, MemberIdentity, SyncAnswer, SyncRequest
+from sparklog.group.classic.subscriptions import MOST_ELEMENTS, write_assignment
 from sparklog.group.consumer.assignment import Partitions, TopicIdPartition
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.machine import ConsumerMachine, expect_static, replace_static, unknown_member
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from sparklog.group.consumer.topics import Topics
-from sparklog.group.consumer_protocol import MOST_ELEMENTS, write_assignment
-from sparklog.group.requests import JoinAnswer, JoinRequest, MemberIdentity, SyncAnswer, SyncRequest
-from sparklog.group.state import Protocol
-from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription
+from sparklog.protocol.subscription import PROTOCOL_TYPE, Subscription, decode_subscription
 from sparklog.protocol.wire import Budget
 from sparklog.structs import TopicPartition
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from sparklog.group.classic.group import Protocol
 from sparklog.group.consumer.assignment import NONE, Partitions
-from sparklog.group.state import Protocol
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

@@ -11,14 +11,14 @@ from __future__ import annotations
 from enum import Enum
 
 from sparklog.errors import ApiError, ErrorCode, ProtocolError
+from sparklog.group.classic.group import Group, GroupState, Member
+from sparklog.group.classic.subscriptions import MOST_ELEMENTS, read_assignment, subscribed_topics, write_assignment
 from sparklog.group.consumer.assignment import NONE
 from sparklog.group.consumer.classic import by_id, by_name
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember
 from sparklog.group.consumer.topics import Topics
-from sparklog.group.consumer_protocol import MOST_ELEMENTS, read_assignment, subscribed_topics, write_assignment
-from sparklog.group.state import Group, GroupState, Member
-from sparklog.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from sparklog.protocol.subscription import PROTOCOL_TYPE, decode_subscription
 from sparklog.protocol.wire import Budget
 
 

@@ -26,11 +26,11 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from sparklog.errors import CorruptRecord, ProtocolError
+from sparklog.group.classic.group import Protocol
 from sparklog.group.consumer.assignment import Partitions, TopicIdPartition, by_topic
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from sparklog.group.consumer.topics import TopicDescription
-from sparklog.group.state import Protocol
 from sparklog.protocol.wire import WireReader, WireWriter
 
 T = TypeVar("T")

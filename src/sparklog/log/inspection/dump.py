@@ -29,7 +29,8 @@ from sparklog.log.files import (
 )
 from sparklog.log.inspection.dump_batches import DumpOptions, Entry, dump_log
 from sparklog.log.inspection.index_check import IndexFile, read_offset_index, read_time_index
-from sparklog.log.inspection.segment_check import SegmentJob, check_segment
+from sparklog.log.inspection.segment_check import check_segment
+from sparklog.log.inspection.segment_facts import SegmentJob
 from sparklog.log.inspection.verify import CHECKPOINTS
 from sparklog.log.producer_snapshot import read_entries
 from sparklog.log.transaction_index import read_aborted

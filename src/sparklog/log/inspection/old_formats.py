@@ -5,18 +5,16 @@ Such a file is read into memory whole; there are few of them, and none grows any
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord
 from sparklog.log.inspection.batch_walk import BatchWalk
 from sparklog.log.inspection.findings import RESTORE, error, note
+from sparklog.log.inspection.segment_facts import SegmentFacts
 from sparklog.record import layout
+from sparklog.record.batch import RecordBatch
 from sparklog.record.legacy.message import Format, LegacyMessage
 from sparklog.record.legacy.segment import detect_format, iter_entries, unwrap
-
-if TYPE_CHECKING:
-    from sparklog.log.inspection.segment_check import SegmentFacts
-    from sparklog.record.batch import RecordBatch
 
 _PROBE = 1 << 20
 

@@ -13,7 +13,7 @@ from sparklog.log.cut import name_some
 from sparklog.log.files import CORRUPT_SUFFIX
 from sparklog.log.inspection.findings import DAMAGE, RESTORE, Finding, error, note, warning
 from sparklog.log.inspection.partition_files import PartitionFiles
-from sparklog.log.inspection.segment_check import EpochRun, SegmentFacts
+from sparklog.log.inspection.segment_facts import EpochRun, SegmentFacts
 from sparklog.log.inspection.transaction_check import TransactionCheck
 from sparklog.log.leader_epochs import EpochEntry
 from sparklog.log.producer_snapshot import read_snapshot

@@ -37,7 +37,8 @@ from sparklog.log.inspection.findings import REMOVE, Finding, Severity, error, n
 from sparklog.log.inspection.locks import is_in_use
 from sparklog.log.inspection.partition_check import PartitionCheck, PartitionContext
 from sparklog.log.inspection.partition_files import PartitionFiles, is_partition, list_partition
-from sparklog.log.inspection.segment_check import SegmentFacts, SegmentJob, check_segment
+from sparklog.log.inspection.segment_check import check_segment
+from sparklog.log.inspection.segment_facts import SegmentFacts, SegmentJob
 from sparklog.structs import TopicPartition
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"

@@ -1,0 +1,1 @@
+"""A cluster looked at and changed: topics, settings, groups, transactions."""

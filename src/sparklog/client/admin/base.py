@@ -1,0 +1,134 @@
+"""What every part of the asynchronous admin client shares: whom to ask, and what an error in an answer means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from sparklog.client.cluster.retry import retrying_async
+from sparklog.client.cluster.session import CONTROL, Build, Check, Session, raise_error_code
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message
+from sparklog.structs import BrokerId, TopicPartition
+
+T = TypeVar("T")
+Answers = Mapping[TopicPartition, "T | ApiError"]
+
+
+class AdminBase:
+    """One session, and the ways to put a question to it. Errors that pass by themselves are retried."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def _timeout_ms(self) -> int:
+        """How long brokers may take over a change: it is they who say what it waits for, so not beyond the call."""
+        config = self._session.config
+        return min(config.request_timeout_ms, config.api_timeout_ms)
+
+    async def _ask_broker(
+        self, broker: BrokerId, api: ApiKey, build: Build, check: Check = raise_error_code
+    ) -> Message:
+        async def ask() -> Message:
+            if broker not in self._session.leaders.brokers:
+                await self._session.refresh([])
+            answer = await self._session.request(broker, api, build, lane=CONTROL)
+            check(answer)
+            return answer
+
+        return await retrying_async(self._session.backoff(), ask)
+
+    async def _every_broker(self) -> list[BrokerId]:
+        return sorted((await self._session.refresh([])).brokers)
+
+    async def _ask_every_broker(
+        self, api: ApiKey, build: Build, check: Check = raise_error_code
+    ) -> dict[BrokerId, Message]:
+        brokers = await self._every_broker()
+        answers = await asyncio.gather(*(self._ask_broker(broker, api, build, check) for broker in brokers))
+        return dict(zip(brokers, answers, strict=True))
+
+    async def _ask_reachable_brokers(
+        self, api: ApiKey, build: Build, timeout: float
+    ) -> dict[BrokerId, Message | SparklogError]:
+        """What each broker answers within ``timeout`` seconds, or why it does not; each is asked once."""
+
+        async def ask(broker: BrokerId) -> Message | SparklogError:
+            try:
+                async with asyncio.timeout(timeout):
+                    answer = await self._session.request(broker, api, build, lane=CONTROL)
+                raise_error_code(answer)
+                return answer
+            except (SparklogError, TimeoutError) as error:
+                return self._silence(broker, timeout, error)
+
+        brokers = await self._every_broker()
+        return dict(zip(brokers, await asyncio.gather(*map(ask, brokers)), strict=True))
+
+    def _silence(self, broker: BrokerId, timeout: float, error: Exception) -> SparklogError:
+        """The error that names a broker which did not answer; what a broker answers is an error of its own."""
+        if isinstance(error, ApiError):
+            return error
+        at = self._session.leaders.brokers.get(broker)
+        what = f"did not answer in {timeout:g} s" if isinstance(error, TimeoutError) else f"cannot be asked: {error}"
+        return ConnectionFailed(f"broker {broker} at {at} {what}")
+
+    async def _ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[BrokerId, list[TopicPartition]], Awaitable[Answers[T]]],
+    ) -> dict[TopicPartition, T]:
+        """What each partition's leader answers; leaders that moved are followed. Raises the first lasting ApiError."""
+        found: dict[TopicPartition, T] = {}
+        left = set(partitions)
+
+        async def ask_what_is_left() -> None:
+            failure: ApiError | None = None
+            for broker, mine in (await self._leaders(left)).items():
+                for tp, answer in (await ask(broker, mine)).items():
+                    if not isinstance(answer, ApiError):
+                        found[tp] = answer
+                        left.discard(tp)
+                    elif not answer.code.retriable:
+                        raise answer
+                    else:
+                        failure = answer
+            if failure is not None:
+                raise failure
+
+        def forget_leaders() -> None:
+            for tp in left:
+                self._session.leaders.invalidate(tp.topic)
+
+        await retrying_async(self._session.backoff(), ask_what_is_left, between=forget_leaders)
+        return found
+
+    async def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
+        groups: dict[BrokerId, list[TopicPartition]] = {}
+        for tp in sorted(partitions):
+            groups.setdefault((await self._session.leader(tp)).leader, []).append(tp)
+        return groups
+
+
+def error_of(each: Message, what: str) -> ApiError | None:
+    """The error that a part of an answer carries, named after ``what`` it concerns."""
+    code = ErrorCode(each.error_code)
+    if code is ErrorCode.NONE:
+        return None
+    return ApiError(code, f"{what}: {getattr(each, 'error_message', None) or code.name}")
+
+
+def raise_error(each: Message, what: str) -> None:
+    """Raises the error that a part of an answer carries, if any."""
+    error = error_of(each, what)
+    if error is not None:
+        raise error
+
+
+def raise_first(results: Iterable[Message], name: Callable[[Message], str]) -> None:
+    """Raises the error of the first part that has one."""
+    for each in results:
+        raise_error(each, name(each))

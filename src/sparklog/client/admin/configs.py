@@ -1,0 +1,148 @@
+"""Settings of topics and brokers, log directories, features: what brokers say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sparklog.client.admin.base import AdminBase, error_of, raise_first
+from sparklog.client.cluster.arguments import checked_names
+from sparklog.client.cluster.session import CONTROL
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import (
+    DescribeConfigsRequest,
+    DescribeLogDirsRequest,
+    IncrementalAlterConfigsRequest,
+    Message,
+)
+from sparklog.structs import BrokerId, TopicPartition
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+_SET, _DELETE = 0, 1
+_Resource = DescribeConfigsRequest.DescribeConfigsResource
+_Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting as a broker describes it; ``source`` is Kafka's number (1 topic, 4 static broker, 5 default)."""
+
+    name: str
+    value: str | None
+    source: int
+    read_only: bool
+    sensitive: bool
+
+
+class LogDir(NamedTuple):
+    """One log directory of a broker. ``sizes`` are bytes; total and usable are -1 where the broker does not tell."""
+
+    path: str
+    error: str | None
+    total_bytes: int
+    usable_bytes: int
+    sizes: dict[TopicPartition, int]
+
+
+class ConfigAdmin(AdminBase):
+    """Topics' settings from any broker, a broker's own from itself."""
+
+    async def topic_configs(self, name: str) -> list[ConfigEntry]:
+        """Every setting of a topic, in force."""
+        checked_names([name], "topics")
+        return await self._configs(TOPIC_RESOURCE, name, None)
+
+    async def broker_configs(self, broker_id: BrokerId | None) -> list[ConfigEntry]:
+        """Every setting of a broker, as that broker tells it; for None what is set for all brokers at once."""
+        return await self._configs(BROKER_RESOURCE, "" if broker_id is None else str(broker_id), broker_id)
+
+    async def _configs(self, kind: int, name: str, broker_id: BrokerId | None) -> list[ConfigEntry]:
+        resource = _Resource(resource_type=kind, resource_name=name, configuration_keys=None)
+
+        def build(version: int) -> Message:
+            return DescribeConfigsRequest(
+                version=version, resources=[resource], include_synonyms=False, include_documentation=False
+            )
+
+        def check(answer: Message) -> None:
+            raise_first(answer.results, lambda _: f"cannot describe {_title(kind, name)}")
+
+        if broker_id is None:
+            answer = await self._session.any_broker_request(ApiKey.DESCRIBE_CONFIGS, build, check=check)
+        else:
+            answer = await self._ask_broker(broker_id, ApiKey.DESCRIBE_CONFIGS, build, check)
+        return sorted(_config_entry(each) for each in answer.results[0].configs)
+
+    async def alter_topic_configs(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set these settings of a topic, or with None go back to the default; the others stay."""
+        checked_names([name], "topics")
+        await self._alter(TOPIC_RESOURCE, name, changes, None, validate_only)
+
+    async def alter_broker_configs(
+        self, broker_id: BrokerId | None, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set these settings of one broker, or of all brokers for None; a value of None takes the setting back."""
+        name = "" if broker_id is None else str(broker_id)
+        await self._alter(BROKER_RESOURCE, name, changes, broker_id, validate_only)
+
+    async def _alter(
+        self, kind: int, name: str, changes: Mapping[str, str | None], broker_id: BrokerId | None, validate_only: bool
+    ) -> None:
+        altered = _Altered(
+            resource_type=kind,
+            resource_name=name,
+            configs=[
+                _Altered.AlterableConfig(name=each, config_operation=_DELETE if value is None else _SET, value=value)
+                for each, value in changes.items()
+            ],
+        )
+        broker = (await self._every_broker())[0] if broker_id is None else broker_id
+        await self._ask_broker(
+            broker,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            lambda version: IncrementalAlterConfigsRequest(
+                version=version, resources=[altered], validate_only=validate_only
+            ),
+            check=lambda answer: raise_first(answer.responses, lambda _: f"cannot change {_title(kind, name)}"),
+        )
+
+    async def log_dirs(self) -> dict[BrokerId, list[LogDir]]:
+        """Every broker's log directories, with the size of each partition's log in them."""
+        answers = await self._ask_every_broker(
+            ApiKey.DESCRIBE_LOG_DIRS, lambda version: DescribeLogDirsRequest(version=version, topics=None)
+        )
+        return {broker: [_log_dir(each) for each in answer.results] for broker, answer in answers.items()}
+
+    async def features(self) -> dict[str, int]:
+        """The features on which the cluster has settled, by their levels; none in a cluster without such."""
+        broker = (await self._every_broker())[0]
+        connection = await self._session.connection(broker, CONTROL)
+        return dict((await connection.versions()).features)
+
+
+def _title(kind: int, name: str) -> str:
+    return "all brokers" if kind == BROKER_RESOURCE and not name else repr(name)
+
+
+def _config_entry(each: Message) -> ConfigEntry:
+    return ConfigEntry(each.name, each.value, each.config_source, each.read_only, each.is_sensitive)
+
+
+def _log_dir(each: Message) -> LogDir:
+    error = error_of(each, each.log_dir)
+    sizes = {
+        TopicPartition(topic.name, partition.partition_index): int(partition.partition_size)
+        for topic in each.topics
+        for partition in topic.partitions
+        if not partition.is_future_key
+    }
+    total, usable = (getattr(each, name, None) for name in ("total_bytes", "usable_bytes"))
+    return LogDir(
+        each.log_dir,
+        None if error is None else error.code.name,
+        -1 if total is None else int(total),
+        -1 if usable is None else int(usable),
+        sizes,
+    )

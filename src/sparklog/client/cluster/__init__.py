@@ -1,0 +1,1 @@
+"""What every client of a cluster shares: settings, connections, metadata, who leads what, when to ask again."""

@@ -1,0 +1,154 @@
+"""Who leads what: the cluster as brokers describe it, kept until something proves it old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from types import TracebackType
+
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.info import ClusterInfo, TopicInfo, metadata_request, no_such_partition, read_metadata
+from sparklog.client.cluster.pool import ConnectionPool
+from sparklog.client.cluster.retry import Backoff, retrying
+from sparklog.clock import Clock, SystemClock
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
+from sparklog.net.connection import BlockingConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message
+from sparklog.structs import NO_LEADER, BrokerId, Endpoint, TopicPartition
+
+
+class ClusterMetadata:
+    """The way to a cluster: connections, and the leader of each partition. Close it, or use it in a ``with``."""
+
+    def __init__(self, config: ClientConfig, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self.pool = ConnectionPool(config)
+        self._bootstrap = config.bootstrap
+        self._brokers: dict[BrokerId, Endpoint] = {}
+        self._topics: dict[str, TopicInfo] = {}
+        self.cluster_id: str | None = None
+        """As the first answer told it, which is one of the bootstrap servers'."""
+
+    def __enter__(self) -> ClusterMetadata:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def backoff(self, timeout_ms: int | None = None) -> Backoff:
+        """A fresh deadline for retries, ``default.api.timeout.ms`` away if not said otherwise."""
+        return Backoff(self.config, self.clock, self.config.api_timeout_ms if timeout_ms is None else timeout_ms)
+
+    def fetch(self, topics: Collection[str] | None = None, *, create: bool = False) -> ClusterInfo:
+        """Ask now: these topics, or all for None. Retries while no broker answers; errors of topics are returned.
+
+        ``create`` lets a broker that is configured so create the topics that are missing.
+        """
+        return retrying(self.backoff(), lambda: self._fetch_once(topics, create))
+
+    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
+        """What is known of a topic, asking only if nothing is. Raises ApiError if the topic cannot be described."""
+        known = self._topics.get(name)
+        return known if known is not None else self.describe([name], create=create)[name]
+
+    def describe(self, topics: Collection[str], *, create: bool = False) -> dict[str, TopicInfo]:
+        """These topics as they are now. Raises ApiError naming the first that cannot be described.
+
+        An unknown topic is asked for again for a moment only: it may just have been created.
+        """
+        return retrying(self.backoff(), lambda: self._describe_once(topics, create))
+
+    def _describe_once(self, topics: Collection[str], create: bool) -> dict[str, TopicInfo]:
+        info = self._fetch_once(topics, create)
+        for topic, code in info.errors.items():
+            raise ApiError(code, f"topic {topic!r} at {self.config.bootstrap_servers}: {code.name}")
+        return {topic: info.topics[topic] for topic in topics}
+
+    def leader(self, tp: TopicPartition) -> tuple[Endpoint, TopicInfo]:
+        """Where the leader of ``tp`` listens. Raises ApiError: retriable while there is none, else not."""
+        topic = self.topic(tp.topic)
+        info = topic.partition(tp.partition)
+        if info is None:
+            self.invalidate(tp.topic)
+            raise no_such_partition(topic, tp.partition)
+        endpoint = self._brokers.get(info.leader)
+        if info.leader == NO_LEADER or endpoint is None:
+            self.invalidate(tp.topic)
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")
+        return endpoint, topic
+
+    def known_leader(self, tp: TopicPartition) -> Endpoint | None:
+        """Where the leader of ``tp`` listens, as far as that is known without asking."""
+        topic = self._topics.get(tp.topic)
+        info = topic.partition(tp.partition) if topic is not None else None
+        return self._brokers.get(info.leader) if info is not None else None
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Endpoint, list[TopicPartition]]:
+        """The partitions under the brokers that lead them; one Metadata request for all topics not known.
+
+        Raises ApiError for the first that none leads.
+        """
+        groups, leaderless = self.led(partitions)
+        for tp in leaderless:
+            self.leader(tp)
+        return groups
+
+    def led(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[Endpoint, list[TopicPartition]], list[TopicPartition]]:
+        """``by_leader`` of those that have a leader, and the others."""
+        wanted = list(partitions)
+        unknown = {tp.topic for tp in wanted} - self._topics.keys()
+        if unknown:
+            self._describe_once(sorted(unknown), create=False)
+        groups: dict[Endpoint, list[TopicPartition]] = {}
+        leaderless = []
+        for tp in wanted:
+            endpoint = self.known_leader(tp)
+            if endpoint is None:
+                leaderless.append(tp)
+            else:
+                groups.setdefault(endpoint, []).append(tp)
+        return groups, leaderless
+
+    def invalidate(self, topic: str) -> None:
+        """Ask again before the next use of ``topic``: its leaders have moved, or may have."""
+        self._topics.pop(topic, None)
+
+    def request(self, endpoint: Endpoint, api: ApiKey, build: Callable[[int], Message]) -> Message:
+        """One question to one broker, on a pooled connection, not retried."""
+        try:
+            with self.pool.borrow(endpoint) as connection:
+                return connection.request(api, build)
+        except ConnectionFailed:
+            self.pool.forget(endpoint)
+            raise
+
+    def any_broker(self) -> BlockingConnection:
+        """A connection to whichever broker answers first; the caller gives it back to the pool, or closes it."""
+        candidates = dict.fromkeys([*self._brokers.values(), *self._bootstrap])
+        return self.pool.first_reachable(list(candidates))
+
+    def _fetch_once(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
+        connection = self.any_broker()
+        try:
+            answer = connection.request(ApiKey.METADATA, lambda version: metadata_request(version, topics, create))
+        except BaseException:
+            connection.close()
+            self.pool.forget(connection.endpoint)
+            raise
+        self.pool.give_back(connection)
+        info = read_metadata(answer)
+        self._brokers = info.brokers
+        if self.cluster_id is None:
+            self.cluster_id = info.cluster_id
+        self._topics.update(info.topics)
+        for gone in info.errors:
+            self._topics.pop(gone, None)
+        return info

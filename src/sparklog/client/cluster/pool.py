@@ -1,0 +1,86 @@
+"""Connections to brokers, kept open between uses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.errors import ConnectionFailed, PeerSilent
+from sparklog.net.connection import BlockingConnection
+from sparklog.structs import Endpoint
+
+
+class ConnectionPool:
+    """Lends connections, each to one borrower at a time; may be used by several threads.
+
+    A connection comes back unless it failed or still waits for answers. One that idled may have been closed by its
+    broker: its first request then raises ConnectionFailed, and a retry gets a new one.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._idle: dict[Endpoint, list[BlockingConnection]] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def borrow(self, endpoint: Endpoint) -> Iterator[BlockingConnection]:
+        """A connection for the length of a ``with``. Raises ConnectionFailed if the broker cannot be reached."""
+        connection = self.take(endpoint)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            self.give_back(connection)
+
+    def take(self, endpoint: Endpoint) -> BlockingConnection:
+        """A connection that the caller must give back or close."""
+        with self._lock:
+            idle = self._idle.get(endpoint)
+            if idle:
+                return idle.pop()
+        return BlockingConnection(
+            endpoint,
+            client_id=self._config.client_id,
+            connect_timeout=self._config.connect_timeout_ms / 1000,
+            request_timeout=self._config.request_timeout_ms / 1000,
+        )
+
+    def give_back(self, connection: BlockingConnection) -> None:
+        """For the next borrower; nothing may be in flight on it."""
+        if not connection.closed:
+            with self._lock:
+                self._idle.setdefault(connection.endpoint, []).append(connection)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Close what idles to a broker that failed: it is as broken as the one that showed it."""
+        with self._lock:
+            idle = self._idle.pop(endpoint, [])
+        for connection in idle:
+            connection.close()
+
+    def first_reachable(self, endpoints: list[Endpoint]) -> BlockingConnection:
+        """A connection to the first of ``endpoints`` that answers. Raises ConnectionFailed naming all of them,
+        PeerSilent where one accepts connections.
+
+        Those to which one is open are tried first: opening one to a broker that is frozen takes long.
+        """
+        failures: dict[Endpoint, ConnectionFailed] = {}
+        for endpoint in sorted(endpoints, key=lambda each: not self._idle.get(each)):
+            try:
+                return self.take(endpoint)
+            except ConnectionFailed as error:
+                failures[endpoint] = error
+        is_silent = any(isinstance(error, PeerSilent) for error in failures.values())
+        tried = ", ".join(f"{endpoint} ({error.__cause__ or error})" for endpoint, error in failures.items())
+        raise (PeerSilent if is_silent else ConnectionFailed)(f"no broker can be reached; tried {tried}")
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for connections in idle.values():
+            for connection in connections:
+                connection.close()

@@ -1,0 +1,1 @@
+"""Reading topics: what is read and from where; ``fetch`` brings records, ``group`` shares partitions out."""

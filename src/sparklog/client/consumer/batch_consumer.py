@@ -1,0 +1,205 @@
+"""Reading partitions as they grow: what the command line drives. One fetch a broker at a time, batches in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets
+from sparklog.client.cluster.retry import Backoff
+from sparklog.client.consumer.fetch.scan import scan, unreadable, visible_end
+from sparklog.client.consumer.record import Header
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
+from sparklog.net.connection import BlockingConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch
+from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.record.batch import RecordBatch
+from sparklog.record.columnar import COLUMNS, ColumnarDecoder
+from sparklog.record.layout import MAX_INT64
+from sparklog.structs import Endpoint, TopicPartition
+
+Positions = dict[TopicPartition, int]
+Batches = dict[TopicPartition, list[RecordBatch]]
+
+
+class ConsumedRecord(NamedTuple):
+    """One record as a person sees it; ``timestamp`` is milliseconds, ``timestamp_type`` 0 create, 1 log append."""
+
+    tp: TopicPartition
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+class BatchConsumer:
+    """Records of some partitions from some positions on, each partition's in order.
+
+    ``positions`` may be offsets, EARLIEST or LATEST. No group, no commits: who reads keeps the offsets.
+    """
+
+    def __init__(self, cluster: ClusterMetadata, positions: Mapping[TopicPartition, int]) -> None:
+        self._cluster = cluster
+        self._config = cluster.config
+        self.positions = resolve(cluster, positions)
+        self.damaged: dict[TopicPartition, CorruptRecord] = {}
+        """Partitions that have a damaged batch at their position: they give nothing more until it is moved."""
+        self._nothing_at: Positions = {}
+
+    def poll(self, max_wait_ms: int | None = None, patience_ms: int | None = None) -> Batches:
+        """The next batches; brokers without any hold the question for ``fetch.max.wait.ms``, or as said.
+
+        The first batch may begin before the position that was asked for. Moved leaders and lost connections are
+        retried for ``patience_ms`` (``default.api.timeout.ms``); after that the next poll goes on where this one was.
+        """
+        return self._poll(self.positions, max_wait_ms, patience_ms)
+
+    def records(self, *, until: Mapping[TopicPartition, int] | None = None) -> Iterator[ConsumedRecord]:
+        """One record after another: for ever, or up to these offsets."""
+        ends = None if until is None else dict(until)
+        while True:
+            wanted = self.positions if ends is None else {tp: at for tp, at in self.positions.items() if at < ends[tp]}
+            if not wanted:
+                return
+            before = dict(wanted)
+            for tp, batches in self._poll(wanted, None).items():
+                yield from _rows(tp, batches, before[tp], None if ends is None else ends[tp])
+
+    def _poll(
+        self, wanted: Mapping[TopicPartition, int], max_wait_ms: int | None, patience_ms: int | None = None
+    ) -> Batches:
+        backoff = self._cluster.backoff(patience_ms)
+        while True:
+            try:
+                return self._poll_once(wanted, self._config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms)
+            except SparklogError as error:
+                self._recover(error, backoff, wanted)
+
+    def _recover(self, error: SparklogError, backoff: Backoff, wanted: Iterable[TopicPartition]) -> None:
+        backoff.wait(error)
+        self._forget_leaders(wanted)
+
+    def _poll_once(self, wanted: Mapping[TopicPartition, int], wait_ms: int) -> Batches:
+        """What the brokers give that answer; what is wrong with the others is raised where nobody gives anything."""
+        groups, leaderless = self._cluster.led(wanted)
+        failure: SparklogError | None = None
+        if leaderless:
+            failure = self._why_not(leaderless)
+        asked: list[tuple[BlockingConnection, list[TopicPartition]]] = []
+        answers: list[FetchedPartition] = []
+        for endpoint, partitions in groups.items():
+            try:
+                asked.append((self._ask(endpoint, {tp: wanted[tp] for tp in partitions}, wait_ms), partitions))
+            except SparklogError as error:
+                failure = error
+                self._forget_leaders(partitions)
+        for connection, partitions in asked:
+            try:
+                answers += self._answer(connection)
+            except SparklogError as error:
+                connection.close()
+                failure = error
+                self._forget_leaders(partitions)
+            except BaseException:
+                for each, _ in asked:
+                    each.close()
+                raise
+        for connection, _ in asked:
+            self._cluster.pool.give_back(connection)
+        return self._take(answers, wanted, failure)
+
+    def _forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        for topic in {tp.topic for tp in partitions}:
+            self._cluster.invalidate(topic)
+
+    def _why_not(self, leaderless: list[TopicPartition]) -> ApiError:
+        """Why the first of these has no leader; who leads it now is asked for at the next poll."""
+        try:
+            self._cluster.leader(leaderless[0])
+        except ApiError as error:
+            return error
+        return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {leaderless[0]} has no leader")
+
+    def _ask(self, endpoint: Endpoint, wanted: Mapping[TopicPartition, int], wait_ms: int) -> BlockingConnection:
+        topics = {tp.topic: self._cluster.topic(tp.topic).topic_id for tp in wanted}
+        connection = self._cluster.pool.take(endpoint)
+        by_name = fetch.TOPIC_ID_VERSION - 1 if ZERO_UUID in topics.values() else None
+        version = connection.versions.best(ApiKey.FETCH, by_name)
+        most = self._config.max_partition_fetch_bytes
+        partitions = [FetchPartition(tp.topic, topics[tp.topic], tp.partition, at, most) for tp, at in wanted.items()]
+        request = FetchRequest(
+            wait_ms, 1, self._config.fetch_max_bytes, partitions, isolation=self._config.isolation_level
+        )
+        connection.send(ApiKey.FETCH, version, fetch.encode_request(request, version))
+        return connection
+
+    def _answer(self, connection: BlockingConnection) -> list[FetchedPartition]:
+        _, version, body = connection.receive()
+        error, partitions = fetch.decode_response(body, version)
+        if error is not ErrorCode.NONE:
+            raise ApiError(error, f"fetch from broker {connection.endpoint}: {error.name}")
+        return partitions
+
+    def _take(
+        self, answers: list[FetchedPartition], wanted: Mapping[TopicPartition, int], failure: SparklogError | None
+    ) -> Batches:
+        names = {self._cluster.topic(tp.topic).topic_id: tp.topic for tp in wanted}
+        taken: Batches = {}
+        if not any(answer.records or answer.error for answer in answers):
+            self._pass_over_gaps(answers, names)
+            if failure is not None:
+                raise failure
+            return taken
+        for answer in answers:
+            tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
+            if answer.error is not ErrorCode.NONE:
+                failure = ApiError(answer.error, f"partition {tp} at offset {wanted[tp]}: {answer.error.name}")
+                self._forget_leaders([tp])
+                continue
+            try:
+                found = scan(tp, answer, wanted[tp], self._config.isolation_level, check_crcs=self._config.check_crcs)
+            except CorruptRecord as error:
+                self.damaged[tp] = failure = error
+                continue
+            self.positions[tp] = found.next_offset
+            if found.batches:
+                taken[tp] = found.batches
+        if failure is not None and not taken:
+            raise failure
+        return taken
+
+    def _pass_over_gaps(self, answers: list[FetchedPartition], names: dict[UUID, str]) -> None:
+        """Compaction can take the last records below the high watermark: nothing twice up to there is believed."""
+        for answer in answers:
+            tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
+            bound = visible_end(answer, self._config.isolation_level)
+            position = self.positions[tp]
+            if bound > position and self._nothing_at.get(tp) == position:
+                self.positions[tp] = bound
+            self._nothing_at[tp] = position
+
+
+def resolve(cluster: ClusterMetadata, positions: Mapping[TopicPartition, int]) -> Positions:
+    """``positions`` with EARLIEST and LATEST looked up."""
+    first = earliest_offsets(cluster, [tp for tp, at in positions.items() if at == EARLIEST])
+    last = latest_offsets(cluster, [tp for tp, at in positions.items() if at == LATEST])
+    return {**positions, **first, **last}
+
+
+def _rows(tp: TopicPartition, batches: list[RecordBatch], start: int, end: int | None) -> Iterator[ConsumedRecord]:
+    decoder = ColumnarDecoder(COLUMNS)
+    for batch in batches:
+        try:
+            decoder.append(batch, start, MAX_INT64 if end is None else end)
+        except CorruptRecord as error:
+            raise unreadable(tp, batch, error) from error
+    columns = {name: column.to_pylist() for name, column in decoder.finish().items()}
+    for key, value, headers, offset, timestamp, kind in zip(*(columns[name] for name in COLUMNS), strict=True):
+        pairs = tuple((each["key"], each["value"]) for each in headers or ())
+        yield ConsumedRecord(tp, offset, timestamp, kind, key, value, pairs)

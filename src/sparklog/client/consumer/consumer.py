@@ -1,0 +1,345 @@
+"""``Consumer``: an AsyncConsumer on a loop in a thread of its own, for programs that block.
+
+The caller's thread waits; callbacks (of rebalances and of commits) run in it, inside the call that led to them, while
+the loop goes on: heartbeats are sent however long they take, and they may use the consumer. The thread ends with
+``close``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import inspect
+import re
+import threading
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from sparklog.client.cluster.arguments import check_callable
+from sparklog.client.cluster.info import PartitionInfo
+from sparklog.client.cluster.loop_thread import LoopThread
+from sparklog.client.cluster.offsets import OffsetAndTimestamp
+from sparklog.client.consumer.async_consumer import ARROW_BYTES, AsyncConsumer
+from sparklog.client.consumer.config import ConsumerConfig
+from sparklog.client.consumer.fetch.buffer import Deserializer
+from sparklog.client.consumer.fetch.handout import Handout
+from sparklog.client.consumer.group.commits import CommitCallback
+from sparklog.client.consumer.group.committed import OffsetAndMetadata, Offsets
+from sparklog.client.consumer.group.coordinator import Callback
+from sparklog.client.consumer.group.metadata import GroupMetadata
+from sparklog.client.consumer.record import ConsumerRecord
+from sparklog.clock import Clock
+from sparklog.errors import LocalProtocolError
+from sparklog.structs import TopicPartition
+
+T = TypeVar("T")
+_Job = Callable[[], None]
+
+
+class Consumer:
+    """Reads records of topics, alone or as a member of a group.
+
+    Settings by Kafka's names, as a mapping or as keywords with underscores (``group_id="g"``). Deserializers are
+    called with the bytes of each key or value that is not null. Use it in ``with``, or ``close`` it. It is for one
+    thread at a time; only ``wakeup`` may be called by any.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        clock: Clock | None = None,
+        **more: Any,
+    ) -> None:
+        self.config = ConsumerConfig.of(settings, **more)
+        self._loop = LoopThread("sparklog consumer")
+        self._jobs: list[SimpleQueue[_Job | None]] = []
+        self._user = threading.RLock()
+        self._is_closed = False
+
+        async def make() -> AsyncConsumer:
+            return AsyncConsumer(
+                settings, key_deserializer=key_deserializer, value_deserializer=value_deserializer, clock=clock, **more
+            )
+
+        try:
+            self._consumer = self._loop.run(make())
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- what to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> None:
+        """As AsyncConsumer's; the callbacks run in the thread that calls ``poll``."""
+        self._do(
+            self._consumer.subscribe,
+            topics,
+            pattern=pattern,
+            on_assigned=self._here(on_assigned),
+            on_revoked=self._here(on_revoked),
+            on_lost=self._here(on_lost),
+        )
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, whatever others do. Replaces what was assigned before."""
+        self._do(self._consumer.assign, partitions)
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more; leaves the group."""
+        self._call(self._consumer.unsubscribe())
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer reads now."""
+        return self._consumer.assignment
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to: those named, or those that the pattern matched last."""
+        return self._consumer.subscription
+
+    # -- reading
+
+    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records, at most ``max_records`` (``max.poll.records``); none after ``timeout`` seconds without any.
+
+        Within a partition they are in order; partitions take turns.
+        """
+        return self._call(self._consumer.poll(timeout, max_records))
+
+    def poll_arrow(
+        self, timeout: float = 1.0, max_bytes: int = ARROW_BYTES, max_rows: int = 1 << 31
+    ) -> pa.RecordBatch | None:
+        """The next records as columns (those of Spark's Kafka source); None after ``timeout`` seconds without any.
+
+        ``max_bytes`` is looked at between record batches, so the result may be larger by one.
+        """
+        return self._call(self._consumer.poll_arrow(timeout, max_bytes, max_rows))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """One record after another, for ever; a commit in between is of the records given so far.
+
+        Records are taken from ``poll`` many at a time. What is left of them when something else polls or seeks is not
+        given: iteration goes on at the consumer's positions.
+        """
+
+        async def borrow() -> Handout:
+            return self._consumer.lend(await self._consumer.poll(1.0))
+
+        while True:
+            handout = self._call(borrow())
+            try:
+                yield from handout
+            finally:
+                if not handout.is_given:
+                    self._do(handout.give_back)
+
+    def wakeup(self) -> None:
+        """Have the ``poll`` that waits now, or else the next one, raise WokenUp. Any thread may call it."""
+        self._loop.call_soon(self._consumer.wakeup)
+
+    # -- positions
+
+    def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on there."""
+        self._do(self._consumer.seek, tp, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset of these, or of all that are assigned."""
+        self._do(self._consumer.seek_to_beginning, *partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record of these, or of all that are assigned."""
+        self._do(self._consumer.seek_to_end, *partitions)
+
+    def position(self, tp: TopicPartition) -> int:
+        """The offset of the next record of ``tp`` that ``poll`` gives; looked up if need be."""
+        return self._call(self._consumer.position(tp))
+
+    def positions(self) -> Offsets:
+        """Where each assigned partition goes on, as ``commit`` stores it; left out while that is not known."""
+        return self._do(self._consumer.positions)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give nothing of these until ``resume``; what was fetched is kept."""
+        self._do(self._consumer.pause, *partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """As ``AsyncConsumer.resume``."""
+        self._do(self._consumer.resume, *partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """As ``AsyncConsumer.paused``."""
+        return self._consumer.paused
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Records behind the end of each partition, as of its last fetch; None where that is not known yet."""
+        return self._do(self._consumer.lag)
+
+    # -- commits
+
+    def commit(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None) -> None:
+        """Commit these offsets, or the position of each partition; returns when they are stored.
+
+        Raises ApiError if they will not be: the group may have gone on without this consumer.
+        """
+        self._call(self._consumer.commit(offsets))
+
+    def commit_async(
+        self,
+        callback: CommitCallback | None = None,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+    ) -> None:
+        """Commit without waiting; ``callback(offsets, error)`` runs in a later ``poll``, or in ``close``."""
+        self._do(self._consumer.commit_async, self._here(callback), offsets)
+
+    def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for these, or for all that are assigned; None for nothing."""
+        return self._call(self._consumer.committed(*partitions))
+
+    def consumer_group_metadata(self) -> GroupMetadata:
+        """Who commits, for a producer that commits this consumer's offsets in its transaction."""
+        return self._do(self._consumer.consumer_group_metadata)
+
+    # -- what there is
+
+    def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that each partition still has."""
+        return self._call(self._consumer.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last record that this consumer may see."""
+        return self._call(self._consumer.end_offsets(partitions))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each timestamp (ms); None where there is none."""
+        return self._call(self._consumer.offsets_for_times(timestamps))
+
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic, with their leaders."""
+        return self._call(self._consumer.partitions_for(topic))
+
+    # -- the end
+
+    def close(self, timeout: float = 30.0) -> None:
+        """Commit (if auto-commit is on), give up the partitions, leave the group (a static member stays), hang up.
+
+        After ``timeout`` seconds it hangs up whatever is not done. Raises what a callback raised. Refused, with nothing
+        closed, while another call is under way: in another thread (``wakeup`` ends a poll), or around a callback.
+        """
+        if self._is_closed:
+            return
+        self._enter()
+        try:
+            if self._jobs:
+                raise LocalProtocolError("a callback cannot close its consumer; close it when the call has returned")
+            self._close(timeout)
+        finally:
+            self._user.release()
+
+    def _close(self, timeout: float) -> None:
+        self._is_closed = True
+        try:
+            self._call(self._consumer.close(timeout))
+        finally:
+            self._loop.close()
+
+    # -- between the caller's thread and the loop's
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of ``work`` on the loop; what it wants done in this thread meanwhile is done."""
+        try:
+            self._enter()
+        except LocalProtocolError:
+            work.close()
+            raise
+        jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs.append(jobs)
+        try:
+            future = self._loop.submit(work, waits=True)
+            future.add_done_callback(lambda _: jobs.put(None))
+            return self._attend(future, jobs)
+        finally:
+            self._jobs.remove(jobs)
+            self._user.release()
+
+    def _enter(self) -> None:
+        """Take the consumer for this thread; to be released."""
+        if not self._user.acquire(blocking=False):
+            raise LocalProtocolError("another thread is using this consumer; a consumer is for one at a time")
+
+    def _attend(self, future: concurrent.futures.Future[T], jobs: SimpleQueue[_Job | None]) -> T:
+        try:
+            while (job := jobs.get()) is not None:
+                job()
+        except BaseException:
+            future.cancel()
+            raise
+        return future.result()
+
+    def _do(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Call something short on the loop."""
+
+        async def do() -> T:
+            return function(*arguments, **named)
+
+        return self._call(do())
+
+    def _here(self, callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
+        """The callback, run in the thread that waits for the loop; a coroutine function runs on the loop itself."""
+        check_callable("a callback", callback)
+        if callback is None or inspect.iscoroutinefunction(callback):
+            return callback
+
+        async def relay(*arguments: Any) -> None:
+            loop = asyncio.get_running_loop()
+            done: asyncio.Future[None] = loop.create_future()
+
+            def job() -> None:
+                failure: Exception | None = None
+                try:
+                    callback(*arguments)
+                except Exception as error:
+                    failure = error
+                loop.call_soon_threadsafe(functools.partial(_settle, done, failure))
+
+            self._jobs[-1].put(job)
+            await done
+
+        return relay
+
+
+def _settle(done: asyncio.Future[None], failure: Exception | None) -> None:
+    if done.cancelled():
+        return
+    if failure is None:
+        done.set_result(None)
+    else:
+        done.set_exception(failure)

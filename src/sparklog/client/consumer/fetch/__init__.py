@@ -1,0 +1,1 @@
+"""Records on their way from brokers to whoever reads."""

@@ -1,0 +1,272 @@
+"""Fetcher ahead: one fetch in flight a broker, for every partition that can take more. Drives RecordBuffer.
+
+A partition is asked for while it is fetchable and less than ``max.partition.fetch.bytes`` of it wait in the buffer,
+and nothing at all while ``fetch.max.bytes`` wait there; so at most that and one answer a broker are held. While some
+partition of a broker is full, the broker is not let wait long for the others: what is full may be wanted soon.
+
+Errors that pass (a leader moved, a broker is gone) are waited out here, with new metadata. The others are kept for the
+next ``raise_failure``, except OFFSET_OUT_OF_RANGE, which goes to ``on_out_of_range`` once all that came before it was
+handed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+from sparklog.client.cluster.retry import is_retriable
+from sparklog.client.cluster.session import DATA, Session
+from sparklog.client.consumer.config import ConsumerConfig
+from sparklog.client.consumer.fetch.buffer import PartitionBuffer, RecordBuffer
+from sparklog.client.consumer.fetch.scan import Scan, scan, visible_end
+from sparklog.client.consumer.fetch.session import LOST, FetchPlan, FetchSession
+from sparklog.client.consumer.subscription import SubscriptionState
+from sparklog.client.consumer.topics import refresh_wanted
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch
+from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import BrokerId, LeaderEpoch, TopicPartition
+
+_CROWDED_WAIT_MS = 50
+_LEADER_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+
+
+class _Asked(NamedTuple):
+    """One fetch: what is wanted of each partition, as of which incarnation."""
+
+    partitions: dict[TopicPartition, FetchPartition]
+    incarnations: dict[TopicPartition, int]
+    wait_ms: int
+
+
+class Fetcher:
+    """The fetches of one consumer. ``news`` is set when something came; ``send`` after what changes what is wanted."""
+
+    def __init__(
+        self,
+        session: Session,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        buffer: RecordBuffer,
+        news: asyncio.Event,
+        on_out_of_range: Callable[[TopicPartition, ApiError], None],
+    ) -> None:
+        self._session = session
+        self._config = config
+        self._subscription = subscription
+        self._buffer = buffer
+        self._news = news
+        self._sessions: dict[BrokerId, FetchSession] = {}
+        self._in_flight: dict[BrokerId, asyncio.Task[None]] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+        self._nothing_at: dict[TopicPartition, int] = {}
+        self._failures: dict[TopicPartition, tuple[int, Exception]] = {}
+        self._is_closed = False
+        self._on_out_of_range = on_out_of_range
+
+    def send(self) -> None:
+        """Ask every broker that is not being asked for what is wanted of it."""
+        if self._is_closed:
+            return
+        for broker, asked in self._wanted().items():
+            if broker not in self._in_flight:
+                self._in_flight[broker] = asyncio.create_task(self._fetch(broker, asked), name="sparklog fetch")
+
+    async def close(self) -> None:
+        """Ask no more; what is in flight is let go."""
+        self._is_closed = True
+        tasks = [*self._in_flight.values(), *([self._refreshing] if self._refreshing else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def raise_failure(self) -> None:
+        """Raise what went wrong with a partition of which all that came before was handed over."""
+        for tp, (incarnation, error) in list(self._failures.items()):
+            if not self._subscription.is_current(tp, incarnation):
+                del self._failures[tp]
+            elif self._buffer.is_empty(tp):
+                del self._failures[tp]
+                if isinstance(error, ApiError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self._on_out_of_range(tp, error)
+                else:
+                    raise error
+
+    # -- what to ask
+
+    def _wanted(self) -> dict[BrokerId, _Asked]:
+        wanted: dict[BrokerId, _Asked] = {}
+        crowded: set[BrokerId] = set()
+        full = self._buffer.nbytes >= self._config.fetch_max_bytes
+        for tp in self._subscription.fetchable():
+            if tp in self._failures:
+                continue
+            leader = self._session.leaders.leader(tp)
+            if leader is None:
+                self._refresh()
+                continue
+            buffer = self._buffer.buffer(tp)
+            if full or buffer.nbytes >= self._config.max_partition_fetch_bytes:
+                crowded.add(leader)
+                continue
+            asked = wanted.setdefault(leader, _Asked({}, {}, self._config.fetch_max_wait_ms))
+            asked.partitions[tp] = self._partition(tp, buffer)
+            asked.incarnations[tp] = buffer.incarnation
+        short = min(_CROWDED_WAIT_MS, self._config.fetch_max_wait_ms)
+        return {each: asked._replace(wait_ms=short) if each in crowded else asked for each, asked in wanted.items()}
+
+    def _partition(self, tp: TopicPartition, buffer: PartitionBuffer) -> FetchPartition:
+        leaders = self._session.leaders
+        topic, info = leaders.topic(tp.topic), leaders.partition(tp)
+        assert topic is not None
+        assert info is not None
+        return FetchPartition(
+            tp.topic,
+            topic.topic_id,
+            tp.partition,
+            buffer.fetch_position,
+            self._config.max_partition_fetch_bytes,
+            info.leader_epoch,
+        )
+
+    # -- asking
+
+    async def _fetch(self, broker: BrokerId, asked: _Asked) -> None:
+        session = self._sessions.setdefault(broker, FetchSession())
+        try:
+            await self._ask(broker, session, asked)
+        except Exception as error:  # whatever it is, poll must raise it
+            session.reset()
+            if not (isinstance(error, SparklogError) and is_retriable(error)):
+                self._fail(asked, error)
+            for tp in asked.partitions:
+                self._session.leaders.invalidate(tp.topic)
+            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+        finally:
+            del self._in_flight[broker]
+        self._news.set()
+        self.send()
+
+    async def _ask(self, broker: BrokerId, session: FetchSession, asked: _Asked) -> None:
+        connection = await self._session.connection(broker, DATA)
+        by_name = any(each.topic_id == ZERO_UUID for each in asked.partitions.values())
+        versions = await connection.versions()
+        version = versions.best(ApiKey.FETCH, fetch.TOPIC_ID_VERSION - 1 if by_name else None)
+        plan = session.plan(asked.partitions)
+        body = fetch.encode_request(self._request(plan, asked), version)
+        seconds = (self._config.request_timeout_ms + asked.wait_ms) / 1000
+        answer = await connection.submit(ApiKey.FETCH, version, body, timeout=seconds)
+        error, partitions = fetch.decode_response(answer, version)
+        session.answered(error, fetch.session_id_of(answer, version))
+        if error in LOST:
+            return
+        if error is not ErrorCode.NONE:
+            raise ApiError(error, f"fetch from broker {broker}: {error.name}")
+        names = {each.topic_id: each.topic for each in asked.partitions.values()}
+        for fetched in partitions:
+            self._take(fetched, asked, names, plan)
+
+    def _request(self, plan: FetchPlan, asked: _Asked) -> FetchRequest:
+        return FetchRequest(
+            asked.wait_ms,
+            self._config.fetch_min_bytes,
+            self._config.fetch_max_bytes,
+            plan.partitions,
+            isolation=self._config.isolation_level,
+            session_id=plan.session_id,
+            session_epoch=plan.epoch,
+            rack_id=self._config.client_rack,
+            forgotten=plan.forgotten,
+        )
+
+    # -- taking the answer
+
+    def _take(self, fetched: FetchedPartition, asked: _Asked, names: dict[UUID, str], plan: FetchPlan) -> None:
+        tp = TopicPartition(fetched.topic or names.get(fetched.topic_id, ""), fetched.partition)
+        request = asked.partitions.get(tp)
+        if request is None or not self._subscription.is_current(tp, asked.incarnations[tp]):
+            return
+        if fetched.error is not ErrorCode.NONE:
+            self._take_error(tp, fetched.error, request, asked.incarnations[tp])
+            return
+        state = self._subscription.state(tp)
+        state.high_watermark, state.log_start_offset = fetched.high_watermark, fetched.log_start_offset
+        state.last_stable_offset = fetched.last_stable_offset
+        self._subscription.leader_changed(tp, LeaderEpoch(request.current_leader_epoch))
+        isolation = self._config.isolation_level
+        try:
+            found = scan(tp, fetched, request.offset, isolation, check_crcs=self._config.check_crcs)
+        except CorruptRecord as error:  # this partition's alone: the others in the answer go on
+            self._failures[tp] = (asked.incarnations[tp], error)
+            return
+        if found.next_offset == request.offset:
+            found = self._gap(tp, visible_end(fetched, isolation), found, plan)
+        if found.next_offset > request.offset:
+            self._buffer.buffer(tp).add(found)
+
+    def _gap(self, tp: TopicPartition, bound: int, found: Scan, plan: FetchPlan) -> Scan:
+        """Compaction can take the last records below the high watermark: nothing twice up to there is believed."""
+        if not plan.is_full or bound <= found.next_offset:
+            self._nothing_at.pop(tp, None)
+        elif self._nothing_at.get(tp) == found.next_offset:
+            return found._replace(next_offset=bound)
+        else:
+            self._nothing_at[tp] = found.next_offset
+        return found
+
+    def _take_error(self, tp: TopicPartition, code: ErrorCode, request: FetchPartition, incarnation: int) -> None:
+        if code in _LEADER_ERRORS:
+            self._session.leaders.invalidate(tp.topic)
+            self._refresh()
+            return
+        error = ApiError(code, f"partition {tp} at offset {request.offset}: {code.name}")
+        self._failures[tp] = (incarnation, error)
+
+    def _fail(self, asked: _Asked, error: Exception) -> None:
+        for tp, incarnation in asked.incarnations.items():
+            self._failures.setdefault(tp, (incarnation, error))
+
+    # -- finding leaders
+
+    def _refresh(self) -> None:
+        if self._refreshing is None and not self._is_closed:
+            self._refreshing = asyncio.create_task(self._find_leaders(), name="sparklog leaders")
+
+    async def _find_leaders(self) -> None:
+        try:
+            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+            topics = {tp.topic for tp in self._subscription.assignment}
+            await refresh_wanted(self._session, self._config, topics)
+            self._tell_of_leaderless()
+        except SparklogError:
+            return  # asked again by the next send
+        finally:
+            self._refreshing = None
+            self._news.set()
+        self.send()
+
+    def _tell_of_leaderless(self) -> None:
+        leaders = self._session.leaders
+        leaderless = [tp for tp in self._subscription.fetchable() if leaders.leader(tp) is None]
+        reasons = [leaders.why_no_leader(tp) for tp in leaderless if leaders.last_known(tp.topic) is not None]
+        if reasons:
+            self._session.obstacles.met("leaders", "; ".join(list(dict.fromkeys(reasons))[:5]))
+        else:
+            self._session.obstacles.over("leaders")

@@ -1,0 +1,182 @@
+"""Reading one range of one partition: whole batches, the next request under way while the last answer is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.offsets import earliest_offsets, latest_offsets
+from sparklog.client.consumer.fetch.scan import scan, visible_end
+from sparklog.errors import ApiError, ErrorCode, RemoteProtocolError, SparklogError
+from sparklog.net.connection import BlockingConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch
+from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.record.batch import RecordBatch
+from sparklog.structs import IsolationLevel, TopicPartition
+
+_FIRST_GUESS = 1024
+"""Bytes an offset takes, as long as no answer has shown it."""
+
+_LEAST_FETCH = 64 * 1024
+
+
+def fetch_range(
+    cluster: ClusterMetadata,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    *,
+    isolation: IsolationLevel | None = None,
+    topic_id: UUID | None = None,
+) -> Iterator[RecordBatch]:
+    """The batches that hold the offsets ``start`` ≤ o < ``end``; the first and the last may hold others besides.
+
+    ``end`` must be committed already. Moved leaders and lost connections are retried from the next offset. Raises
+    ApiError(OFFSET_OUT_OF_RANGE) if records of the range are gone, or the topic is another one than ``topic_id``.
+    """
+    level = cluster.config.isolation_level if isolation is None else isolation
+    fetcher = _RangeReader(cluster, tp, start, end, level)
+    fetcher.topic_id = topic_id
+    try:
+        yield from fetcher.batches()
+    finally:
+        fetcher.hang_up()
+
+
+class _RangeReader:
+    def __init__(
+        self, cluster: ClusterMetadata, tp: TopicPartition, start: int, end: int, isolation: IsolationLevel
+    ) -> None:
+        self.topic_id: UUID | None = None
+        self._cluster = cluster
+        self._config = cluster.config
+        self._tp = tp
+        self._start = self._position = start
+        self._end = end
+        self._isolation = isolation
+        self._bytes_seen = 0
+        self._empty_answers = 0
+        self._connection: BlockingConnection | None = None
+        self._version = 0
+        self._in_flight = False
+
+    def batches(self) -> Iterator[RecordBatch]:
+        backoff = self._cluster.backoff()
+        while self._position < self._end:
+            try:
+                batches = self._advance()
+            except SparklogError as error:
+                self.hang_up()
+                backoff.wait(error)
+                self._cluster.invalidate(self._tp.topic)
+                continue
+            if batches is None:
+                if backoff.expired:
+                    raise self._stalled()
+                continue
+            backoff.reset()
+            yield from batches
+
+    def hang_up(self) -> None:
+        """Give the connection back, or close it if an answer is still to come on it."""
+        if self._connection is not None:
+            if self._in_flight:
+                self._connection.close()
+            self._cluster.pool.give_back(self._connection)
+        self._connection = None
+        self._in_flight = False
+
+    def _advance(self) -> list[RecordBatch] | None:
+        """The next answer's batches with the request after it sent; None if the answer brought nothing."""
+        if not self._in_flight:
+            self._ask()
+        fetched = self._answer()
+        found = scan(self._tp, fetched, self._position, self._isolation, check_crcs=self._config.check_crcs)
+        if found.next_offset == self._position:
+            return self._nothing(fetched)
+        self._empty_answers = 0
+        self._bytes_seen += sum(batch.size_in_bytes for batch in found.batches)
+        self._position = found.next_offset
+        if self._position < self._end:
+            self._ask()
+        return found.batches
+
+    def _nothing(self, fetched: FetchedPartition) -> list[RecordBatch] | None:
+        if fetched.records:
+            raise RemoteProtocolError(
+                f"partition {self._tp} at offset {self._position}: an answer without a whole batch"
+            )
+        # Compaction can take the last records below the high watermark; then there is nothing up to the end. Only a
+        # second empty answer is believed.
+        self._empty_answers += 1
+        if visible_end(fetched, self._isolation) >= self._end and self._empty_answers > 1:
+            self._position = self._end
+            return []
+        return None
+
+    def _ask(self) -> None:
+        if self._connection is None:
+            endpoint, topic = self._cluster.leader(self._tp)
+            if self.topic_id not in (None, ZERO_UUID, topic.topic_id):
+                raise ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"topic {self._tp.topic!r} was deleted and created again meanwhile"
+                )
+            self.topic_id = topic.topic_id
+            self._connection = self._cluster.pool.take(endpoint)
+            by_name = fetch.TOPIC_ID_VERSION - 1 if topic.topic_id == ZERO_UUID else None
+            self._version = self._connection.versions.best(ApiKey.FETCH, by_name)
+        body = fetch.encode_request(self._request(self._bytes_to_ask()), self._version)
+        self._connection.send(ApiKey.FETCH, self._version, body)
+        self._in_flight = True
+
+    def _request(self, max_bytes: int) -> FetchRequest:
+        asked = FetchPartition(
+            self._tp.topic, self.topic_id or ZERO_UUID, self._tp.partition, self._position, max_bytes
+        )
+        return FetchRequest(
+            max_wait_ms=self._config.fetch_max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._config.fetch_max_bytes,
+            partitions=[asked],
+            isolation=self._isolation,
+        )
+
+    def _bytes_to_ask(self) -> int:
+        """Enough for what is left, judged by what came so far: a short range must not fetch megabytes past its end."""
+        done = self._position - self._start
+        bytes_per_offset = self._bytes_seen / done if done else _FIRST_GUESS
+        enough = int((self._end - self._position) * bytes_per_offset * 1.05) + _LEAST_FETCH
+        return min(enough, self._config.max_partition_fetch_bytes)
+
+    def _answer(self) -> FetchedPartition:
+        assert self._connection is not None
+        _, version, body = self._connection.receive()
+        self._in_flight = False
+        error, partitions = fetch.decode_response(body, version)
+        if error is ErrorCode.NONE and not partitions:
+            error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        code = error if error is not ErrorCode.NONE else partitions[0].error
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise self._out_of_range()
+        if code is not ErrorCode.NONE:
+            raise ApiError(code, f"fetch of partition {self._tp} at offset {self._position}: {code.name}")
+        return partitions[0]
+
+    def _out_of_range(self) -> ApiError:
+        first = earliest_offsets(self._cluster, [self._tp])[self._tp]
+        last = latest_offsets(self._cluster, [self._tp], self._isolation)[self._tp]
+        return ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"partition {self._tp}: offset {self._position} of the range {self._start} to {self._end} is asked for,"
+            f" but the partition holds {first} to {last}",
+        )
+
+    def _stalled(self) -> ApiError:
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"partition {self._tp} gave nothing at offset {self._position} (of {self._start} to {self._end})"
+            f" for {self._config.api_timeout_ms} ms: its high watermark has not come back that far",
+        )

@@ -1,0 +1,1 @@
+"""A consumer as a member of a group: its assignment, and the offsets it commits."""

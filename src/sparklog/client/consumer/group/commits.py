@@ -1,0 +1,75 @@
+"""When a consumer commits without being waited for: auto-commit, and commits whose callback runs in a later poll."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from sparklog.client.consumer.config import ConsumerConfig
+from sparklog.client.consumer.group.committed import AutoCommit, Offsets
+from sparklog.client.consumer.group.offsets import GroupOffsets
+from sparklog.clock import Clock
+from sparklog.errors import SparklogError
+
+CommitCallback = Callable[[Offsets, SparklogError | None], Any]
+
+
+class Commits:
+    """The commits under way of one consumer. ``news`` is set when a callback has something to be told."""
+
+    def __init__(self, offsets: GroupOffsets, config: ConsumerConfig, clock: Clock, news: asyncio.Event) -> None:
+        self._offsets = offsets
+        self._clock = clock
+        self._news = news
+        self._retry_pause = config.retry_backoff_ms / 1000
+        self._schedule = AutoCommit(config.auto_commit_interval, clock.monotonic())
+        self._auto: asyncio.Task[bool] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._settled: deque[tuple[CommitCallback, Offsets, SparklogError | None]] = deque()
+
+    def start(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+        """Commit; the callback is told by the next ``tell`` after that."""
+        task = asyncio.create_task(self._commit(offsets, callback), name="sparklog commit")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _commit(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+        failure = None
+        try:
+            await self._offsets.commit(offsets)
+        except SparklogError as error:
+            failure = error
+        if callback is not None:
+            self._settled.append((callback, offsets, failure))
+            self._news.set()
+
+    async def tell(self) -> None:
+        """Run the callbacks of what has been settled."""
+        while self._settled:
+            callback, offsets, failure = self._settled.popleft()
+            result = callback(offsets, failure)
+            if inspect.isawaitable(result):
+                await result
+
+    def start_auto_commit(self) -> None:
+        """Commit the positions as they are now, if it is time; after a failure sooner than after a success."""
+        now = self._clock.monotonic()
+        if self._auto is not None and self._auto.done():
+            if not self._auto.result():
+                self._schedule.postpone(now, self._retry_pause)
+            self._auto = None
+        if self._auto is None and self._schedule.due(now):
+            self._auto = asyncio.create_task(self._offsets.auto_commit(), name="sparklog auto-commit")
+
+    @property
+    def seconds_left(self) -> float:
+        """How long until it is time for the next auto-commit."""
+        return self._schedule.seconds_left(self._clock.monotonic())
+
+    async def finish(self) -> None:
+        """Wait for what is under way, and tell of it."""
+        await asyncio.gather(*self._tasks, *([self._auto] if self._auto else []), return_exceptions=True)
+        await self.tell()

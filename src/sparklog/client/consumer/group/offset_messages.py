@@ -1,0 +1,142 @@
+"""The requests about offsets of a group, as values to messages and back. No I/O.
+
+From version 10 on OffsetCommit and OffsetFetch name topics by id; ``ids`` then holds the id of each topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from sparklog.client.consumer.group.committed import OffsetAndMetadata, Offsets
+from sparklog.client.consumer.group.membership import Generation
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.messages import (
+    Message,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import LeaderEpoch, TopicPartition, by_topic
+
+Build = Callable[[int], Message]
+Ids = Mapping[str, UUID]
+
+
+class Asker(NamedTuple):
+    """For which group offsets are committed, and as which member of it."""
+
+    group_id: str
+    generation: Generation
+    instance_id: str | None
+
+
+def commit_request(asker: Asker, offsets: Offsets, ids: Ids) -> Build:
+    """Store these offsets."""
+    topic_partitions = _by_topic(offsets)
+
+    def build(version: int) -> Message:
+        topics = [
+            _CommitTopic(
+                name=topic,
+                topic_id=ids.get(topic, ZERO_UUID),
+                partitions=[_committed(tp, offsets[tp]) for tp in partitions],
+            )
+            for topic, partitions in topic_partitions.items()
+        ]
+        return OffsetCommitRequest(
+            version=version,
+            group_id=asker.group_id,
+            generation_id_or_member_epoch=asker.generation.number,
+            member_id=asker.generation.member_id,
+            group_instance_id=asker.instance_id,
+            retention_time_ms=-1,
+            topics=topics,
+        )
+
+    return build
+
+
+_CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+
+
+def _committed(tp: TopicPartition, at: OffsetAndMetadata) -> Message:
+    return _CommitTopic.OffsetCommitRequestPartition(
+        partition_index=tp.partition,
+        committed_offset=at.offset,
+        committed_leader_epoch=at.leader_epoch,
+        committed_metadata=at.metadata,
+    )
+
+
+def commit_errors(answer: Message, ids: Ids) -> dict[TopicPartition, ErrorCode]:
+    """The partitions whose offsets were refused."""
+    return {tp: ErrorCode(each.error_code) for tp, each in _partitions(answer.topics, ids) if each.error_code}
+
+
+def fetch_request(
+    group_id: str, partitions: Collection[TopicPartition] | None, ids: Ids, *, require_stable: bool = True
+) -> Build:
+    """What is committed for these, or for all for None.
+
+    With ``require_stable`` it is refused with UNSTABLE_OFFSET_COMMIT while a transaction may change it.
+    """
+    numbers = by_topic(partitions or ())
+
+    def build(version: int) -> Message:
+        if version < 8:
+            older = [_FetchTopic(name=name, partition_indexes=each) for name, each in numbers.items()]
+            return OffsetFetchRequest(
+                version=version,
+                group_id=group_id,
+                topics=None if partitions is None else older,
+                require_stable=require_stable,
+            )
+        topics = [
+            _FetchGroup.OffsetFetchRequestTopics(name=name, topic_id=ids.get(name, ZERO_UUID), partition_indexes=each)
+            for name, each in numbers.items()
+        ]
+        groups = [_FetchGroup(group_id=group_id, topics=None if partitions is None else topics)]
+        return OffsetFetchRequest(version=version, groups=groups, require_stable=require_stable)
+
+    return build
+
+
+_FetchTopic = OffsetFetchRequest.OffsetFetchRequestTopic
+_FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+
+
+def fetched_offsets(answer: Message, ids: Ids) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    """What is committed, None for nothing. Raises ApiError for the first error in it."""
+    group = answer.groups[0] if answer.groups else answer
+    _raise("the group's offsets", group.error_code)
+    found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    for tp, each in _partitions(group.topics, ids):
+        _raise(f"the committed offset of partition {tp}", each.error_code)
+        found[tp] = None
+        if each.committed_offset >= 0:
+            epoch = LeaderEpoch(each.committed_leader_epoch)
+            found[tp] = OffsetAndMetadata(each.committed_offset, epoch, each.metadata or "")
+    return found
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    topics: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp)
+    return topics
+
+
+def _partitions(topics: Iterable[Message], ids: Ids) -> Iterator[tuple[TopicPartition, Message]]:
+    names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
+    for topic in topics:
+        name = topic.name or names[topic.topic_id]
+        for each in topic.partitions:
+            yield TopicPartition(name, each.partition_index), each
+
+
+def _raise(what: str, error_code: int) -> None:
+    code = ErrorCode(error_code)
+    if code is not ErrorCode.NONE:
+        raise ApiError(code, f"{what}: {code.name}")

@@ -1,0 +1,107 @@
+"""The offsets of a group as one consumer commits and reads them, be it a member or by itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from sparklog.client.cluster.session import CoordinatorKind, Session
+from sparklog.client.consumer.config import ConsumerConfig
+from sparklog.client.consumer.group.committed import OffsetAndMetadata, Offsets, to_commit
+from sparklog.client.consumer.group.membership import Generation, Membership
+from sparklog.client.consumer.group.offset_messages import (
+    Asker,
+    commit_errors,
+    commit_request,
+    fetch_request,
+    fetched_offsets,
+)
+from sparklog.client.consumer.subscription import SubscriptionState
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import Message
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import TopicPartition
+
+_log = logging.getLogger(__name__)
+_AUTO_COMMIT_PATIENCE_MS = 5_000
+"""How long a commit that nobody asked for is retried: partitions wait for it before they are given up."""
+
+
+class GroupOffsets:
+    """Commits and fetches offsets at the group's coordinator."""
+
+    def __init__(
+        self, session: Session, config: ConsumerConfig, subscription: SubscriptionState, membership: Membership
+    ) -> None:
+        self._session = session
+        self._config = config
+        self._subscription = subscription
+        self._membership = membership
+        self._group_id = config.group_id
+
+    async def commit(self, offsets: Offsets, patience_ms: int | None = None) -> None:
+        """Store offsets for the group, retrying what passes. Raises ApiError for what does not."""
+        if not offsets:
+            return
+        generation = self._commits_as()
+        ids = self._topic_ids(offsets)
+        request = commit_request(
+            Asker(self._group_id, generation, self._config.group_instance_id or None), offsets, ids
+        )
+
+        def check(answer: Message) -> None:
+            for tp, code in commit_errors(answer, ids).items():
+                if self._subscription.is_group_managed:
+                    self._membership.commit_refused(generation, code)
+                raise ApiError(code, f"the offset of partition {tp} for group {self._group_id!r}: {code.name}")
+
+        await self._session.coordinator_request(
+            CoordinatorKind.GROUP, self._group_id, ApiKey.OFFSET_COMMIT, request, check=check, patience_ms=patience_ms
+        )
+
+    def _commits_as(self) -> Generation:
+        if not self._subscription.is_group_managed:
+            return Generation()
+        generation = self._membership.generation
+        if generation.number < 0:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"the consumer is not a member of group {self._group_id!r} now, so its offsets are not committed;"
+                " it joins when it polls",
+            )
+        return generation
+
+    async def auto_commit(self) -> bool:
+        """Commit all positions, if auto-commit is on; False, and a line in the log, if that failed."""
+        if self._config.auto_commit_interval is None:
+            return True
+        try:
+            await self.commit(to_commit(self._subscription.positions()), _AUTO_COMMIT_PATIENCE_MS)
+        except SparklogError as error:
+            _log.warning("auto-commit for group %s failed: %s", self._group_id, error)
+            return False
+        return True
+
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; waits while a transaction may change it."""
+        if not partitions:
+            return {}
+        ids = self._topic_ids(partitions)
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+
+        def check(answer: Message) -> None:
+            found.update(fetched_offsets(answer, ids))
+
+        request = fetch_request(self._group_id, partitions, ids)
+        await self._session.coordinator_request(
+            CoordinatorKind.GROUP, self._group_id, ApiKey.OFFSET_FETCH, request, check=check
+        )
+        return found
+
+    def _topic_ids(self, partitions: Collection[TopicPartition]) -> dict[str, UUID]:
+        known = {tp.topic: self._session.leaders.topic(tp.topic) for tp in partitions}
+        return {topic: ZERO_UUID if info is None else info.topic_id for topic, info in known.items()}

@@ -1,0 +1,254 @@
+"""Finding where to read: what the group committed, what ``auto.offset.reset`` says, what a new leader still has.
+
+Drives the subscription: each partition without a position gets one, each position that a new leader may not have is
+checked with OffsetForLeaderEpoch. What passes is retried; the rest is kept for the next ``raise_failure``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from sparklog.client.cluster.epochs import epoch_ends, epoch_request
+from sparklog.client.cluster.offsets import LATEST, OffsetAndTimestamp, list_offsets_request, listed_offsets
+from sparklog.client.cluster.retry import Backoff, is_retriable
+from sparklog.client.cluster.session import Session
+from sparklog.client.consumer.config import ConsumerConfig
+from sparklog.client.consumer.group.committed import OffsetAndMetadata
+from sparklog.client.consumer.offset_reset import OffsetReset
+from sparklog.client.consumer.subscription import Position, SubscriptionState
+from sparklog.client.consumer.topics import refresh_wanted
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.structs import NO_EPOCH, BrokerId, IsolationLevel, LeaderEpoch, TopicPartition
+
+_log = logging.getLogger(__name__)
+FoundOffsets = dict[TopicPartition, OffsetAndTimestamp | None]
+Committed = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]]
+
+
+class Positions:
+    """The look-ups of one consumer. ``settle`` after whatever may have left a partition without a position."""
+
+    def __init__(
+        self,
+        session: Session,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        committed: Committed | None,
+        news: asyncio.Event,
+    ) -> None:
+        self._session = session
+        self._config = config
+        self._subscription = subscription
+        self._committed = committed
+        self._news = news
+        self._settling: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        self._leaders_seen = -1
+
+    # -- for the consumer's own sake
+
+    def settle(self) -> None:
+        """Begin to look up what is missing, if anything is."""
+        self._look_at_leaders()
+        if self._settling is None and self._failure is None and self._is_unsettled:
+            self._settling = asyncio.create_task(self._settle(), name="sparklog positions")
+
+    def raise_failure(self) -> None:
+        """Raise what made a look-up fail for good."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            await asyncio.gather(self._settling, return_exceptions=True)
+
+    def out_of_range(self, tp: TopicPartition, error: ApiError) -> None:
+        """The position is not in the log any more: reset it as the policy says, or raise."""
+        reset = self._config.reset
+        if reset.timestamp(0) is None:
+            raise error
+        _log.warning("%s; it goes on at the %s offset, as auto.offset.reset says", error, reset)
+        self._subscription.request_reset(tp, reset)
+
+    @property
+    def _is_unsettled(self) -> bool:
+        state = self._subscription
+        return bool(state.without_position() or state.to_reset() or state.to_validate())
+
+    def _look_at_leaders(self) -> None:
+        leaders = self._session.leaders
+        if leaders.generation != self._leaders_seen:
+            self._leaders_seen = leaders.generation
+            for tp in self._subscription.states:
+                info = leaders.partition(tp)
+                if info is not None:
+                    self._subscription.leader_changed(tp, info.leader_epoch)
+
+    async def _settle(self) -> None:
+        backoff = self._session.backoff(patience=math.inf)
+        try:
+            while self._is_unsettled:
+                try:
+                    await self._begin()
+                    await self._reset()
+                    await self._validate()
+                    backoff.reset()
+                    self._session.obstacles.over("positions")
+                except SparklogError as error:
+                    if not is_retriable(error):
+                        raise
+                    for tp in self._subscription.assignment:
+                        self._session.leaders.invalidate(tp.topic)
+                    self._tell(error)
+                    await asyncio.sleep(_pause(backoff, error))
+        except Exception as error:  # whatever it is, poll must raise it
+            self._failure = error
+        finally:
+            self._settling = None
+            self._news.set()
+
+    def _tell(self, error: SparklogError) -> None:
+        """What does not exist is told at once; of topics that do not, whoever looked for them has told."""
+        known = [self._session.leaders.last_known(tp.topic) for tp in self._subscription.assignment]
+        if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._session.obstacles.met("positions", error)
+        elif None not in known:
+            self._session.obstacles.met("positions", error, at_once=True)
+
+    async def _begin(self) -> None:
+        """Where the group left off, else as the policy says."""
+        waiting = {tp: self._subscription.state(tp).incarnation for tp in self._subscription.without_position()}
+        if not waiting:
+            return
+        found = await self._committed(list(waiting)) if self._committed is not None else {}
+        for tp, incarnation in waiting.items():
+            at = found.get(tp)
+            if at is not None:
+                self._subscription.place(tp, incarnation, Position(at.offset, LeaderEpoch(at.leader_epoch)))
+            elif self._subscription.is_current(tp, incarnation):
+                self._begin_without_commit(tp)
+
+    def _begin_without_commit(self, tp: TopicPartition) -> None:
+        reset = self._config.reset
+        if reset.timestamp(0) is None:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"partition {tp} has no committed offset in group {self._config.group_id!r} and auto.offset.reset is"
+                " none: seek to where it should begin, or set auto.offset.reset to earliest or latest",
+            )
+        self._subscription.request_reset(tp, reset)
+
+    async def _reset(self) -> None:
+        waiting = self._subscription.to_reset()
+        incarnations = {tp: self._subscription.state(tp).incarnation for tp in waiting}
+        now = self._session.clock.now_ms()
+        found: FoundOffsets = {}
+        try:
+            await self.list_offsets({tp: _timestamp(reset, now) for tp, reset in waiting.items()}, found)
+            await self.list_offsets(dict.fromkeys((tp for tp, at in found.items() if at is None), LATEST), found)
+        finally:
+            for tp, at in found.items():
+                if at is not None:
+                    self._subscription.place(tp, incarnations[tp], Position(at.offset))
+
+    async def _validate(self) -> None:
+        """Ask where the epoch of the record before each position ended, by the leader's history."""
+        waiting = {tp: self._subscription.state(tp).incarnation for tp in self._subscription.to_validate()}
+        by_leader, leaderless = await self._by_leader(waiting)
+        for broker, partitions in by_leader.items():
+            wanted = {}
+            for tp in partitions:
+                info = self._session.leaders.partition(tp)
+                position = self._subscription.positions([tp]).get(tp)
+                if info is not None and position is not None:
+                    wanted[tp] = (info.leader_epoch, position.epoch)
+            answer = await self._session.request(broker, ApiKey.OFFSET_FOR_LEADER_EPOCH, epoch_request(wanted))
+            for tp, code, epoch, end in epoch_ends(answer):
+                if code is not ErrorCode.NONE:
+                    raise ApiError(code, f"the leader epochs of partition {tp}: {code.name}")
+                if self._subscription.is_current(tp, waiting[tp]):
+                    self._judge(tp, waiting[tp], LeaderEpoch(wanted[tp][0]), Position(end, LeaderEpoch(epoch)))
+        self._raise_leaderless(leaderless)
+
+    def _judge(self, tp: TopicPartition, incarnation: int, leader_epoch: LeaderEpoch, end: Position) -> None:
+        position = self._subscription.state(tp).position
+        assert position is not None
+        if end.offset >= position.offset:
+            self._subscription.validated(tp, incarnation, leader_epoch)
+            return
+        reset = self._config.reset
+        truncated = f"partition {tp} was cut off below the position {position.offset}, at {end.offset}"
+        if reset.timestamp(0) is None:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{truncated}; seek to where it should go on")
+        if end.offset < 0 or end.epoch == NO_EPOCH:
+            _log.warning("%s; it goes on at the %s offset", truncated, reset)
+            self._subscription.request_reset(tp, reset)
+        else:
+            _log.warning("%s; it goes on there", truncated)
+            self._subscription.seek(tp, end)
+
+    # -- for whoever asks
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], found: FoundOffsets, isolation: IsolationLevel | None = None
+    ) -> None:
+        """Add the offset each partition has for EARLIEST, LATEST or a timestamp (ms); None where no record is so young.
+
+        Asks once; raises ApiError or ConnectionFailed, which may be retriable, when it has found what can be found.
+        """
+        level = self._config.isolation_level if isolation is None else isolation
+        by_leader, leaderless = await self._by_leader(wanted)
+        for broker, partitions in by_leader.items():
+            asked = {tp: wanted[tp] for tp in partitions}
+            request = list_offsets_request(asked, level, self._config.request_timeout_ms)
+            for tp, code, at in listed_offsets(await self._session.request(broker, ApiKey.LIST_OFFSETS, request)):
+                if code is not ErrorCode.NONE:
+                    self._session.leaders.invalidate(tp.topic)
+                    raise ApiError(code, f"offsets of partition {tp}: {code.name}")
+                found[tp] = at
+        self._raise_leaderless(leaderless)
+
+    async def _by_leader(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[dict[BrokerId, list[TopicPartition]], list[TopicPartition]]:
+        """The partitions under their leaders, and those without one."""
+        leaders = self._session.leaders
+        unknown = {tp.topic for tp in partitions if leaders.leader(tp) is None}
+        if unknown:
+            info = await refresh_wanted(self._session, self._config, unknown)
+            info.raise_refusal(unknown)
+        brokers: dict[BrokerId, list[TopicPartition]] = {}
+        leaderless = []
+        for tp in partitions:
+            leader = leaders.leader(tp)
+            if leader is None:
+                leaderless.append(tp)
+            else:
+                brokers.setdefault(leader, []).append(tp)
+        return brokers, leaderless
+
+    def _raise_leaderless(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            leaders = self._session.leaders
+            exist = all(leaders.partition(tp) is not None for tp in partitions)
+            code = ErrorCode.LEADER_NOT_AVAILABLE if exist else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise ApiError(code, "; ".join(list(dict.fromkeys(map(leaders.why_no_leader, partitions)))[:5]))
+
+
+def _pause(backoff: Backoff, error: SparklogError) -> float:
+    """A consumer waits for its cluster as long as it takes."""
+    if backoff.expired:
+        backoff.reset()
+    return backoff.next_pause(error)
+
+
+def _timestamp(reset: OffsetReset, now_ms: int) -> int:
+    timestamp = reset.timestamp(now_ms)
+    assert timestamp is not None
+    return timestamp

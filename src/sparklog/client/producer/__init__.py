@@ -1,0 +1,1 @@
+"""Writing records: batches, sequence numbers, transactions."""

@@ -1,0 +1,56 @@
+"""What a program gives to ``send``, checked before anything is begun: a record that is refused changes nothing.
+
+The producer looks at the class of each part, which costs next to nothing, and calls these only for a part that is not
+of the class that it will be written as. A wrong type is a TypeError, an impossible value a ValueError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Headers = tuple[tuple[str, "bytes | None"], ...]
+
+
+def check_target(topic: Any, partition: Any) -> None:
+    """Raises TypeError for what names no topic or is no partition's number."""
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic goes by its name, a str, not {topic!r}")
+    if partition is not None and not isinstance(partition, int):
+        raise TypeError(f"a partition is an int, not {partition!r}")
+
+
+def as_bytes(given: Any, what: str) -> bytes | None:
+    """A key or value: bytes as they are, text as UTF-8."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise TypeError(f"a {what} must be bytes, str or None, not {type(given).__name__}: pass a {what}_serializer")
+
+
+def as_headers(given: Any) -> Headers:
+    """Pairs of a name and bytes or None, from a mapping or from pairs."""
+    try:
+        pairs = tuple(given.items() if isinstance(given, Mapping) else given)
+        for name, value in pairs:
+            if name.__class__ is not str or (value is not None and value.__class__ is not bytes):
+                return tuple(_header(*each) for each in pairs)
+    except (TypeError, ValueError) as error:
+        why = error if isinstance(error, _NotHeader) else f"not {given!r}"
+        raise TypeError(f"headers are a mapping, or pairs, of a str and bytes or None: {why}") from None
+    return pairs
+
+
+class _NotHeader(TypeError):
+    pass
+
+
+def _header(name: Any, value: Any) -> tuple[str, bytes | None]:
+    if not isinstance(name, str):
+        raise _NotHeader(f"{name!r} is no str")
+    if value is None or isinstance(value, bytes | bytearray | memoryview):
+        return name, None if value is None else bytes(value)
+    raise _NotHeader(f"that of {name!r} is {type(value).__name__}; encode it")

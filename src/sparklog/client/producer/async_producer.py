@@ -1,0 +1,387 @@
+"""AsyncProducer: records to topics, on the caller's event loop.
+
+``send`` gives a future of where the record is. It succeeds only when the leader has acknowledged the batch (with
+``acks=0``: when it was written to the socket) and fails only when the batch will never be sent again. With
+idempotence, which is the default, the records of a partition are written in the order of ``send``, each once. Records
+wait in at most ``buffer.memory`` bytes; beyond that ``send`` waits, ``max.block.ms`` at most.
+
+A transactional producer (``transactional.id``) writes between ``begin_transaction`` and ``commit_transaction``. After
+an error that spoils the transaction every call raises until ``abort_transaction``; after one that ends the producer,
+such as PRODUCER_FENCED, for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sparklog.client.cluster.arguments import as_timestamp, check_callable
+from sparklog.client.cluster.info import PartitionInfo, no_such_partition
+from sparklog.client.cluster.session import Session
+from sparklog.client.consumer.group.metadata import GroupMetadata
+from sparklog.client.producer.accumulator import Accumulator
+from sparklog.client.producer.arguments import as_bytes, as_headers, check_target
+from sparklog.client.producer.batch import ProducerBatch
+from sparklog.client.producer.config import ProducerConfig
+from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture
+from sparklog.client.producer.router import Partitioning, Router
+from sparklog.client.producer.sender import Sender
+from sparklog.client.producer.transaction import Step, Transaction
+from sparklog.client.producer.transaction_driver import Positions, TransactionDriver
+from sparklog.clock import Clock
+from sparklog.errors import ApiError, ClientClosed, ConfigError, ErrorCode, SparklogError
+from sparklog.record import layout
+from sparklog.structs import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+Serializer = Callable[[Any], "bytes | None"]
+_CREATION_PATIENCE = 15.0
+"""Seconds that ``send`` asks for a topic that no broker knows: it may be about to be created."""
+_REST_INTERVAL = 0.005
+"""Seconds for which a loop of sends that never waits may have the event loop to itself."""
+
+
+class AsyncProducer:
+    """A producer on the caller's event loop. ``async with`` starts and closes it.
+
+    Settings by Kafka's names, in a mapping or as keywords with underscores. ``key_serializer`` and ``value_serializer``
+    make bytes of what is sent; without one, bytes, str (as UTF-8) and None are taken. ``partitioner`` is called with
+    topic, key, value and the number of partitions, and returns one; the default is Kafka's (murmur2 of the key; without
+    a key one partition for a batch, then another).
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioning | None = None,
+        clock: Clock | None = None,
+        **more: Any,
+    ) -> None:
+        check_callable("key_serializer", key_serializer)
+        check_callable("value_serializer", value_serializer)
+        check_callable("partitioner", partitioner)
+        self.config = ProducerConfig.of(settings, **more)
+        self._session = Session(self.config, clock)
+        self._clock = self._session.clock
+        self._monotonic, self._now_ms = self._clock.monotonic, self._clock.now_ms
+        self._lock = threading.Lock()
+        self._accumulator = Accumulator(self.config)
+        self._router = Router(self._session.leaders, self.config.batch_size, partitioner)
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._transaction: Transaction | None = None
+        if self.config.is_transactional:
+            self._transaction = Transaction(self.config.transactional_id, two_phase=self.config.two_phase_commit)
+        self._is_open = self._is_closed = False
+        self._rest_at, self._rest_by = self.config.batch_size, 0.0
+
+    async def start(self) -> None:
+        """Begin to send. Asks no broker yet."""
+        self._sender = Sender(self._session, self.config, self._accumulator, self._lock, self._transaction)
+        if self._transaction is not None:
+            self._driver = TransactionDriver(
+                self._session, self.config, self._transaction, self._accumulator, self._sender
+            )
+        self._accumulator.settler = threading.get_ident()
+        self._is_open = True
+        await self._session.start()
+
+    async def __aenter__(self) -> AsyncProducer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed.
+
+        An open transaction is aborted. Records that fail here are counted in a warning.
+        """
+        was_open, self._is_open, self._is_closed = self._is_open, False, True
+        if not was_open:
+            return
+        with self._lock:
+            left = self._accumulator.incomplete()
+        try:
+            async with asyncio.timeout(timeout):
+                if self._transaction is not None and self._transaction.step in (Step.OPEN, Step.ABORTABLE):
+                    await self._driver.end(commit=False)
+                await self._sender.flush()
+        except (TimeoutError, SparklogError):
+            pass  # what is left is failed below
+        finally:
+            await self._sender.stop()
+            await self._session.close()
+            self._warn_of_lost(left)
+
+    def _warn_of_lost(self, batches: list[ProducerBatch]) -> None:
+        """Who closes may have no future of what waited then; what a transaction gave up was never to be seen."""
+        lost = [batch for batch in batches if batch.delivery.error is not None]
+        if lost and self._transaction is None:
+            _log.warning(
+                "%d records were not delivered when the producer was closed: %s",
+                sum(batch.count for batch in lost),
+                lost[0].delivery.error,
+            )
+
+    def abandon(self) -> None:
+        """The program ends: log how much is lost, if it is anything, and send no more; from any thread."""
+        if self._is_open:
+            self._sender.abandon()
+        with self._lock:
+            left = 0 if self._is_closed else sum(batch.count for batch in self._accumulator.incomplete())
+        if left:
+            _log.warning("%d records were not sent: close the producer, or flush it, before the program ends", left)
+
+    # Sending.
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordFuture:
+        """Queue a record; await the future that this gives for where it is. Waits for metadata and for room.
+
+        ``headers`` is a mapping or pairs, ``timestamp`` ms since 1970 (now if None). ``on_delivery`` is called with the
+        metadata and None, or None and the error. Raises ApiError if there is no room or no such partition.
+        """
+        record = self.record(value, key, headers, timestamp)
+        now = self._monotonic()
+        if self._accumulator.appended >= self._rest_at or now >= self._rest_by:
+            await self._rest(now)
+        deadline = now + self.config.max_block_ms / 1000
+        while True:
+            tp = self._router.route(topic, record[1], record[2], partition)
+            if tp is None:
+                await self.learn(topic, partition, deadline)
+                continue
+            future = self.try_append(tp, record, on_delivery)
+            if future is not None:
+                if self._accumulator.has_news:
+                    self._accumulator.has_news = False
+                    self._sender.wake()  # it is on this loop
+                return future
+            room = asyncio.Event()
+            self.await_room(room.set)
+            await self.within(deadline, room.wait())
+
+    async def _rest(self, now: float) -> None:
+        """Let the sender have its turn, once a batch's worth of bytes and every few milliseconds: whoever sends in a
+        loop may wait for nothing else. It comes before a record is queued, so that one whose ``send`` was cancelled is
+        not."""
+        self._rest_at = self._accumulator.appended + self.config.batch_size
+        self._rest_by = now + _REST_INTERVAL
+        await asyncio.sleep(0)
+
+    def record(self, value: Any, key: Any, headers: Any, timestamp: int | None) -> tuple[Any, ...]:
+        """What is appended: timestamp, key, value, headers. TypeError or ValueError for what is no record."""
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        if key is not None and key.__class__ is not bytes:
+            key = as_bytes(key, "key")
+        if value is not None and value.__class__ is not bytes:
+            value = as_bytes(value, "value")
+        if timestamp is None:
+            timestamp = self._now_ms()
+        elif timestamp.__class__ is not int or not 0 <= timestamp <= layout.MAX_INT64:
+            timestamp = as_timestamp(timestamp)
+        return (timestamp, key, value, () if headers is None else as_headers(headers))
+
+    def try_append(
+        self, tp: TopicPartition, record: tuple[Any, ...], on_delivery: OnDelivery | None
+    ) -> RecordFuture | None:
+        """Add a record now, from any thread; None if there is no room."""
+        if on_delivery is not None:
+            check_callable("on_delivery", on_delivery)
+        with self._lock:
+            if not self._is_open or self._transaction is not None or self._sender.fatal is not None:
+                self._check_sending()
+            future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
+            if future is not None:
+                if self._transaction is not None:
+                    self._transaction.sends_to(tp)
+                if on_delivery is not None:
+                    future.delivery.will_tell(partial(future.tell, on_delivery))
+            return future
+
+    def _check_sending(self) -> None:
+        self._require_open()
+        if self._transaction is not None:
+            self._transaction.require_open()
+        elif self._sender.fatal is not None:
+            raise self._sender.fatal
+
+    def await_room(self, told: Callable[[], object]) -> None:
+        """Call ``told`` when there may be room, and let what is queued go meanwhile."""
+        with self._lock:
+            self._accumulator.waiters.append(told)
+            self._accumulator.has_news = True
+        self.wake_if_news()
+
+    def wake_if_news(self) -> None:
+        """Tell the sender, from any thread, if there may be something for it to do."""
+        if self._accumulator.has_news:
+            self._accumulator.has_news = False
+            self._sender.call()
+
+    async def learn(self, topic: str, partition: int | None, deadline: float) -> None:
+        """Find out how many partitions a topic has. Raises ApiError if it, or ``partition``, is not there in time,
+        TypeError for what can be neither."""
+        check_target(topic, partition)
+        left = max(deadline - self._monotonic(), 0.0)
+        backoff = self._session.backoff(int(left * 1000), patience=min(left, _CREATION_PATIENCE))
+        known = self._session.leaders.last_known(topic)
+        if known is not None and partition is not None:
+            self._session.leaders.invalidate(topic)
+        try:
+            async with asyncio.timeout(left):
+                info = await self._session.topic(topic, create=True, backoff=backoff)
+        except TimeoutError:
+            raise self._still_unknown(topic, backoff.last_error) from None
+        if partition is not None and not 0 <= partition < len(info.partitions):
+            raise no_such_partition(info, partition)
+
+    async def within(self, deadline: float, work: Any) -> Any:
+        """What ``work`` gives; ApiError(REQUEST_TIMED_OUT) when it takes longer than ``max.block.ms`` allows."""
+        try:
+            async with asyncio.timeout(max(deadline - self._monotonic(), 0.0)):
+                return await work
+        except TimeoutError:
+            raise self.blocked() from None
+
+    def blocked(self) -> ApiError:
+        """``send`` waited too long for room."""
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"no room in buffer.memory={self.config.buffer_memory}"
+            f" within max.block.ms={self.config.max_block_ms}: is the broker up, and as fast as the program?",
+        )
+
+    def _still_unknown(self, topic: str, error: SparklogError | None) -> ApiError:
+        text = f"no metadata of topic {topic!r} within max.block.ms={self.config.max_block_ms}"
+        why = "no broker has answered" if error is None else str(error)
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{text} from {self.config.bootstrap_servers}: {why}")
+
+    async def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> list[BatchFuture]:
+        """Queue all rows; columns: ``key``, ``value``, ``headers``, ``partition``, ``timestamp``, as far as given.
+
+        Batches are encoded column by column; the futures are theirs, in the order of their making.
+        """
+        deadline = self._monotonic() + self.config.max_block_ms / 1000
+        while self._session.leaders.last_known(topic) is None:
+            await self.learn(topic, None, deadline)
+        futures = []
+        for tp, data in self.encode_arrow(topic, rows):
+            await self._rest(self._monotonic())
+            while (batch := self.try_add(tp, data)) is None:
+                room = asyncio.Event()
+                self.await_room(room.set)
+                await self.within(self._monotonic() + self.config.max_block_ms / 1000, room.wait())
+            self.wake_if_news()
+            futures.append(BatchFuture(batch.delivery, batch.count))
+        return futures
+
+    def encode_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> Any:
+        """The encoded batches of ``rows``, each with its partition, one after another."""
+        from sparklog.client.producer.arrow import encoded_batches
+
+        leaders = self._session.leaders
+        info = leaders.last_known(topic)
+        assert info is not None
+        numbers = [each.partition for each in info.partitions]
+        led = [each for each in numbers if leaders.leader(TopicPartition(topic, each)) is not None]
+        return encoded_batches(self.config, topic, len(numbers), rows, self._now_ms(), led)
+
+    def try_add(self, tp: TopicPartition, data: bytearray) -> ProducerBatch | None:
+        """Add an encoded batch now, from any thread; None if there is no room."""
+        with self._lock:
+            self._check_sending()
+            batch = self._accumulator.add_encoded(tp, data, self._monotonic())
+            if batch is not None and self._transaction is not None:
+                self._transaction.sends_to(tp)
+            return batch
+
+    async def flush(self) -> None:
+        """Return when every record sent before is settled, well or badly."""
+        self._require_open()
+        await self._sender.flush()
+
+    async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The topic's partitions; ApiError if there is no such topic."""
+        self._require_open()
+        return (await self._session.topic(topic)).partitions
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise ClientClosed("the producer is closed" if self._is_closed else "start the producer first")
+
+    # Transactions.
+
+    async def init_transactions(self, *, keep_prepared: bool = False) -> None:
+        """Take over the transactional id: fence its last owner, and end what that left open.
+
+        With ``keep_prepared`` (two-phase commit) a prepared transaction is kept for ``complete_transaction``.
+        """
+        self._transactional()
+        await self._driver.init(keep_prepared)
+
+    async def begin_transaction(self) -> None:
+        """What is sent from now on is one transaction, until it is committed or aborted. Asks nobody."""
+        self._transactional().begin()
+
+    async def send_offsets_to_transaction(self, offsets: Positions, group: GroupMetadata | str) -> None:
+        """Commit a group's offsets with the transaction: the next offset to read of each partition."""
+        self._transactional()
+        named = GroupMetadata(group) if isinstance(group, str) else GroupMetadata(*group)
+        await self._driver.send_offsets(offsets, named)
+
+    async def commit_transaction(self) -> None:
+        """Return when all of it is decided. If it raises an error that may pass, call it again."""
+        self._transactional()
+        await self._driver.end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Give the transaction up; what was written in it is never seen under ``read_committed``."""
+        self._transactional()
+        await self._driver.end(commit=False)
+
+    async def prepare_transaction(self) -> str:
+        """Two-phase commit: write everything; returns the text by which ``complete_transaction`` will know it."""
+        transaction = self._transactional()
+        await self._sender.flush()
+        transaction.check()
+        return transaction.prepare()
+
+    async def complete_transaction(self, state: str) -> bool:
+        """Commit the prepared transaction if ``state`` names it, else abort it; returns which."""
+        commit = self._transactional().decide(state)
+        await self._driver.end(commit)
+        return commit
+
+    def _transactional(self) -> Transaction:
+        self._require_open()
+        if self._transaction is None:
+            raise ConfigError("transactions need transactional.id")
+        return self._transaction

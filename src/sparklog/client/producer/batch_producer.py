@@ -1,0 +1,246 @@
+"""Sending encoded batches to the leaders of their partitions: several requests in flight, at least once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.retry import Backoff, is_retriable
+from sparklog.errors import ApiError, BatchRefused, ErrorCode, SparklogError
+from sparklog.net.connection import BlockingConnection
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import produce
+from sparklog.protocol.messages import Message, decode_response
+from sparklog.record.batch import RecordBatch
+from sparklog.record.layout import RECORD_COUNT
+from sparklog.structs import Endpoint, TopicPartition
+
+Batch = bytes | bytearray
+_Batches = dict[TopicPartition, Batch]
+OnWait = Callable[[SparklogError], object]
+"""Told, before each pause, of what is to be tried again and may pass by itself."""
+Reroute = Callable[[TopicPartition], TopicPartition]
+"""Where a batch goes that is to be sent again: to its partition, or to another where nothing binds it."""
+
+
+class _Pipeline:
+    """One broker: a connection, the request being filled, those in flight."""
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        self.connection = connection
+        self.filling: _Batches = {}
+        self.filled_bytes = 0
+        self.in_flight: deque[_Batches] = deque()
+
+
+class BatchProducer:
+    """Takes one record batch (v2, whole, with its CRC) at a time; ``flush`` returns when all are acknowledged.
+
+    A request carries at most one batch a partition, as brokers demand. Retriable errors are retried until
+    ``delivery.timeout.ms`` after the last success, so a batch may be written twice, and after a retry batches of one
+    partition may change places; an error that is not raises ApiError naming the partition. Not for several threads.
+    """
+
+    _transactional_id: str | None = None
+    _ceiling: int | None = None
+    """The newest version of Produce to use."""
+
+    def __init__(self, cluster: ClusterMetadata, on_wait: OnWait | None = None, reroute: Reroute | None = None) -> None:
+        self._cluster = cluster
+        self._on_wait = on_wait
+        self._reroute = reroute
+        self._config = cluster.config
+        self._acks = cluster.config.required_acks
+        self._pipelines: dict[Endpoint, _Pipeline] = {}
+        self._retries: deque[tuple[TopicPartition, Batch]] = deque()
+        self._backoff: Backoff | None = None
+        self._last_error: SparklogError | None = None
+        self._broken_off: set[int] = set()
+        self.acknowledged_bytes = 0
+        self.acknowledged_records = 0
+
+    def __enter__(self) -> BatchProducer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def send(self, tp: TopicPartition, batch: Batch) -> None:
+        """Queue a batch; blocks while its broker has as many requests in flight as are allowed."""
+        self._resend()
+        self._enqueue(tp, batch)
+
+    def will_send(self, partitions: Iterable[TopicPartition]) -> None:
+        """Batches of these follow; nothing comes of that here."""
+
+    def flush(self) -> None:
+        """Wait until everything is acknowledged (for ``acks=0``: sent). Raises ApiError when something will not be."""
+        while True:
+            for endpoint in list(self._pipelines):
+                self._dispatch(endpoint)
+            for endpoint in list(self._pipelines):
+                self._drain(endpoint, 0)
+            if not self._retries:
+                return
+            self._resend()
+
+    def close(self) -> None:
+        """Give the connections back; what was not flushed may or may not have been written."""
+        for pipeline in self._pipelines.values():
+            if pipeline.in_flight:
+                pipeline.connection.close()
+            self._cluster.pool.give_back(pipeline.connection)
+        self._pipelines.clear()
+
+    def _enqueue(self, tp: TopicPartition, batch: Batch) -> None:
+        try:
+            endpoint, _ = self._cluster.leader(tp)
+            pipeline = self._pipeline(endpoint)
+        except SparklogError as error:
+            self._retry_later({tp: batch}, error)
+            return
+        full = pipeline.filled_bytes + len(batch) > self._config.max_request_size
+        if pipeline.filling and (full or tp in pipeline.filling):
+            self._dispatch(endpoint)
+            pipeline = self._pipelines.get(endpoint, pipeline)
+            if pipeline.connection.closed:
+                self._retries.append((tp, batch))
+                return
+        pipeline.filling[tp] = batch
+        pipeline.filled_bytes += len(batch)
+
+    def _pipeline(self, endpoint: Endpoint) -> _Pipeline:
+        pipeline = self._pipelines.get(endpoint)
+        if pipeline is None:
+            pipeline = self._pipelines[endpoint] = _Pipeline(self._cluster.pool.take(endpoint))
+        return pipeline
+
+    def _dispatch(self, endpoint: Endpoint) -> None:
+        """Send what has been filled, once there is room in flight."""
+        self._drain(endpoint, self._config.max_in_flight - 1)
+        pipeline = self._pipelines.get(endpoint)
+        if pipeline is None or not pipeline.filling:
+            return
+        sent = pipeline.filling
+        pipeline.filling, pipeline.filled_bytes = {}, 0
+        pipeline.in_flight.append(sent)
+        try:
+            version = pipeline.connection.versions.best(ApiKey.PRODUCE, self._ceiling)
+            body = produce.encode_request(
+                self._acks,
+                self._config.request_timeout_ms,
+                {tp: [batch] for tp, batch in sent.items()},
+                version,
+                self._transactional_id,
+            )
+            pipeline.connection.send(ApiKey.PRODUCE, version, body, expect_response=self._acks != 0)
+        except SparklogError as error:
+            self._hang_up(endpoint, error)
+            return
+        if self._acks == 0:
+            self._acknowledge(pipeline.in_flight.popleft().values())
+
+    def _drain(self, endpoint: Endpoint, allowed: int) -> None:
+        """Take answers until at most ``allowed`` requests are in flight."""
+        pipeline = self._pipelines.get(endpoint)
+        while pipeline is not None and len(pipeline.in_flight) > allowed:
+            try:
+                _, version, body = pipeline.connection.receive()
+                answer = decode_response(ApiKey.PRODUCE, version, body)
+            except SparklogError as error:
+                self._hang_up(endpoint, error)
+                return
+            self._settle(pipeline.in_flight.popleft(), answer)
+
+    def _settle(self, sent: _Batches, answer: Message) -> None:
+        waiting = dict(sent)
+        for topic in answer.responses:
+            for each in topic.partition_responses:
+                tp = TopicPartition(topic.name, each.index)
+                batch = waiting.pop(tp, None)
+                if batch is not None:
+                    self._answered(tp, batch, ErrorCode(each.error_code), getattr(each, "error_message", None))
+        if waiting:
+            lost = ApiError(ErrorCode.NETWORK_EXCEPTION, f"the broker did not say what became of {next(iter(waiting))}")
+            self._retry_later(waiting, lost)
+
+    def _answered(self, tp: TopicPartition, batch: Batch, code: ErrorCode, message: str | None) -> None:
+        """What became of one batch."""
+        if code is ErrorCode.NONE:
+            self._acknowledge([batch])
+        else:
+            self._retry_later({tp: batch}, _refusal(tp, code, message, batch))
+
+    def _acknowledge(self, batches: Iterable[Batch]) -> None:
+        self._backoff = None
+        for batch in batches:
+            self.acknowledged_bytes += len(batch)
+            self.acknowledged_records += int.from_bytes(batch[RECORD_COUNT : RECORD_COUNT + 4])
+
+    def _hang_up(self, endpoint: Endpoint, error: SparklogError) -> None:
+        """The connection is broken: whatever it carried is sent again."""
+        pipeline = self._pipelines.pop(endpoint)
+        pipeline.connection.close()
+        self._cluster.pool.forget(endpoint)
+        for sent in pipeline.in_flight:
+            self._check_taken(sent, error)
+            self._retry_later(sent, error)
+        self._retry_later(pipeline.filling, error)
+
+    def _check_taken(self, sent: _Batches, error: SparklogError) -> None:
+        """A broker hangs up on who sends more than it takes at once, and says nothing: the second time that is believed
+        of a batch beyond ``max.request.size``, which is alone in its request. Raises BatchRefused then."""
+        for tp, batch in sent.items():
+            if len(batch) <= self._config.max_request_size:
+                continue
+            if id(batch) in self._broken_off:
+                raise _refusal(tp, ErrorCode.MESSAGE_TOO_LARGE, f"the broker hung up on it twice: {error}", batch)
+            self._broken_off.add(id(batch))
+
+    def _retry_later(self, batches: _Batches, error: SparklogError) -> None:
+        if not is_retriable(error):
+            raise error
+        self._last_error = error
+        for tp, batch in batches.items():
+            self._cluster.invalidate(tp.topic)
+            self._retries.append((tp, batch))
+
+    def _resend(self) -> None:
+        if not self._retries or self._last_error is None:
+            return
+        if self._backoff is None:
+            self._backoff = self._cluster.backoff(self._config.delivery_timeout_ms)
+        if self._on_wait is not None:
+            self._on_wait(self._last_error)
+        self._backoff.wait(self._last_error)
+        for tp, batch in self._take_retries():
+            self._enqueue(tp if self._reroute is None else self._reroute(tp), batch)
+
+    def _take_retries(self) -> Iterable[tuple[TopicPartition, Batch]]:
+        """What is to be sent again, in order."""
+        again, self._retries = self._retries, deque()
+        return again
+
+
+def _refusal(tp: TopicPartition, code: ErrorCode, message: str | None, batch: Batch) -> BatchRefused:
+    text = f"partition {tp} refused a batch of {len(batch)} bytes: {code.name}"
+    if message:
+        text += f" ({message})"
+    if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        text += _remedy(batch)
+    return BatchRefused(code, text, batch)
+
+
+def _remedy(batch: Batch) -> str:
+    """What lets a batch in that is too large: one record cannot be divided."""
+    if RecordBatch(batch).record_count == 1:
+        return "; it is a single record: raise the topic's max.message.bytes, or make the record smaller"
+    return "; raise the topic's max.message.bytes or lower batch.size"

@@ -1,0 +1,151 @@
+"""Producer: ``AsyncProducer`` for code that blocks. What both promise is said there."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sparklog.client.cluster.info import PartitionInfo
+from sparklog.client.cluster.loop_thread import LoopThread
+from sparklog.client.consumer.group.metadata import GroupMetadata
+from sparklog.client.producer.async_producer import AsyncProducer
+from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture
+from sparklog.client.producer.transaction_driver import Positions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_process = os.getpid()
+"""This process. ``os.getpid`` is a system call, too slow to make for every record."""
+
+
+def _forked() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Producer:
+    """``AsyncProducer`` for code that blocks, from any number of threads; its loop runs in a thread of its own.
+
+    The arguments are AsyncProducer's. Callbacks run on its thread and must not wait for it. ``with`` closes it; what is
+    neither flushed nor closed when the program ends is lost, and a warning says how much. After a fork it works in the
+    parent only.
+    """
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self._producer = AsyncProducer(settings, **more)
+        self.config = self._producer.config
+        self._process = _process
+        self._thread = LoopThread("sparklog producer", at_exit=self._producer.abandon)
+        self._thread.run(self._producer.start())
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what waits, for at most ``timeout`` seconds, and hang up; what is left fails with ClientClosed."""
+        if self._thread.is_usable:
+            self._thread.run(self._producer.close(timeout))
+            self._thread.close()
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordFuture:
+        """As ``AsyncProducer.send``; returns at once if there is room and the topic is known."""
+        if self._process != _process:
+            self._thread.check()
+        producer = self._producer
+        record = producer.record(value, key, headers, timestamp)
+        while True:
+            tp = producer._router.route(topic, record[1], record[2], partition)
+            if tp is None:
+                self._learn(topic, partition)
+                continue
+            future = producer.try_append(tp, record, on_delivery)
+            if future is not None:
+                break
+            self._await_room()
+        if producer._accumulator.has_news:
+            producer.wake_if_news()
+        return future
+
+    def _learn(self, topic: str, partition: int | None) -> None:
+        producer = self._producer
+        deadline = producer._monotonic() + self.config.max_block_ms / 1000
+        self._thread.run(producer.learn(topic, partition, deadline))
+
+    def _await_room(self) -> None:
+        self._thread.check(waits=True)
+        room = threading.Event()
+        self._producer.await_room(room.set)
+        if not room.wait(self.config.max_block_ms / 1000):
+            raise self._producer.blocked()
+
+    def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> list[BatchFuture]:
+        """As ``AsyncProducer.send_arrow``; encodes in the caller's thread."""
+        self._thread.check()
+        producer = self._producer
+        while producer._session.leaders.last_known(topic) is None:
+            self._learn(topic, None)
+        futures = []
+        for tp, data in producer.encode_arrow(topic, rows):
+            while (batch := producer.try_add(tp, data)) is None:
+                self._await_room()
+            producer.wake_if_news()
+            futures.append(BatchFuture(batch.delivery, batch.count))
+        return futures
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Return when every record sent before is settled, well or badly; ApiError after ``timeout`` seconds."""
+        self._thread.run(self._producer.flush(), timeout)
+
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The topic's partitions; ApiError if there is no such topic."""
+        return self._thread.run(self._producer.partitions_for(topic))
+
+    def init_transactions(self, *, keep_prepared: bool = False) -> None:
+        """As ``AsyncProducer.init_transactions``."""
+        self._thread.run(self._producer.init_transactions(keep_prepared=keep_prepared))
+
+    def begin_transaction(self) -> None:
+        """As ``AsyncProducer.begin_transaction``."""
+        self._thread.run(self._producer.begin_transaction())
+
+    def send_offsets_to_transaction(self, offsets: Positions, group: GroupMetadata | str) -> None:
+        """As ``AsyncProducer.send_offsets_to_transaction``."""
+        self._thread.run(self._producer.send_offsets_to_transaction(offsets, group))
+
+    def commit_transaction(self) -> None:
+        """As ``AsyncProducer.commit_transaction``."""
+        self._thread.run(self._producer.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """As ``AsyncProducer.abort_transaction``."""
+        self._thread.run(self._producer.abort_transaction())
+
+    def prepare_transaction(self) -> str:
+        """As ``AsyncProducer.prepare_transaction``."""
+        return self._thread.run(self._producer.prepare_transaction())
+
+    def complete_transaction(self, state: str) -> bool:
+        """As ``AsyncProducer.complete_transaction``."""
+        return self._thread.run(self._producer.complete_transaction(state))

@@ -1,0 +1,68 @@
+"""Batch reading: ranges are planned once a DataFrame, on the driver, from the options alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.spark.failures import translated
+from sparklog.spark.read.offsets import OffsetRange, Split, into_tasks
+from sparklog.spark.read.options import ReadOptions
+from sparklog.spark.read.resolver import OffsetResolver
+from sparklog.spark.read.sizes import PartitionSizes, Sizes
+from sparklog.spark.schema import check_read_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+@dataclass
+class RangesPartition(InputPartition):  # type: ignore[misc]
+    """One task: the ranges that it reads, one after another."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], sizes: Sizes) -> list[RangesPartition]:
+    """The ranges as Spark's partitions; none where there is nothing to read."""
+    waiting = [each.tp for each in ranges if each.size > 0]
+    by_bytes = waiting and (options.min_partitions or options.max_bytes_per_partition)
+    split = Split(
+        min_tasks=options.min_partitions,
+        max_records=options.max_records_per_partition,
+        max_bytes=options.max_bytes_per_partition,
+        weights=sizes.bytes_per_offset(waiting) if by_bytes else {},
+    )
+    return [RangesPartition(tuple(task)) for task in into_tasks(ranges, split)]
+
+
+class SparklogReader(DataSourceReader):  # type: ignore[misc]
+    """Reads what the options select. No filter is pushed down: Spark 4.2 shares one plan among a DataFrame's uses."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_read_schema(schema)
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[RangesPartition]:
+        with translated():
+            if self._options.directories:
+                from sparklog.spark.read.directories import DirectoryResolver
+
+                resolver = DirectoryResolver(self._options)
+                tasks = plan_tasks(self._options, resolver.batch_ranges(), resolver)
+            else:
+                with ClusterMetadata(self._options.client) as cluster:
+                    ranges = OffsetResolver(cluster, self._options).batch_ranges()
+                    tasks = plan_tasks(self._options, ranges, PartitionSizes(cluster))
+        return tasks or [RangesPartition(())]
+
+    def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
+        from sparklog.spark.read.columns import read_ranges
+
+        return read_ranges(self._options, self._schema, partition.ranges)

@@ -1,0 +1,237 @@
+"""Reading ranges from the segment files themselves, under a lease of the leader; ``docs/adr/0012`` is why it is safe.
+
+A file is opened only where a broker of the cluster may have it (``segment_files``), and read only if it is the one that
+the leader means: by device and inode, and by offset and CRC of the first batch. Where ``directReadMapping`` says that
+the broker's directory is mounted elsewhere, inodes may differ: there the topic's id in ``partition.metadata`` must be
+the leader's. Every doubt raises NotDirect, and the rest is to be fetched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparklog.client.cluster.leases import LeasedFile, RangeAsked, RangeLease, end_lease, lease_ranges
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.retry import is_retriable, retrying
+from sparklog.client.consumer.fetch.visibility import Visibility
+from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode, NotDirect, SparklogError
+from sparklog.log.extents import ExtentReader
+from sparklog.record import layout
+from sparklog.record.batch import RecordBatch
+from sparklog.spark.read.direct_options import DirectMode, DirectOptions
+from sparklog.spark.read.offsets import OffsetRange
+from sparklog.spark.read.segment_files import NOT_VISIBLE, SegmentFiles, topic_id_of
+from sparklog.structs import Endpoint, TopicPartition
+
+if TYPE_CHECKING:
+    from sparklog.spark.read.fetch_paths import PathsTaken
+
+_FILES_AT_ONCE = 32
+"""Files that are open at a time, and ranges that one lease is for."""
+
+NOT_SERVED = "the broker grants no leases"
+NO_LEASE = "no lease"
+DAMAGED = "a segment file is not as the broker said"
+
+
+class _Opened(NamedTuple):
+    """The files of a range, open."""
+
+    lease: RangeLease
+    files: list[tuple[LeasedFile, int]]
+
+    def close(self) -> None:
+        for _, fd in self.files:
+            os.close(fd)
+
+
+class DirectReader:
+    """All direct reading of one task, which reads ``ranges``, one after another. Close it in the end.
+
+    One lease is for as many of the ranges that come next as have the same leader; their files are opened at once.
+    """
+
+    def __init__(
+        self, cluster: ClusterMetadata, options: DirectOptions, taken: PathsTaken, ranges: Sequence[OffsetRange]
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._taken = taken
+        self._coming = list(ranges)
+        self._reader = ExtentReader()
+        self._opened: dict[OffsetRange, _Opened] = {}
+        self._refused: dict[Endpoint, str] = {}  # leaders of which this task asks no more, and the reason
+        self._has_asked_for_topics = False
+        self._segment_files: SegmentFiles | None = None
+
+    def close(self) -> None:
+        for each in self._opened.values():
+            each.close()
+        self._opened.clear()
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._options.mode is not DirectMode.NEVER
+
+    @property
+    def is_required(self) -> bool:
+        return self._options.mode is DirectMode.ALWAYS
+
+    def batches(self, wanted: OffsetRange, position: int) -> Iterator[RecordBatch]:
+        """What a reader sees of the range from ``position`` on; a batch is good until the next is asked for.
+
+        Raises NotDirect, and with ``directRead`` = ``always`` ApiError like a Fetch.
+        """
+        while position < wanted.end:
+            left = wanted._replace(start=position)
+            if left not in self._opened:
+                self._open_next(left, wanted)
+            opened = self._opened.pop(left)
+            try:
+                yield from self._read(opened)
+            finally:
+                opened.close()
+            position = opened.lease.end_offset
+
+    def _open_next(self, left: OffsetRange, wanted: OffsetRange) -> None:
+        """Open the files of what is ``left`` of a range, and of those that come after it."""
+        leases = self._lease(left, wanted)
+        try:
+            for each, lease in leases.items():
+                if lease.end_offset > each.start:
+                    self._opened[each] = self._open_files(each.tp, lease)
+        except NotDirect as error:
+            self._refused[leases[left].leader] = error.reason
+            if left not in self._opened:
+                raise
+        finally:
+            with suppress(ConnectionFailed):
+                end_lease(self._cluster, leases[left])
+        if left not in self._opened:
+            raise NotDirect(NO_LEASE, f"partition {left.tp} is not committed up to offset {left.end} here")
+
+    def _lease(self, left: OffsetRange, wanted: OffsetRange) -> dict[OffsetRange, RangeLease]:
+        """What is granted in one request: of what is ``left``, and maybe of ranges that come after it."""
+        try:
+            leader = self._cluster.leader(left.tp)[0]
+            if leader in self._refused:
+                raise NotDirect(self._refused[leader], f"as was seen of broker {leader} before")
+            return self._ask(left, wanted)
+        except (ApiError, ConnectionFailed) as error:
+            if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise NotDirect(NOT_SERVED, str(error)) from error
+            if self.is_required:
+                raise
+            raise NotDirect(NO_LEASE, str(error)) from error  # a Fetch may fare better, or says better what is wrong
+
+    def _ask(self, left: OffsetRange, wanted: OffsetRange) -> dict[OffsetRange, RangeLease]:
+        def attempt() -> dict[OffsetRange, RangeLease]:
+            ranges = [left, *self._next_of_leader(wanted)]
+            most = max(_FILES_AT_ONCE // len(ranges), 1)
+            try:
+                leases = lease_ranges(self._cluster, [RangeAsked(*each) for each in ranges], max_files=most)
+                if isinstance(leases[0], ApiError):
+                    raise leases[0]
+            except SparklogError as error:
+                if is_retriable(error):
+                    self._cluster.invalidate(left.tp.topic)
+                raise
+            granted = zip(ranges, leases, strict=True)
+            return {each: lease for each, lease in granted if isinstance(lease, RangeLease)}
+
+        return retrying(self._cluster.backoff(), attempt) if self.is_required else attempt()
+
+    def _next_of_leader(self, wanted: OffsetRange) -> list[OffsetRange]:
+        """What comes after a range, of its leader, as far as leaders are known at once."""
+        leader = self._cluster.leader(wanted.tp)[0]
+        index = self._coming.index(wanted) + 1
+        coming = [each for each in self._coming[index : index + _FILES_AT_ONCE - 1] if each not in self._opened]
+        found = []
+        with suppress(ApiError, ConnectionFailed):  # each will be looked at when its turn comes
+            self._learn_topics()
+            found = [each for each in coming if self._cluster.known_leader(each.tp) == leader]
+        return found
+
+    def _learn_topics(self) -> None:
+        """Ask about all topics of the task in one request."""
+        topics = {each.tp.topic for each in self._coming}
+        if len(topics) > 1 and not self._has_asked_for_topics:
+            self._has_asked_for_topics = True
+            self._cluster.fetch(topics)
+
+    def _open_files(self, tp: TopicPartition, lease: RangeLease) -> _Opened:
+        with ExitStack() as on_error:
+            files = []
+            for file in lease.files:
+                fd = self._open(file, tp, lease)
+                on_error.callback(os.close, fd)
+                files.append((file, fd))
+            on_error.pop_all()
+        return _Opened(lease, files)
+
+    def _read(self, opened: _Opened) -> Iterator[RecordBatch]:
+        shown = Visibility(opened.lease.aborted, self._cluster.config.isolation_level)
+        for file, fd in opened.files:
+            for batch in self._batches_of(file, fd):
+                if shown.shows(batch):
+                    yield batch
+
+    def _open(self, file: LeasedFile, tp: TopicPartition, lease: RangeLease) -> int:
+        if self._segment_files is None:
+            self._segment_files = SegmentFiles(self._options, self._cluster.cluster_id)
+        fd, mounted = self._segment_files.open(file.path, tp)
+        try:
+            if mounted is None:
+                _check_identity(file, fd)
+            else:
+                _check_topic(mounted, lease)
+            with suppress(OSError):
+                os.posix_fadvise(fd, file.start, file.end - file.start, os.POSIX_FADV_SEQUENTIAL)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _batches_of(self, file: LeasedFile, fd: int) -> Iterator[RecordBatch]:
+        next_offset, check_crcs = file.first_offset, self._cluster.config.check_crcs
+        try:
+            _check_first(file, fd)
+            for batch in self._reader.batches(fd, file.start, file.end):
+                if batch.base_offset < next_offset:
+                    raise CorruptRecord(f"offset {batch.base_offset} stands where {next_offset} or more should")
+                if check_crcs:
+                    batch.validate()
+                next_offset = batch.next_offset
+                yield batch
+                self._taken.direct_bytes += batch.size_in_bytes
+        except (CorruptRecord, OSError) as error:
+            raise NotDirect(DAMAGED, f"{file.path}: {error}") from error
+
+
+def _check_identity(file: LeasedFile, fd: int) -> None:
+    status = os.fstat(fd)
+    if (status.st_dev & layout.MAX_INT64, status.st_ino & layout.MAX_INT64) != (file.device, file.inode):
+        raise NotDirect(NOT_VISIBLE, f"{file.path} here is another file than the broker's, by device and inode")
+
+
+def _check_topic(home: Path, lease: RangeLease) -> None:
+    found = topic_id_of(home)
+    if found is None or found != lease.topic_id:
+        raise NotDirect(NOT_VISIBLE, f"{home} belongs to topic id {found}, not to {lease.topic_id}")
+
+
+def _check_first(file: LeasedFile, fd: int) -> None:
+    """Raises CorruptRecord unless the first batch is the one that the lease tells."""
+    head = os.pread(fd, layout.HEADER_SIZE, file.start)
+    if len(head) < layout.HEADER_SIZE:
+        raise CorruptRecord(f"it ends before position {file.start + layout.HEADER_SIZE}")
+    offset, crc = layout.OFFSET_AND_LENGTH.unpack_from(head)[0], layout.UINT32.unpack_from(head, layout.CRC)[0]
+    if (offset, crc) != (file.first_offset, file.first_crc):
+        raise CorruptRecord(
+            f"at position {file.start} is the batch at offset {offset} with CRC {crc:#x}, not the one at"
+            f" {file.first_offset} with CRC {file.first_crc:#x}"
+        )

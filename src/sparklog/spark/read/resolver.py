@@ -1,0 +1,223 @@
+"""From options to offsets: which partitions there are, and where a query starts and ends."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from sparklog.client.cluster.info import TopicInfo
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.offsets import LATEST, OffsetAndTimestamp, earliest_offsets, list_offsets, plain_offsets
+from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.spark.read.losses import Loss, Losses
+from sparklog.spark.read.offsets import OffsetRange, Offsets
+from sparklog.spark.read.options import (
+    Assign,
+    Edge,
+    GlobalTimestamp,
+    Limit,
+    ReadOptions,
+    SpecificTimestamps,
+    Subscribe,
+    SubscribePattern,
+)
+from sparklog.spark.write.decisions import DECISIONS_TOPIC
+from sparklog.structs import NO_EPOCH, LeaderEpoch, TopicPartition
+
+TopicIds = dict[TopicPartition, UUID]
+
+
+class Resolver(ABC):
+    """Where partitions start and end; whoever knows it fills in the four questions."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._losses = Losses(fail=options.fail_on_data_loss)
+
+    @abstractmethod
+    def partitions(self, read_before: Collection[TopicPartition] | None = ()) -> TopicIds:
+        """The partitions selected, each with its topic's id.
+
+        A topic or partition that is named must exist, but for those that were ``read_before``, in this call or an
+        earlier one, and the topics of these: they are left out when they are gone. None: nobody knows yet what was
+        read before, and whatever is gone is left out. A pattern matches none of the topics that the cluster, or our
+        own sink, keeps for itself.
+        """
+
+    @abstractmethod
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The first offset of each."""
+
+    @abstractmethod
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The end of what may be read of each."""
+
+    @abstractmethod
+    def by_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each no earlier than a timestamp (ms)."""
+
+    def batch_ranges(self) -> list[OffsetRange]:
+        """What a batch query reads."""
+        ids = self.partitions()
+        earliest, latest = self.earliest(ids), self.latest(ids)
+        start = self._resolve("startingOffsets", self._options.starting, earliest, latest)
+        end = self._resolve("endingOffsets", self._options.ending, earliest, latest)
+        ranges = []
+        for tp, topic_id in ids.items():
+            if start[tp] > end[tp] and self._is_by_time():
+                end[tp] = start[tp]
+            low, high = self._within(tp, start[tp], end[tp], earliest[tp], latest[tp])
+            ranges.append(OffsetRange(tp, low, high, topic_id))
+        return ranges
+
+    def starting(self) -> Offsets:
+        """Where a streaming query begins; asked once, when it has no checkpoint."""
+        ids = self.partitions()
+        earliest, latest = self.earliest(ids), self.latest(ids)
+        start = self._resolve("startingOffsets", self._options.starting, earliest, latest)
+        return {tp: self._within(tp, start[tp], start[tp], earliest[tp], latest[tp])[0] for tp in ids}
+
+    def _is_by_time(self) -> bool:
+        by_time = GlobalTimestamp | SpecificTimestamps
+        return isinstance(self._options.starting, by_time) or isinstance(self._options.ending, by_time)
+
+    def _within(self, tp: TopicPartition, start: int, end: int, earliest: int, latest: int) -> tuple[int, int]:
+        """What is there of a range. One that ends before it begins does so as an edge of the log is one of its own."""
+        if earliest <= start <= end <= latest:
+            return start, end
+        self._losses.report(
+            Loss.EXPIRED if min(start, end) < earliest else Loss.TRUNCATED,
+            f"partition {tp} holds the offsets {earliest} to {latest}, but was to be read from {start} to {end}",
+        )
+        start = min(max(start, earliest), latest)
+        return start, min(max(end, start), latest)
+
+    def _resolve(self, option: str, limit: Limit, earliest: Offsets, latest: Offsets) -> Offsets:
+        if isinstance(limit, Edge):
+            wanted: Mapping[TopicPartition, int] = dict.fromkeys(latest, limit.value)
+        elif isinstance(limit, GlobalTimestamp):
+            wanted = dict.fromkeys(latest, limit.timestamp)
+        elif isinstance(limit, SpecificTimestamps):
+            _check_covers(f"{option}ByTimestamp", limit.timestamps, latest)
+            wanted = limit.timestamps
+        else:
+            _check_covers(option, limit.offsets, latest)
+            wanted = limit.offsets
+        edges = {Edge.EARLIEST.value: earliest, Edge.LATEST.value: latest}
+        at_edges = {tp: edges[each][tp] for tp, each in wanted.items() if each in edges}
+        others = {tp: each for tp, each in wanted.items() if each not in edges}
+        if isinstance(limit, GlobalTimestamp | SpecificTimestamps):
+            others = self._by_time(option, others, latest)
+        return at_edges | others
+
+    def _by_time(self, option: str, wanted: Mapping[TopicPartition, int], latest: Offsets) -> Offsets:
+        starting = option == "startingOffsets"
+        resolved = {}
+        for tp, each in self.by_time(wanted).items():
+            if each is None and starting and not self._options.latest_if_no_match:
+                raise DataSourceError(
+                    "SPARKLOG_NO_OFFSET_FOR_TIMESTAMP",
+                    f"partition {tp} has no record at or after timestamp {wanted[tp]}; set the option"
+                    " startingOffsetsByTimestampStrategy to latest to start such partitions at their end",
+                )
+            resolved[tp] = latest[tp] if each is None else min(each.offset, latest[tp])
+        return resolved
+
+
+class OffsetResolver(Resolver):
+    """Asks the cluster; ends are high watermarks, or last stable offsets."""
+
+    def __init__(self, cluster: ClusterMetadata, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._cluster = cluster
+        self._gone: set[str] = set()
+        self._read_before: set[TopicPartition] = set()
+
+    def partitions(self, read_before: Collection[TopicPartition] | None = ()) -> TopicIds:
+        # A broker that has just started does not know every topic, so they are asked for again for a moment.
+        selection = self._options.selection
+        may_be_gone = self._named() if read_before is None else {tp.topic for tp in read_before}
+        if isinstance(selection, SubscribePattern):
+            found = self._cluster.fetch(None).topics
+            chosen = {
+                name: topic
+                for name, topic in found.items()
+                if selection.pattern.search(name) and not topic.internal and name != DECISIONS_TOPIC
+            }
+            missing = {name for name in may_be_gone if selection.pattern.search(name)} - chosen.keys()
+            return _with_ids([*chosen.values(), *self._described(sorted(missing), missing)])
+        if isinstance(selection, Subscribe):
+            return _with_ids(self._described(selection.topics, may_be_gone))
+        described = _with_ids(self._described(sorted(self._named()), may_be_gone))
+        if read_before is not None:
+            self._read_before.update(read_before)
+            self._check_assigned(selection, described)
+        return {tp: described[tp] for tp in selection.partitions if tp in described}
+
+    def _check_assigned(self, selection: Assign, described: TopicIds) -> None:
+        """Refuse a partition that a topic has not, unless one of the same name that it replaced had it."""
+        topics = {tp.topic for tp in described}
+        for tp in selection.partitions:
+            if tp.topic in topics and tp not in described and tp not in self._read_before:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {tp.topic!r} has no partition {tp}")
+
+    def _described(self, names: Sequence[str], may_be_gone: Collection[str]) -> list[TopicInfo]:
+        if not names:
+            return []
+        answer = self._cluster.fetch(names)
+        found = dict(answer.topics)
+        for name in names:
+            if name in found or (name in self._gone and name in may_be_gone):
+                continue
+            try:
+                found |= self._cluster.describe([name])
+            except ApiError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name not in may_be_gone:
+                    raise
+                self._gone.add(name)
+        self._gone -= found.keys()
+        return [found[name] for name in names if name in found]
+
+    def existing(self, topics: Collection[str]) -> TopicIds:
+        """The partitions of those of the topics that exist, be they selected or not."""
+        return _with_ids(self._described(sorted(topics), topics))
+
+    def _named(self) -> set[str]:
+        """The topics that the options name; none for a pattern."""
+        selection = self._options.selection
+        if isinstance(selection, SubscribePattern):
+            return set()
+        return set(selection.topics) if isinstance(selection, Subscribe) else {tp.topic for tp in selection.partitions}
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return earliest_offsets(self._cluster, partitions)
+
+    def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self.ends_and_epochs(partitions)[0]
+
+    def ends_and_epochs(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[Offsets, dict[TopicPartition, LeaderEpoch]]:
+        """What ``latest`` says, and the epoch of the leader who says so, of each that tells it."""
+        found = list_offsets(self._cluster, dict.fromkeys(partitions, LATEST))
+        epochs = {tp: each.leader_epoch for tp, each in found.items() if each and each.leader_epoch != NO_EPOCH}
+        return plain_offsets(found), epochs
+
+    def by_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return list_offsets(self._cluster, wanted)
+
+
+def _with_ids(topics: Iterable[TopicInfo]) -> TopicIds:
+    return {TopicPartition(topic.name, each.partition): topic.topic_id for topic in topics for each in topic.partitions}
+
+
+def _check_covers(option: str, given: Mapping[TopicPartition, int], existing: Mapping[TopicPartition, int]) -> None:
+    if given.keys() != existing.keys():
+        missing = ", ".join(str(tp) for tp in sorted(existing.keys() - given.keys())) or "none"
+        extra = ", ".join(str(tp) for tp in sorted(given.keys() - existing.keys())) or "none"
+        raise DataSourceError(
+            "SPARKLOG_INVALID_OPTION",
+            f"option '{option}' must name every partition that is read (-1 is latest, -2 earliest);"
+            f" missing: {missing}; not read: {extra}",
+        )

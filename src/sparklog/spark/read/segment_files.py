@@ -1,0 +1,97 @@
+"""Opening the segment files that a leader names, without believing the leader's word on what to open.
+
+A path comes from whoever answers as the leader. A task opens it only if it is where a broker of the cluster keeps that
+partition: ``DIR/TOPIC-PARTITION/OFFSET.log``, below a directory that the user has named (``directReadMapping``), or
+in a log directory of the cluster, whose ``meta.properties`` has the cluster's id as the bootstrap servers told it. Only
+regular files are opened, never through a symbolic link, and no open waits, as one of a FIFO would for its writer.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from uuid import UUID
+
+from sparklog.errors import CorruptRecord, NotDirect
+from sparklog.log.checkpoints import META_PROPERTIES, PARTITION_METADATA, read_meta_properties, read_topic_id
+from sparklog.log.files import LOG_SUFFIX, find_base_offset
+from sparklog.spark.read.direct_options import DirectOptions
+from sparklog.structs import TopicPartition
+
+NOT_VISIBLE = "segment files are not visible here"
+
+_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
+
+
+class SegmentFiles:
+    """Opens files of brokers that know each other by ``cluster_id``. What it refuses is NotDirect(NOT_VISIBLE)."""
+
+    def __init__(self, options: DirectOptions, cluster_id: str | None) -> None:
+        self._options = options
+        self._cluster_id = cluster_id
+        self._proven: set[Path] = set()
+
+    def open(self, told: str, tp: TopicPartition) -> tuple[int, Path | None]:
+        """A segment file of ``tp``, open, and its directory if that is mounted here under another name.
+
+        The file is one that the leader may name, not yet proved to be the one that it means.
+        """
+        mapped = self._options.mapped(told)
+        path = Path(told if mapped is None else mapped.path)
+        if path.parent.name != str(tp) or path.suffix != LOG_SUFFIX or find_base_offset(path) is None:
+            raise NotDirect(NOT_VISIBLE, f"{path} is no place for a segment of partition {tp}")
+        try:
+            home = Path(os.path.realpath(path.parent, strict=True))
+            if mapped is None:
+                self._prove(home.parent)
+            elif not home.is_relative_to(os.path.realpath(mapped.root)):
+                raise NotDirect(NOT_VISIBLE, f"{path} leads out of {mapped.root}, to {home}")
+            return _open_regular(home, path), None if mapped is None else home
+        except OSError as error:
+            raise NotDirect(NOT_VISIBLE, f"{path}: {error.strerror}") from error
+        except ValueError as error:
+            raise NotDirect(NOT_VISIBLE, f"{told!r} can be no path: {error}") from error
+
+    def _prove(self, log_dir: Path) -> None:
+        """Raises NotDirect unless a broker of the cluster owns the directory."""
+        if log_dir in self._proven:
+            return
+        try:
+            owner = read_meta_properties(log_dir).get("cluster.id") if _is_file(log_dir / META_PROPERTIES) else None
+        except CorruptRecord as error:
+            raise NotDirect(NOT_VISIBLE, str(error)) from error
+        if owner is None or owner != self._cluster_id:
+            raise NotDirect(
+                NOT_VISIBLE,
+                f"{log_dir} here is no log directory of cluster {self._cluster_id}, by its {META_PROPERTIES}; if it is"
+                " mounted from elsewhere, name it with directReadMapping",
+            )
+        self._proven.add(log_dir)
+
+
+def _open_regular(home: Path, path: Path) -> int:
+    directory = os.open(home, _DIRECTORY)
+    try:
+        fd = os.open(path.name, _FILE, dir_fd=directory)
+    finally:
+        os.close(directory)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise NotDirect(NOT_VISIBLE, f"{path} is no regular file")
+    return fd
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.lexists(path) and stat.S_ISREG(path.lstat().st_mode)
+
+
+def topic_id_of(home: Path) -> UUID | None:
+    """The id of the topic whose partition this directory holds, as far as that is written there."""
+    if not _is_file(home / PARTITION_METADATA):
+        return None
+    try:
+        return read_topic_id(home)
+    except (CorruptRecord, OSError) as error:
+        raise NotDirect(NOT_VISIBLE, f"whose partition {home} is cannot be read: {error}") from error

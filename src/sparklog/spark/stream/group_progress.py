@@ -1,0 +1,53 @@
+"""A streaming query's progress as the offsets of a consumer group, for the tools that show groups.
+
+Spark's checkpoint alone says where the query goes on; nothing is ever read back from the group.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sparklog.client.admin.admin import Admin
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.obstacles import Obstacles
+from sparklog.clock import Clock
+from sparklog.errors import SparklogError
+from sparklog.spark.read.offsets import Offsets
+
+_PATIENCE_MS = 5_000
+"""For how long a query waits at most for the group's coordinator."""
+PAUSE_S = 10.0
+"""Seconds after a failure in which nothing is committed: a query that is idle would ask a hundred times a second."""
+
+
+class GroupProgress:
+    """Commits offsets to a group that has no members; a failure is logged, and made good by a commit after a pause."""
+
+    def __init__(self, config: ClientConfig, group_id: str, clock: Clock) -> None:
+        self._config = dataclasses.replace(config, api_timeout_ms=min(config.api_timeout_ms, _PATIENCE_MS))
+        self._group_id = group_id
+        self._clock = clock
+        self._obstacles = Obstacles(clock)
+        self._again_at = float("-inf")
+        self._committed: Offsets | None = None
+        self._admin: Admin | None = None
+
+    def commit(self, offsets: Offsets) -> None:
+        """Store them for the group, if they are not what was stored last. Asked at every trigger, an idle one too."""
+        if offsets == self._committed or not offsets or self._clock.monotonic() < self._again_at:
+            return
+        try:
+            if self._admin is None:
+                self._admin = Admin(self._config)
+            self._admin.alter_group_offsets(self._group_id, offsets)
+        except SparklogError as error:
+            self._again_at = self._clock.monotonic() + PAUSE_S
+            what = f"the progress of the query is not committed to group {self._group_id!r}: {error}"
+            self._obstacles.met("commit", what, at_once=True)
+            return
+        self._committed = dict(offsets)
+        self._obstacles.over("commit")
+
+    def close(self) -> None:
+        if self._admin is not None:
+            self._admin.close()

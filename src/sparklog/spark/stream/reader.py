@@ -1,0 +1,90 @@
+"""Streaming, as Spark sees it.
+
+One instance lives in a driver process for as long as the query runs and alone talks to the brokers there; another is
+pickled to the executors for ``read``, so connections are made at first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from sparklog.spark.failures import translated
+from sparklog.spark.read.batch_reader import RangesPartition, plan_tasks
+from sparklog.spark.read.offsets import to_json
+from sparklog.spark.read.options import ReadOptions
+from sparklog.spark.schema import check_read_schema
+from sparklog.spark.stream.offset import StreamOffset
+from sparklog.spark.stream.planner import StreamPlanner
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Micro-batches of what the options select."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_read_schema(schema)
+        self._options = options
+        self._schema = schema
+        self._plans: StreamPlanner | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        with translated():
+            return self._planner().initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        with translated():
+            unlimited = isinstance(limit, ReadAllAvailable)
+            return self._planner().end_of_batch(StreamOffset.from_json(start), unlimited=unlimited).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        with translated():
+            self._planner().freeze()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        latest = self._plans.latest if self._plans else None
+        return to_json(latest) if latest else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangesPartition]:
+        with translated():
+            planner = self._planner()
+            ranges = planner.ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
+            return plan_tasks(self._options, ranges, planner.sizes)
+
+    def read(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
+        from sparklog.spark.read.columns import read_ranges
+
+        return read_ranges(self._options, self._schema, partition.ranges)
+
+    def stop(self) -> None:
+        if self._plans is not None:
+            self._plans.close()
+            self._plans = None
+
+    def _planner(self) -> StreamPlanner:
+        if self._plans is None:
+            self._plans = StreamPlanner(self._options)
+        return self._plans

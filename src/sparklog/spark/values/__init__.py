@@ -1,0 +1,1 @@
+"""Keys and values as columns: JSON and Avro."""

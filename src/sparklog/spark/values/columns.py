@@ -1,0 +1,254 @@
+"""Keys and values as columns: JSON and Avro read with a schema, and written; what does not parse is kept, not lost.
+
+Batch and streaming, on a session of one's own and over Spark Connect: all is made of columns and of Arrow UDFs. The
+workers need this package (and fastavro for Avro), as they do for the source.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringType, StructField, StructType
+
+from sparklog.errors import DataSourceError
+from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema, spark_schema
+
+_PARSED = "_sparklog_parsed"
+_CORRUPT = "_sparklog_corrupt"
+_PLACE = ("topic", "partition", "offset")
+
+
+def json_values(
+    df: DataFrame,
+    schema: StructType | str,
+    *,
+    value: str = "value",
+    into: str = "data",
+    dead_letter: str | None = "_error",
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """``df`` with a column ``into``, the struct in the JSON of the column ``value`` (binary in UTF-8, or string).
+
+    Where a value does not parse, ``into`` is null and ``dead_letter`` says why; elsewhere that is null. All columns of
+    ``df`` stay, so a dead letter has its key, value and place. With ``dead_letter=None`` the first such row fails the
+    query. A null value is null in both. ``options`` are those of ``from_json``, such as ``timestampFormat``.
+
+    Stricter than ``from_json`` alone, which takes what comes before trailing rubbish, the first of several objects,
+    null for empty text, and numbers that JSON has not (NaN), all silently: a value must be one JSON object, of fields
+    that have the schema's types, and must have those that the schema says are not null, within structs, arrays and
+    maps too. Fields that the schema does not name are passed over; of a field that is there twice the last counts, as
+    in Spark.
+    """
+    wanted = _struct(schema)
+    text = f.col(value).cast("string")
+    mark = f"_{secrets.token_hex(8)}"
+    strict = {"allowNonNumericNumbers": "false", "allowSingleQuotes": "false"}
+    settings = {**strict, **(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = df.withColumn(_PARSED, _from_wrapped(text, wanted, settings, mark))
+    root = f.get(f.col(_PARSED)["v"], f.lit(1)).dropFields(mark)
+    reason = (
+        f.when(text.isNull(), None)
+        .when(~f.is_valid_utf8(text), f.lit("it is not UTF-8"))
+        .when(~_is_whole(f.col(_PARSED), mark), _why_not_json(text, wanted, settings))
+        .otherwise(_missing(root, wanted))
+    )
+    return _parted(parsed, root, reason, value, into, dead_letter).drop(_PARSED)
+
+
+def avro_values(
+    df: DataFrame,
+    schema: Schema,
+    *,
+    value: str = "value",
+    into: str = "data",
+    dead_letter: str | None = "_error",
+    writers: Mapping[int, Schema] | None = None,
+) -> DataFrame:
+    """As ``json_values``, for values in Avro's binary encoding of ``schema`` (JSON text, or what it parses to).
+
+    With ``writers``, schemas by id, each value begins in the wire format of schema registries, a zero byte and the id
+    of the schema that it was written with; it is then read as ``schema`` by Avro's rules of resolution. The schema must
+    be a record without recursion; a union may only be of null and one type. ``spark/values/avro.py`` has the types.
+    """
+    reader = AvroReader(schema, writers)
+    # Were it deterministic, a filter by the dead letters would decode everything once more beneath this.
+    decode = f.arrow_udf(reader.decode, reader.returns).asNondeterministic()
+    parsed = df.withColumn(_PARSED, decode(f.col(value).cast("binary")))
+    return _parted(parsed, f.col(_PARSED)["data"], f.col(_PARSED)["error"], value, into, dead_letter).drop(_PARSED)
+
+
+def to_json_values(df: DataFrame, *, key: str | None = None, keep: Sequence[str] = ()) -> DataFrame:
+    """Rows ready to be written: ``value`` is the JSON of a row; fields that are null are written, as null.
+
+    ``key`` names the column that is the record's key as well, as text unless it is binary. The columns in ``keep``
+    (``topic``, ``partition``, ``headers``) stay columns of their own, outside the value.
+    """
+    fields = [name for name in df.columns if name not in keep]
+    return _record(df, f.to_json(f.struct(*map(_quoted, fields)), {"ignoreNullFields": "false"}), key, keep)
+
+
+def to_avro_values(
+    df: DataFrame,
+    schema: Schema,
+    *,
+    key: str | None = None,
+    keep: Sequence[str] = (),
+    schema_id: int | None = None,
+) -> DataFrame:
+    """As ``to_json_values``, with the columns that ``schema`` names in Avro's binary encoding.
+
+    With ``schema_id`` the value begins with a zero byte and that id. A row that the schema cannot hold fails the query.
+    """
+    fields = spark_schema(schema).names
+    missing = [name for name in fields if name not in df.columns]
+    if missing:
+        raise _unsupported(f"the Avro schema has fields that are no columns: {', '.join(missing)}")
+    encode = f.arrow_udf(AvroWriter(schema, schema_id).encode, "binary")
+    return _record(df, encode(f.struct(*map(_quoted, fields))), key, keep)
+
+
+def _struct(schema: StructType | str) -> StructType:
+    found = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(found, StructType) or not found.fields:
+        raise _unsupported(f"the schema of JSON values must be a struct with fields, not {schema!r}")
+    return found
+
+
+def _from_wrapped(text: Column, wanted: StructType, settings: Mapping[str, str], mark: str) -> Column:
+    """The value in a list, between two objects that have a field which no text can have, since its name is drawn anew.
+
+    A list of three that begins with the one and ends with the other is the list that is opened and closed here,
+    whatever brackets the value has: so it holds one value, which ended where it should.
+    """
+    wrapped = f.concat(f.lit(f'{{"v":[{{"{mark}":1}},'), text, f.lit(f',{{"{mark}":2}}]}}'))
+    nullable = [StructField(each.name, each.dataType) for each in wanted.fields]
+    element = StructType([*nullable, StructField(mark, IntegerType())])
+    inner = StructType([StructField("v", ArrayType(element)), StructField(_CORRUPT, StringType())])
+    # Always so, but not to the optimizer: what is deterministic it would parse several times more, beneath this, for a
+    # filter by the reasons. (It knows that rand() is positive; a stream may not have monotonically_increasing_id().)
+    always = f.spark_partition_id() >= 0
+    return f.when(always, f.from_json(wrapped, inner, dict(settings)))
+
+
+def _is_whole(parsed: Column, mark: str) -> Column:
+    first, root, last = (f.get(parsed["v"], f.lit(at)) for at in range(3))
+    is_ours = (f.size(parsed["v"]) == 3) & (first[mark] == 1) & (last[mark] == 2)
+    return f.coalesce(parsed[_CORRUPT].isNull() & is_ours & root.isNotNull(), f.lit(False))
+
+
+def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str]) -> Column:
+    """Only evaluated for values that do not parse: it parses them again."""
+    wrong = [
+        f.when(
+            ~_parses(text, [StructField(each.name, each.dataType)], settings),
+            f.lit(f"{each.name} is not {each.dataType.simpleString()}"),
+        )
+        for each in schema.fields
+    ]
+    return (
+        f.when(f.try_parse_json(text).isNull(), f.lit("it is not JSON"))
+        .when(~f.startswith(f.ltrim(text), f.lit("{")), f.lit("it is not a JSON object"))
+        .when(_parses(text, schema.fields, settings), f.lit("something follows the JSON object"))
+        .otherwise(f.concat(f.lit("it is not of the schema: "), f.concat_ws(", ", *wrong)))
+    )
+
+
+def _parses(text: Column, fields: list[StructField], settings: Mapping[str, str]) -> Column:
+    """Whether the text has values of these fields' types, whatever else it has."""
+    struct = StructType([*fields, StructField(_CORRUPT, StringType())])
+    return f.from_json(text, struct, dict(settings))[_CORRUPT].isNull()
+
+
+def _missing(root: Column, schema: StructType) -> Column:
+    absent = reduce(
+        lambda found, each: found.when(each[0](root), f.lit(each[1])),
+        _absences(schema, ""),
+        f.when(f.lit(False), f.lit("")),
+    )
+    return absent.otherwise(f.lit(None).cast("string"))
+
+
+_Condition = Callable[[Column], Column]
+
+
+def _absences(kind: DataType, path: str) -> Iterator[tuple[_Condition, str]]:
+    """What may be missing in a value of this type, and how that is said; the outermost first."""
+    if isinstance(kind, StructType):
+        for each in kind.fields:
+            yield from _absences_of_field(each, f"{path}.{each.name}" if path else each.name)
+    elif isinstance(kind, ArrayType):
+        yield from _absences_of_elements(kind.elementType, kind.containsNull, path, lambda value: value)
+    elif isinstance(kind, MapType):
+        yield from _absences_of_elements(kind.valueType, kind.valueContainsNull, path, f.map_values)
+
+
+def _absences_of_field(field: StructField, path: str) -> Iterator[tuple[_Condition, str]]:
+    if not field.nullable:
+        yield lambda value: value.isNotNull() & value[field.name].isNull(), f"it has no {path}"
+    for is_absent, reason in _absences(field.dataType, path):
+        yield _composed(is_absent, lambda value: value[field.name]), reason
+
+
+def _absences_of_elements(
+    kind: DataType, may_be_null: bool, path: str, elements: _Condition
+) -> Iterator[tuple[_Condition, str]]:
+    if not may_be_null:
+        yield lambda value: f.exists(elements(value), lambda each: each.isNull()), f"it has a null in {path}"
+    for is_absent, reason in _absences(kind, f"{path}[]"):
+        yield _in_any(is_absent, elements), reason
+
+
+def _composed(condition: _Condition, inner: _Condition) -> _Condition:
+    return lambda value: condition(inner(value))
+
+
+def _in_any(condition: _Condition, elements: _Condition) -> _Condition:
+    return lambda value: f.exists(elements(value), condition)
+
+
+def _check_free(df: DataFrame, *names: str | None) -> None:
+    """Raises DataSourceError where a column to add is there already, which Spark would replace without a word."""
+    taken = {name.casefold() for name in df.columns}
+    for name in names:
+        if name is None:
+            continue
+        if name.casefold() in taken:
+            raise _unsupported(
+                f"there is a column {name!r} already: give the one to add another name (into, dead_letter)"
+            )
+        taken.add(name.casefold())
+
+
+def _parted(df: DataFrame, data: Column, reason: Column, value: str, into: str, dead_letter: str | None) -> DataFrame:
+    """``into`` for the rows that parsed, ``dead_letter`` for the others, or an error."""
+    _check_free(df, into, dead_letter)
+    if dead_letter is not None:
+        reasoned = df.withColumn(dead_letter, reason)
+        return reasoned.withColumn(into, f.when(f.col(dead_letter).isNull(), data))
+    place = [f.concat(f.lit(f" {name} "), f.col(name).cast("string")) for name in _PLACE if name in df.columns]
+    message = f.concat(f.lit(f"[SPARKLOG_UNPARSED_VALUE] column '{value}'"), *place, f.lit(": "), reason)
+    return df.withColumn(into, f.when(reason.isNull(), data).otherwise(f.raise_error(message)))
+
+
+def _record(df: DataFrame, value: Column, key: str | None, keep: Sequence[str]) -> DataFrame:
+    columns = [value.alias("value"), *(f.col(_escaped(name)) for name in keep)]
+    if key is not None:
+        is_binary = df.schema[key].dataType.simpleString() == "binary"
+        columns.append(f.col(_escaped(key)).cast("binary" if is_binary else "string").alias("key"))
+    return df.select(*columns)
+
+
+def _quoted(name: str) -> Column:
+    return f.col(_escaped(name)).alias(name)
+
+
+def _escaped(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _unsupported(message: str) -> DataSourceError:
+    return DataSourceError("SPARKLOG_UNSUPPORTED_SCHEMA", message)

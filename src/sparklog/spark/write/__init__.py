@@ -1,0 +1,1 @@
+"""Writing exactly once: tasks write, the driver decides, and what was decided is finished."""

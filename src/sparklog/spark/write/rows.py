@@ -1,0 +1,132 @@
+"""The rows of an Arrow batch on their way to topics and partitions: split by column, never by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.producer.batch_producer import BatchProducer
+from sparklog.client.producer.partitioner import Partitioner
+from sparklog.errors import ApiError, DataSourceError, ErrorCode
+from sparklog.record.columnar import ColumnarEncoder
+from sparklog.spark.failures import row_named
+from sparklog.structs import TopicPartition
+
+_NO_TOPIC = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "SPARKLOG_UNKNOWN_TOPIC",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "SPARKLOG_INVALID_TOPIC",
+}
+_RECORD_COLUMNS = ("key", "value", "headers")
+
+
+class TopicWriter:
+    """Sends the rows of Arrow batches to the topic of the option, else to that of each row's column ``topic``."""
+
+    def __init__(
+        self,
+        cluster: ClusterMetadata,
+        producer: BatchProducer,
+        topic: str | None,
+        first_partition: int = 0,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._producer = producer
+        self._topic = topic
+        self._first_partition = first_partition
+        config = cluster.config
+        self._encoder = ColumnarEncoder(
+            compression=config.compression_type, max_batch_bytes=config.batch_size, is_transactional=is_transactional
+        )
+        self._partitioners: dict[str, Partitioner] = {}
+        self.topics: set[tuple[str, UUID]] = set()
+        """Names and ids of the topics that rows are written to."""
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Encode and send; returns once the batches are under way."""
+        if not rows.num_rows:
+            return
+        if self._topic is not None:
+            self._write_topic(self._topic, rows)
+            return
+        for topic, part in _groups(rows, "topic"):
+            if topic is None:
+                raise DataSourceError(
+                    "SPARKLOG_MISSING_TOPIC", "a row has null for its topic: set the option 'topic', or drop such rows"
+                )
+            self._write_topic(topic, part)
+
+    def _write_topic(self, topic: str, rows: pa.RecordBatch) -> None:
+        try:
+            self._route(topic, rows)
+        except ApiError as error:
+            if error.code in _NO_TOPIC:
+                raise DataSourceError(_NO_TOPIC[error.code], f"{error}; asked for by {_first_row(rows)}") from error
+            raise
+
+    def _route(self, topic: str, rows: pa.RecordBatch) -> None:
+        if "partition" not in rows.schema.names:
+            self._write_by_key(topic, rows)
+            return
+        for partition, part in _groups(rows, "partition"):
+            if partition is None:
+                self._write_by_key(topic, part)
+            else:
+                self._send(self._checked(topic, partition, part), part, None)
+
+    def _write_by_key(self, topic: str, rows: pa.RecordBatch) -> None:
+        key = rows.column("key") if "key" in rows.schema.names else None
+        shares = list(self._partitioner(topic).shares(key, rows.num_rows))
+        self._producer.will_send(TopicPartition(topic, share.partition) for share in shares)
+        for share in shares:
+            self._send(TopicPartition(topic, share.partition), rows.slice(share.offset, share.length), share.rows)
+
+    def _send(self, tp: TopicPartition, rows: pa.RecordBatch, chosen: memoryview | None) -> None:
+        key, value, headers = (rows.column(name) if name in rows.schema.names else None for name in _RECORD_COLUMNS)
+        now = self._cluster.clock.now_ms()
+        for batch in self._encoder.encode(key, value, headers, None, now_ms=now, rows=chosen):
+            self._producer.send(tp, batch.data)
+
+    def _partitioner(self, topic: str) -> Partitioner:
+        known = self._partitioners.get(topic)
+        if known is None:
+            count = self._partition_count(topic)
+            known = self._partitioners[topic] = Partitioner(count, self._first_partition)
+        return known
+
+    def _checked(self, topic: str, partition: int, rows: pa.RecordBatch) -> TopicPartition:
+        count = self._partition_count(topic)
+        if not 0 <= partition < count:
+            raise DataSourceError(
+                "SPARKLOG_INVALID_PARTITION",
+                f"{_first_row(rows)} names partition {partition} of topic {topic!r}, which has 0 to {count - 1};"
+                " drop the column 'partition' if rows may go anywhere",
+            )
+        return TopicPartition(topic, partition)
+
+    def _partition_count(self, topic: str) -> int:
+        found = self._cluster.topic(topic, create=True)
+        self.topics.add((topic, found.topic_id))
+        return len(found.partitions)
+
+
+def _first_row(rows: pa.RecordBatch) -> str:
+    key, value = (rows.column(name)[0].as_py() if name in rows.schema.names else None for name in ("key", "value"))
+    return row_named(key, sum(len(each.encode() if isinstance(each, str) else each or b"") for each in (key, value)))
+
+
+def _groups(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """The rows under each value of ``column``; the batch itself, uncopied, where there is but one value."""
+    encoded = pc.dictionary_encode(rows.column(column), null_encoding="encode")
+    values = encoded.dictionary.to_pylist()
+    if len(values) == 1:
+        yield values[0], rows
+        return
+    for index, value in enumerate(values):
+        yield value, rows.take(pc.indices_nonzero(pc.equal(encoded.indices, index)))

@@ -1,0 +1,212 @@
+"""The way to a cluster, against brokers that answer as they are told."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.session import COORDINATOR, CoordinatorKind, Session
+from sparklog.errors import ApiError, ClientClosed, ConnectionFailed, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse, HeartbeatRequest, HeartbeatResponse
+from sparklog.structs import TopicPartition
+from sparklog.testing.scripted import HangUp, ScriptedCluster
+
+_GROUP = CoordinatorKind.GROUP
+
+
+@asynccontextmanager
+async def _session(brokers=1, **settings):
+    async with ScriptedCluster(brokers) as cluster:
+        quick = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, **settings}
+        session = Session(ClientConfig(bootstrap_servers=cluster.bootstrap_servers, **quick))
+        await session.start()
+        try:
+            yield session, cluster
+        finally:
+            await session.close()
+
+
+def _heartbeat(_version):
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+
+
+def _beat(error=ErrorCode.NONE):
+    return HeartbeatResponse(throttle_time_ms=0, error_code=int(error))
+
+
+def _in_turn(*answers):
+    left = list(answers)
+
+    def answer(asked):
+        each = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(each, Exception):
+            raise each
+        return each
+
+    return answer
+
+
+def _run(test):
+    async def limited():
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(limited())
+
+
+def test_many_ask_and_one_connection_is_made():
+    async def test():
+        async with _session() as (session, cluster):
+            cluster.topics["t"] = [0]
+            cluster.on[ApiKey.HEARTBEAT] = _in_turn(_beat())
+            await session.refresh(["t"])
+            await asyncio.gather(*(session.request(0, ApiKey.HEARTBEAT, _heartbeat) for _ in range(20)))
+            assert cluster.brokers[0].connections == 2  # the bootstrap's, and one for data
+            assert len(cluster.asked(ApiKey.API_VERSIONS)) == 2
+
+    _run(test)
+
+
+def test_the_same_refresh_is_asked_once():
+    async def test():
+        async with _session() as (session, cluster):
+            cluster.topics["t"] = [0]
+            found = await asyncio.gather(*(session.topic("t") for _ in range(10)))
+            assert {each.name for each in found} == {"t"}
+            assert len(cluster.asked(ApiKey.METADATA)) == 1
+
+    _run(test)
+
+
+def test_a_coordinator_is_followed_where_it_moves():
+    async def test():
+        async with _session(brokers=2) as (session, cluster):
+            first, second = cluster.brokers
+
+            def move(asked):
+                cluster.coordinators[_GROUP] = 1
+                return _beat(ErrorCode.NOT_COORDINATOR)
+
+            first.on[ApiKey.HEARTBEAT] = move
+            second.on[ApiKey.HEARTBEAT] = _in_turn(_beat(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), HangUp(), _beat())
+            answer = await session.coordinator_request(_GROUP, "g", ApiKey.HEARTBEAT, _heartbeat)
+            assert answer.error_code == 0
+            asked = [each.broker for each in cluster.asked(ApiKey.HEARTBEAT)]
+            assert asked == [0, 1, 1, 1]
+            assert await session.coordinator(_GROUP, "g") == 1
+
+    _run(test)
+
+
+def test_an_error_that_is_the_callers_is_not_retried():
+    async def test():
+        async with _session() as (session, cluster):
+            cluster.on[ApiKey.HEARTBEAT] = _in_turn(_beat(ErrorCode.ILLEGAL_GENERATION))
+            with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
+                await session.coordinator_request(_GROUP, "g", ApiKey.HEARTBEAT, _heartbeat)
+            assert len(cluster.asked(ApiKey.HEARTBEAT)) == 1
+
+    _run(test)
+
+
+def test_the_controller_is_followed_where_it_moves():
+    async def test():
+        async with _session(brokers=2) as (session, cluster):
+
+            def ask(asked):
+                cluster.controller = 1
+                return DeleteGroupsResponse(throttle_time_ms=0, results=[])
+
+            cluster.on[ApiKey.DELETE_GROUPS] = ask
+
+            def check(answer):
+                if len(cluster.asked(ApiKey.DELETE_GROUPS)) == 1:
+                    raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+            def build(version):
+                return DeleteGroupsRequest(groups_names=[])
+
+            await session.controller_request(ApiKey.DELETE_GROUPS, build, check=check)
+            assert [each.broker for each in cluster.asked(ApiKey.DELETE_GROUPS)] == [0, 1]
+
+    _run(test)
+
+
+def test_a_leader_is_awaited():
+    async def test():
+        async with _session(brokers=2) as (session, cluster):
+            cluster.topics["t"] = [-1]
+
+            def elect(asked):
+                if len(cluster.asked(ApiKey.METADATA)) > 2:
+                    cluster.topics["t"] = [1]
+                return cluster._metadata(asked)
+
+            cluster.on[ApiKey.METADATA] = elect
+            info = await session.leader(TopicPartition("t", 0))
+            assert info.leader == 1
+
+    _run(test)
+
+
+def test_a_partition_that_is_not_there_is_given_up():
+    async def test():
+        async with _session(api_timeout_ms=50) as (session, cluster):
+            cluster.topics["t"] = [0]
+            with pytest.raises(ApiError, match="has no partition 3, only 0 to 0"):
+                await session.leader(TopicPartition("t", 3))
+
+    _run(test)
+
+
+def test_another_broker_answers_when_the_first_is_down():
+    async def test():
+        async with _session(brokers=2) as (session, cluster):
+            await cluster.brokers[0].stop()
+            info = await session.refresh([])
+            assert set(info.brokers) == {0, 1}
+            await cluster.brokers[1].stop()
+            session.config.__dict__["api_timeout_ms"] = 30
+            with pytest.raises(ConnectionFailed, match="no broker can be reached; tried"):
+                await session.refresh([])
+            await cluster.brokers[0].start()
+            assert set((await session.refresh([])).brokers) == {0, 1}
+
+    _run(test)
+
+
+def test_a_request_waits_its_own_time_and_no_longer():
+    async def test():
+        async with _session() as (session, cluster):
+            never = asyncio.Event()
+
+            async def hold(asked):
+                await never.wait()
+
+            cluster.on[ApiKey.HEARTBEAT] = hold
+            await session.refresh([])
+            patient = asyncio.create_task(session.request(0, ApiKey.HEARTBEAT, _heartbeat, lane=COORDINATOR))
+            with pytest.raises(ConnectionFailed, match="did not answer HEARTBEAT: timed out"):
+                await session.request(0, ApiKey.HEARTBEAT, _heartbeat, timeout=0.05)
+            assert not patient.done()
+            await session.close()
+            with pytest.raises(ConnectionFailed, match="closed"):
+                await patient
+            with pytest.raises(ClientClosed):
+                await session.refresh([])
+
+    _run(test)
+
+
+def test_metadata_is_renewed_as_it_ages():
+    async def test():
+        async with _session(metadata_max_age_ms=10) as (session, cluster):
+            cluster.topics["t"] = [0]
+            await session.topic("t")
+            cluster.topics["t"] = [0, 0]
+            while len(session.leaders.topic("t").partitions) < 2:
+                await asyncio.sleep(0.01)
+
+    _run(test)

@@ -1,0 +1,458 @@
+"""What is asked of which broker, and what is made of its answers, with a broker in memory."""
+
+import asyncio
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from sparklog.client.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.client.cluster.leaders import Leaders
+from sparklog.client.cluster.obstacles import PATIENCE, Obstacles
+from sparklog.client.cluster.session import DATA
+from sparklog.client.consumer.config import ConsumerConfig
+from sparklog.client.consumer.fetch.buffer import RecordBuffer
+from sparklog.client.consumer.fetch.fetcher import Fetcher
+from sparklog.client.consumer.subscription import Position, SubscriptionState
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch
+from sparklog.protocol.hot.fetch import FetchedPartition
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
+from sparklog.testing.clock import ManualClock
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+ID = UUID(int=7)
+EPOCH = 4
+_NONE = ErrorCode.NONE
+
+
+def batch(base, count=2, *, size=1):
+    builder = RecordBatchBuilder(base_offset=base, partition_leader_epoch=EPOCH)
+    for _ in range(count):
+        builder.append(1, b"k", b"v" * size)
+    return builder.build()
+
+
+class Rig:
+    """A consumer's half of fetching. The broker's answers are laid down; without one it keeps silent."""
+
+    def __init__(self, leaders=(1, 1, 2), topic_id=ID, **settings):
+        self.asked = []  # (broker, version, request)
+        self.answers = []
+        self.refusal = None
+        self.refreshed = []
+        self.lost = []
+        self.clock = ManualClock()
+        self.leaders = Leaders()
+        self.describe(leaders, topic_id)
+        self.obstacles = Obstacles(self.clock)
+        self.config = ConsumerConfig.from_properties(
+            {
+                "bootstrap.servers": "one:1",
+                "retry.backoff.ms": "0",
+                "client.rack": "r1",
+                **{name.replace("_", "."): v for name, v in settings.items()},
+            }
+        )
+        self.subscription = SubscriptionState()
+        self.buffer = RecordBuffer(self.subscription)
+        self.news = asyncio.Event()
+        self.fetching = Fetcher(
+            self,
+            self.config,
+            self.subscription,
+            self.buffer,
+            self.news,
+            lambda tp, error: self.lost.append((tp, error)),
+        )
+
+    def describe(self, leaders, topic_id=ID):
+        partitions = tuple(PartitionInfo(number, each, EPOCH, (), ()) for number, each in enumerate(leaders))
+        topic = TopicInfo("t", topic_id, False, partitions)
+        brokers = {1: Endpoint("one", 1), 2: Endpoint("two", 2)}
+        self.info = ClusterInfo("c", 1, brokers, {"t": topic}, {})
+        self.leaders.apply(self.info)
+
+    def read(self, *tps, at=0):
+        self.subscription.assign(tps)
+        for tp in tps:
+            self.subscription.seek(tp, Position(at))
+
+    # What a Session does.
+
+    async def refresh(self, topics, *, create=False):
+        self.refreshed.append(tuple(topics))
+        self.leaders.apply(self.info)
+        return self.info
+
+    async def connection(self, broker, purpose):
+        assert purpose is DATA
+        return SimpleNamespace(versions=self._versions, submit=lambda *args, **how: self._submit(broker, *args, **how))
+
+    async def _versions(self):
+        return SimpleNamespace(best=lambda api, ceiling: (api is ApiKey.FETCH and ceiling) or fetch.MAX_VERSION)
+
+    async def _submit(self, broker, api, version, body, *, timeout):
+        assert api is ApiKey.FETCH
+        request = fetch.decode_request(memoryview(b"".join(map(bytes, body))), version)
+        self.asked.append((broker, version, request))
+        assert timeout == (self.config.request_timeout_ms + request.max_wait_ms) / 1000
+        if self.refusal is not None:
+            raise self.refusal
+        if not self.answers:
+            await asyncio.Event().wait()
+        error, session_id, partitions = self.answers.pop(0)
+        return memoryview(
+            b"".join(map(bytes, fetch.encode_response(partitions, version, error=error, session_id=session_id)))
+        )
+
+    # What a test does.
+
+    def answer(self, *partitions, error=_NONE, session=0):
+        self.answers.append((error, session, list(partitions)))
+
+    async def settle(self):
+        for _ in range(30):
+            await asyncio.sleep(0)
+
+    async def ask(self):
+        """Send, and see what came; the next fetch is left without an answer."""
+        self.fetching.send()
+        await self.settle()
+
+    def wanted_of(self, number):
+        """(partition, offset) as one request named them."""
+        return [(each.partition, each.offset) for each in self.asked[number][2].partitions]
+
+    def offsets(self, tp=A):
+        return [each.base_offset for each in self.buffer.buffer(tp).batches]
+
+
+def fetched(tp, *batches, error=_NONE, high_watermark=100, stable=100, topic_id=ID):
+    found = FetchedPartition("t", topic_id, tp.partition, error, high_watermark, stable, 0)
+    found.records.append(memoryview(b"".join(batches)))
+    return found
+
+
+def run(test, **settings):
+    async def limited():
+        rig = Rig(**settings)
+        async with asyncio.timeout(60):
+            await test(rig)
+            await rig.fetching.close()
+        rig.fetching.send()
+        assert len(asyncio.all_tasks()) == 1, "nothing goes on after close"
+
+    asyncio.run(limited())
+
+
+def test_each_broker_is_asked_once_for_all_that_it_leads():
+    async def test(rig):
+        rig.read(A, B, C, at=5)
+        await rig.ask()
+        await rig.ask()
+        assert [each[0] for each in rig.asked] == [1, 2]
+        assert [rig.wanted_of(0), rig.wanted_of(1)] == [[(0, 5), (1, 5)], [(2, 5)]]
+        _, version, request = rig.asked[0]
+        assert version == fetch.MAX_VERSION
+        assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (77, 3, 9000)
+        assert (request.isolation, request.rack_id) == (IsolationLevel.READ_COMMITTED, "r1")
+        (first, _) = request.partitions
+        assert (first.topic_id, first.max_bytes, first.current_leader_epoch) == (ID, 4000, EPOCH)
+
+    run(
+        test,
+        fetch_max_wait_ms="77",
+        fetch_min_bytes="3",
+        fetch_max_bytes="9000",
+        max_partition_fetch_bytes="4000",
+        isolation_level="read_committed",
+    )
+
+
+def test_a_topic_without_an_id_is_asked_for_by_name():
+    async def test(rig):
+        rig.read(A)
+        rig.answer(fetched(A, batch(0), topic_id=ZERO_UUID))
+        await rig.ask()
+        assert rig.asked[0][1] == fetch.TOPIC_ID_VERSION - 1
+        assert rig.offsets() == [0]
+
+    run(test, topic_id=ZERO_UUID)
+
+
+def test_the_next_fetch_goes_on_behind_what_came():
+    async def test(rig):
+        rig.read(A, B)
+        rig.answer(fetched(A, batch(0), batch(2), stable=99), fetched(B, batch(0, 1)))
+        await rig.ask()
+        assert rig.news.is_set()
+        assert (rig.offsets(A), rig.offsets(B)) == ([0, 2], [0])
+        assert rig.wanted_of(1) == [(0, 4), (1, 1)]
+        state = rig.subscription.state(A)
+        assert (state.high_watermark, state.last_stable_offset, state.log_start_offset) == (100, 99, 0)
+
+    run(test)
+
+
+def test_a_session_names_only_what_has_changed():
+    async def test(rig):
+        rig.read(A, B)
+        rig.answer(fetched(A, batch(0)), fetched(B), session=55)
+        rig.answer(fetched(B, batch(0)), session=55)
+        await rig.ask()
+        assert [each[2].session_epoch for each in rig.asked] == [0, 1, 2]
+        assert [rig.wanted_of(each) for each in range(3)] == [[(0, 0), (1, 0)], [(0, 2)], [(1, 2)]]
+
+    run(test)
+
+
+def test_each_broker_has_a_session_of_its_own():
+    async def test(rig):
+        rig.read(A, C)
+        rig.answer(fetched(A, batch(0)), session=55)
+        rig.answer(fetched(C, batch(0)), session=66)
+        await rig.ask()
+        found = [(broker, request.session_id, request.session_epoch) for broker, _, request in rig.asked]
+        assert found == [(1, 0, 0), (2, 0, 0), (1, 55, 1), (2, 66, 1)]
+
+    run(test)
+
+
+def test_a_session_that_is_lost_begins_anew():
+    async def test(rig):
+        rig.read(A, B)
+        rig.answer(fetched(A, batch(0)), session=55)
+        rig.answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        await rig.ask()
+        assert [each[2].session_epoch for each in rig.asked] == [0, 1, 0]
+        assert rig.wanted_of(2) == [(0, 2), (1, 0)]
+        rig.fetching.raise_failure()
+
+    run(test)
+
+
+def test_a_partition_that_has_enough_is_not_asked_for_and_its_broker_does_not_wait_long():
+    async def test(rig):
+        rig.read(A, B, C)
+        rig.answer(fetched(A, batch(0, size=500)))
+        await rig.ask()
+        first, _, last = rig.asked
+        assert (first[2].max_wait_ms, rig.wanted_of(2), last[2].max_wait_ms) == (500, [(1, 0)], 50)
+
+    run(test, max_partition_fetch_bytes="500")
+
+
+def test_nothing_is_asked_for_while_enough_waits():
+    async def test(rig):
+        rig.read(A, B)
+        rig.answer(fetched(A, batch(0, size=600)))
+        await rig.ask()
+        assert len(rig.asked) == 1
+        rig.buffer.buffer(A).drop_first()
+        await rig.ask()
+        assert rig.wanted_of(1) == [(0, 2), (1, 0)]
+
+    run(test, fetch_max_bytes="1000")
+
+
+def test_an_answer_for_another_position_is_not_taken():
+    async def test(rig):
+        rig.read(A, B)
+        gate = asyncio.Event()
+        plain = rig._submit
+
+        async def held(*args, **how):
+            await gate.wait()
+            return await plain(*args, **how)
+
+        rig._submit = held
+        rig.answer(fetched(A, batch(0)), fetched(B, batch(0)), fetched(C, batch(0)))
+        await rig.ask()
+        rig.subscription.seek(A, Position(50))
+        gate.set()
+        await rig.settle()
+        assert (rig.offsets(A), rig.offsets(B)) == ([], [0])
+        assert rig.wanted_of(1) == [(0, 50), (1, 2)]
+
+    run(test)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID])
+def test_a_leader_that_moved_is_looked_for_and_asked(code):
+    async def test(rig):
+        rig.read(A)
+        rig.answer(fetched(A, error=code))
+        rig.info = rig.info._replace(topics={"t": TopicInfo("t", ID, False, (PartitionInfo(0, 2, EPOCH + 1, (), ()),))})
+        await rig.ask()
+        rig.fetching.raise_failure()
+        assert rig.refreshed == [("t",)]
+        assert [each[0] for each in rig.asked] == [1, 2]
+
+    run(test)
+
+
+def test_leaders_are_looked_for_after_the_pause_that_is_set(monkeypatch):
+    pauses, sleep = [], asyncio.sleep
+
+    async def at_once(seconds):
+        if seconds:
+            pauses.append(seconds)
+        await sleep(0)
+
+    async def test(rig):
+        rig.read(A)
+        await rig.ask()
+        assert rig.refreshed
+        assert set(pauses) == {0.25}
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
+    run(test, leaders=(-1,), retry_backoff_ms="250")
+
+
+def test_a_partition_without_a_leader_is_waited_for_and_told_of(caplog):
+    async def test(rig):
+        rig.read(A, B)
+        await rig.ask()
+        assert rig.wanted_of(0) == [(0, 0)]
+        assert rig.refreshed
+        rig.clock.advance(PATIENCE)
+        rig.fetching._refresh()
+        await rig.settle()
+        assert "no broker leads partition t-1" in caplog.text
+        rig.describe((1, 1))
+        rig.fetching._refresh()
+        await rig.settle()
+        assert rig.obstacles._obstacles == {}
+
+    run(test, leaders=(1, -1))
+
+
+def test_what_went_wrong_is_raised_once_what_came_before_was_handed_over():
+    async def test(rig):
+        rig.read(A, B)
+        rig.answer(fetched(A, batch(0)), fetched(B, batch(0)))
+        rig.answer(fetched(A, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        await rig.ask()
+        rig.fetching.raise_failure()
+        assert rig.wanted_of(2) == [(1, 2)], "what failed is not asked for again"
+        rig.buffer.buffer(A).drop_first()
+        with pytest.raises(ApiError, match="partition t-0 at offset 2: TOPIC_AUTHORIZATION_FAILED") as caught:
+            rig.fetching.raise_failure()
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        rig.fetching.raise_failure()
+
+    run(test)
+
+
+def test_what_went_wrong_at_another_position_is_forgotten():
+    async def test(rig):
+        rig.read(A)
+        rig.answer(fetched(A, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        await rig.ask()
+        rig.subscription.seek(A, Position(9))
+        rig.fetching.raise_failure()
+        await rig.ask()
+        assert rig.wanted_of(1) == [(0, 9)]
+
+    run(test)
+
+
+def test_an_offset_out_of_range_is_told_and_not_raised():
+    async def test(rig):
+        rig.read(A)
+        rig.answer(fetched(A, error=ErrorCode.OFFSET_OUT_OF_RANGE))
+        await rig.ask()
+        rig.fetching.raise_failure()
+        ((tp, error),) = rig.lost
+        assert (tp, error.code) == (A, ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    run(test)
+
+
+def test_damage_is_its_own_partitions_alone():
+    async def test(rig):
+        rig.read(A, B)
+        damaged = bytearray(batch(0))
+        damaged[-1] ^= 1
+        rig.answer(fetched(A, damaged), fetched(B, batch(0)))
+        await rig.ask()
+        assert rig.offsets(B) == [0]
+        with pytest.raises(CorruptRecord, match="t-0"):
+            rig.fetching.raise_failure()
+
+    run(test)
+
+
+def test_crcs_are_not_checked_where_that_is_not_wanted():
+    async def test(rig):
+        rig.read(A)
+        damaged = bytearray(batch(0))
+        damaged[-1] ^= 1
+        rig.answer(fetched(A, damaged))
+        await rig.ask()
+        assert rig.offsets() == [0]
+
+    run(test, check_crcs="false")
+
+
+def test_a_broker_that_refuses_for_good_fails_what_was_asked_of_it():
+    async def test(rig):
+        rig.read(A)
+        rig.refusal = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
+        await rig.ask()
+        with pytest.raises(ApiError, match="no"):
+            rig.fetching.raise_failure()
+
+    run(test)
+
+
+def test_an_error_of_the_whole_answer_names_the_broker():
+    async def test(rig):
+        rig.read(A)
+        rig.answer(error=ErrorCode.INVALID_REQUEST)
+        await rig.ask()
+        with pytest.raises(ApiError, match="fetch from broker 1: INVALID_REQUEST"):
+            rig.fetching.raise_failure()
+
+    run(test)
+
+
+def test_a_broker_that_is_gone_for_a_moment_is_asked_again_from_new_metadata():
+    async def test(rig):
+        rig.read(A)
+        rig.refusal = ApiError(ErrorCode.NOT_CONTROLLER, "a moment")
+        await rig.ask()
+        rig.refusal = None
+        rig.answer(fetched(A, batch(0)))
+        await rig.settle()
+        rig.fetching.raise_failure()
+        assert rig.refreshed
+        assert rig.offsets() == [0]
+
+    run(test)
+
+
+def test_offsets_that_compaction_took_below_the_end_are_passed_over_when_told_twice():
+    async def test(rig):
+        rig.read(A)
+        for _ in range(2):
+            rig.answer(fetched(A, high_watermark=10))
+        await rig.ask()
+        assert [rig.wanted_of(each) for each in range(3)] == [[(0, 0)], [(0, 0)], [(0, 10)]]
+
+    run(test)
+
+
+def test_nothing_at_the_end_is_no_hole():
+    async def test(rig):
+        rig.read(A, at=10)
+        for _ in range(3):
+            rig.answer(fetched(A, high_watermark=10))
+        await rig.ask()
+        assert [rig.wanted_of(each) for each in range(4)] == [[(0, 10)]] * 4
+
+    run(test)

@@ -1,0 +1,490 @@
+"""The sender against brokers that answer as they are told: what cannot be made to happen with real ones."""
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+
+from sparklog.client.producer.async_producer import AsyncProducer
+from sparklog.client.producer.transaction import Step
+from sparklog.errors import ApiError, ClientClosed, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import produce
+from sparklog.protocol.hot.produce import ProduceResult
+from sparklog.protocol.messages import (
+    AddPartitionsToTxnResponse,
+    EndTxnResponse,
+    InitProducerIdResponse,
+    TxnOffsetCommitResponse,
+)
+from sparklog.record.batch import RecordBatch
+from sparklog.record.records import iter_records
+from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.testing.scripted import HangUp, ScriptedCluster
+
+_E = ErrorCode
+_ONE = TopicPartition("t", 0)
+
+
+def _run(test):
+    async def limited():
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(limited())
+
+
+class Scene(ScriptedCluster):
+    """Brokers that keep what they acknowledge: ``log`` of each partition, and each batch's stamp."""
+
+    def __init__(self, brokers=1):
+        super().__init__(brokers)
+        self.topics["t"] = [0]
+        self.log = {}
+        self.stamps = []
+        self.script = []  # what comes instead of an acknowledgement, in turn: a code, an exception, an event to await
+        self.epoch = 0
+        self.ongoing = (-1, -1)
+        self.on[ApiKey.PRODUCE] = self._produce
+        self.on[ApiKey.INIT_PRODUCER_ID] = self._init
+        self.on[ApiKey.ADD_PARTITIONS_TO_TXN] = self._add
+        self.on[ApiKey.END_TXN] = self._end
+
+    def producer(self, **settings):
+        quick = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "linger.ms": 0}
+        return AsyncProducer(quick, bootstrap_servers=self.bootstrap_servers, **settings)
+
+    async def _produce(self, asked):
+        results = {}
+        each = self.script.pop(0) if self.script else None
+        if isinstance(each, asyncio.Event):
+            await each.wait()
+            each = None
+        if isinstance(each, Exception):
+            raise each
+        for tp, records in asked.message.records:
+            batch = RecordBatch(records)
+            self.stamps.append((batch.producer_epoch, batch.base_sequence))
+            if each is not None:
+                results[tp] = ProduceResult(each, message="as told")
+                continue
+            log = self.log.setdefault(tp, [])
+            results[tp] = ProduceResult(_E.NONE, len(log))
+            log += [record.value for record in iter_records(batch)]
+        return produce.encode_response(results, asked.version) if asked.message.acks else None
+
+    def _init(self, asked):
+        self.epoch += 1
+        return InitProducerIdResponse(
+            throttle_time_ms=0,
+            error_code=0,
+            producer_id=7,
+            producer_epoch=self.epoch,
+            ongoing_txn_producer_id=self.ongoing[0] if asked.message.keep_prepared_txn else -1,
+            ongoing_txn_producer_epoch=self.ongoing[1] if asked.message.keep_prepared_txn else -1,
+        )
+
+    def _add(self, asked):
+        topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+        results = [
+            topic(
+                name=each.name,
+                results_by_partition=[
+                    topic.AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=0)
+                    for number in each.partitions
+                ],
+            )
+            for each in asked.message.v3_and_below_topics
+        ]
+        return AddPartitionsToTxnResponse(throttle_time_ms=0, error_code=0, results_by_topic_v3_and_below=results)
+
+    def _end(self, asked):
+        if asked.version >= 5:
+            self.epoch += 1
+            return EndTxnResponse(throttle_time_ms=0, error_code=0, producer_id=7, producer_epoch=self.epoch)
+        return EndTxnResponse(throttle_time_ms=0, error_code=0)
+
+
+@pytest.mark.parametrize(
+    "trouble", [_E.NOT_LEADER_OR_FOLLOWER, _E.NOT_ENOUGH_REPLICAS, _E.REQUEST_TIMED_OUT, HangUp(), HangUp("again")]
+)
+def test_what_passes_by_itself_is_sent_again_as_it_was(trouble):
+    async def test():
+        async with Scene() as scene, scene.producer() as producer:
+            scene.script = [trouble, trouble]
+            future = await producer.send("t", b"x")
+            assert (await future).offset == 0
+            assert len(set(scene.stamps)) == 1
+            assert scene.log == {_ONE: [b"x"]}
+
+    _run(test)
+
+
+def test_one_request_a_broker_for_many_partitions():
+    async def test():
+        async with Scene(brokers=2) as scene, scene.producer(linger_ms=60_000) as producer:
+            scene.topics["t"] = [0, 1] * 4
+            for number in range(8):
+                await producer.send("t", b"x", partition=number)
+            await producer.flush()
+            assert len(scene.asked(ApiKey.PRODUCE)) == 2
+
+    _run(test)
+
+
+def test_a_moved_leader_is_followed():
+    async def test():
+        async with Scene(brokers=2) as scene, scene.producer() as producer:
+            await (await producer.send("t", b"1"))
+            scene.topics["t"] = [1]
+            scene.leader_epoch = 1
+            scene.script = [_E.NOT_LEADER_OR_FOLLOWER]
+            await (await producer.send("t", b"2"))
+            assert scene.log[_ONE] == [b"1", b"2"]
+            assert [asked.broker for asked in scene.asked(ApiKey.PRODUCE)] == [0, 0, 1]
+
+    _run(test)
+
+
+def test_a_batch_that_is_never_answered_fails_in_time():
+    async def test():
+        settings = {"request_timeout_ms": 50, "delivery_timeout_ms": 500}
+        async with Scene() as scene, scene.producer(**settings) as producer:
+            scene.script = [asyncio.Event() for _ in range(1000)]
+            future = await producer.send("t", b"x")
+            with pytest.raises(ApiError, match=r"not acknowledged within delivery\.timeout\.ms=500"):
+                await future
+            scene.script = []
+            while scene.log.get(_ONE) is None:  # it goes on, however slow this machine is
+                await producer.send("t", b"y")
+                await asyncio.sleep(0.05)
+            assert scene.log[_ONE][0] == b"y"
+
+    _run(test)
+
+
+def test_nothing_is_sent_to_a_topic_that_nobody_knows():
+    async def test():
+        async with Scene() as scene, scene.producer(max_block_ms=60) as producer:
+            with pytest.raises(ApiError, match=r"UNKNOWN_TOPIC_OR_PARTITION|REQUEST_TIMED_OUT"):
+                await producer.send("nowhere", b"x")
+
+    _run(test)
+
+
+async def _sent_without_a_pause(scene, producer, send, pause=lambda: None):
+    """Send, waiting for nothing else, until the first record was acknowledged; there was room all the while."""
+    first = await send()
+    while not first.done():
+        pause()
+        await send()
+        assert producer._accumulator.used < producer.config.buffer_memory // 2
+    assert scene.log
+
+
+def test_a_loop_of_sends_that_never_waits_lets_full_batches_go():
+    async def test():
+        async with Scene() as scene, scene.producer(batch_size=1000, clock=ManualClock()) as producer:
+            await _sent_without_a_pause(scene, producer, lambda: producer.send("t", bytes(100)))
+
+    _run(test)
+
+
+def test_a_slow_loop_of_sends_that_never_waits_lets_records_go():
+    async def test():
+        clock = ManualClock()
+        async with Scene() as scene, scene.producer(clock=clock) as producer:
+            await _sent_without_a_pause(
+                scene, producer, lambda: producer.send("t", bytes(100)), lambda: clock.advance(0.01)
+            )
+
+    _run(test)
+
+
+def test_a_loop_of_columns_that_never_waits_lets_them_go():
+    async def test():
+        rows = pa.RecordBatch.from_pydict({"value": pa.array([bytes(100)] * 10, pa.binary())})
+
+        async def send():
+            return (await producer.send_arrow("t", rows))[0]
+
+        async with Scene() as scene, scene.producer() as producer:
+            await _sent_without_a_pause(scene, producer, send)
+
+    _run(test)
+
+
+def test_a_send_that_is_cancelled_while_it_rests_queues_nothing():
+    async def test():
+        async with Scene() as scene, scene.producer(batch_size=100, linger_ms=60_000) as producer:
+            kept = await producer.send("t", bytes(100))
+            resting = asyncio.create_task(producer.send("t", b"never"))
+            await asyncio.sleep(0)
+            resting.cancel()
+            await asyncio.gather(resting, return_exceptions=True)
+            await producer.flush()
+            assert kept.done()
+            assert scene.log == {_ONE: [bytes(100)]}
+
+    _run(test)
+
+
+def test_send_waits_for_room_and_then_raises():
+    async def test():
+        async with Scene() as scene, scene.producer(buffer_memory=200) as producer:
+            hold = asyncio.Event()
+            scene.script = [hold]
+            first = await producer.send("t", bytes(120))
+            _let_block(producer, 50)
+            with pytest.raises(ApiError, match=r"no room in buffer\.memory=200"):
+                await producer.send("t", bytes(120))
+            _let_block(producer, 60_000)
+            waiting = asyncio.create_task(producer.send("t", b"y"))
+            hold.set()
+            await first
+            assert (await (await waiting)).offset == 1
+
+    _run(test)
+
+
+def _let_block(producer, milliseconds):
+    """Change ``max.block.ms``: what comes before has all the time that a busy machine needs."""
+    object.__setattr__(producer.config, "max_block_ms", milliseconds)
+
+
+def test_closing_in_time_fails_what_is_left():
+    async def test():
+        async with Scene() as scene:
+            producer = scene.producer()
+            await producer.start()
+            scene.script = [asyncio.Event()]
+            future = await producer.send("t", b"x")
+            await producer.close(timeout=0.05)
+            with pytest.raises(ClientClosed):
+                await future
+
+    _run(test)
+
+
+def test_another_producer_of_the_same_id_ends_this_one():
+    async def test():
+        async with Scene() as scene, scene.producer() as producer:
+            scene.script = [_E.PRODUCER_FENCED]
+            future = await producer.send("t", b"x")
+            with pytest.raises(ApiError, match="PRODUCER_FENCED"):
+                await future
+            with pytest.raises(ApiError, match="PRODUCER_FENCED"):
+                await producer.send("t", b"y")
+
+    _run(test)
+
+
+# Transactions.
+
+
+async def _transactional(scene, **settings):
+    producer = scene.producer(transactional_id="x", **settings)
+    await producer.start()
+    await producer.init_transactions(keep_prepared=settings.get("transaction_two_phase_commit_enable", False))
+    return producer
+
+
+def test_the_first_protocol_adds_partitions_in_one_request():
+    async def test():
+        async with Scene() as scene:
+            scene.topics["t"] = [0] * 5
+            producer = await _transactional(scene, linger_ms=60_000)
+            await producer.begin_transaction()
+            for number in range(5):
+                await producer.send("t", b"x", partition=number)
+            await producer.commit_transaction()
+            (added,) = scene.asked(ApiKey.ADD_PARTITIONS_TO_TXN)
+            assert sorted(added.message.v3_and_below_topics[0].partitions) == list(range(5))
+            assert added.version == 3
+            assert all(asked.version <= 11 for asked in scene.asked(ApiKey.PRODUCE))
+            assert [asked.version for asked in scene.asked(ApiKey.END_TXN)] == [4]
+            await producer.close()
+
+    _run(test)
+
+
+def test_the_second_protocol_adds_nothing_and_takes_over_epochs(monkeypatch):
+    monkeypatch.setattr(produce, "MAX_VERSION", max(produce.MAX_VERSION, 12))
+
+    async def test():
+        async with Scene() as scene:
+            scene.features["transaction.version"] = 2
+            producer = await _transactional(scene)
+            for _ in range(2):
+                await producer.begin_transaction()
+                await producer.send("t", b"x")
+                await producer.commit_transaction()
+            assert not scene.asked(ApiKey.ADD_PARTITIONS_TO_TXN)
+            assert scene.stamps == [(1, 0), (2, 0)]
+            assert [asked.message.producer_epoch for asked in scene.asked(ApiKey.END_TXN)] == [1, 2]
+            assert all(asked.version == 12 for asked in scene.asked(ApiKey.PRODUCE))
+            await producer.close()
+
+    _run(test)
+
+
+def test_nobody_is_asked_to_abort_what_was_never_sent(monkeypatch):
+    monkeypatch.setattr(produce, "MAX_VERSION", max(produce.MAX_VERSION, 12))
+
+    async def test():
+        async with Scene() as scene:
+            scene.features["transaction.version"] = 2
+            producer = await _transactional(scene, linger_ms=60_000)
+            await producer.begin_transaction()
+            future = await producer.send("t", b"x")
+            await producer.abort_transaction()
+            assert isinstance(future.exception(), ApiError)
+            assert not scene.asked(ApiKey.END_TXN)
+            assert not scene.asked(ApiKey.PRODUCE)
+            await producer.close()
+
+    _run(test)
+
+
+def test_a_commit_that_is_not_answered_can_be_repeated():
+    async def test():
+        async with Scene() as scene:
+            producer = await _transactional(scene)
+            end, scene.on[ApiKey.END_TXN] = scene.on[ApiKey.END_TXN], _raise_hang_up
+            await producer.begin_transaction()
+            await producer.send("t", b"x")
+            await producer.flush()
+            _let_block(producer, 50)
+            with pytest.raises(ConnectionError):
+                await producer.commit_transaction()
+            with pytest.raises(ApiError, match="being ended"):
+                await producer.abort_transaction()
+            _let_block(producer, 60_000)
+            scene.on[ApiKey.END_TXN] = end
+            await producer.commit_transaction()
+            assert producer._transaction.step is Step.READY
+            await producer.close()
+
+    _run(test)
+
+
+def test_two_who_end_a_transaction_at_once_end_it_once(monkeypatch):
+    monkeypatch.setattr(produce, "MAX_VERSION", max(produce.MAX_VERSION, 12))
+
+    async def test():
+        async with Scene() as scene:
+            scene.features["transaction.version"] = 2
+            end, is_asked, may_end = scene.on[ApiKey.END_TXN], asyncio.Event(), asyncio.Event()
+
+            async def waits(asked):
+                is_asked.set()
+                await may_end.wait()
+                return end(asked)
+
+            scene.on[ApiKey.END_TXN] = waits
+            producer = await _transactional(scene)
+            await producer.begin_transaction()
+            await (await producer.send("t", b"x"))
+            both = [asyncio.create_task(producer.abort_transaction()) for _ in range(2)]
+            await is_asked.wait()
+            may_end.set()
+            first, second = await asyncio.gather(*both, return_exceptions=True)
+            assert first is None
+            assert "call begin_transaction first" in str(second)
+            assert len(scene.asked(ApiKey.END_TXN)) == 1
+            await producer.close()
+
+    _run(test)
+
+
+def _raise_hang_up(asked):
+    raise HangUp
+
+
+def test_what_is_waiting_when_a_transaction_is_aborted_is_not_sent():
+    async def test():
+        async with Scene() as scene:
+            producer = await _transactional(scene, linger_ms=100_000)
+            await producer.begin_transaction()
+            future = await producer.send("t", b"x")
+            await producer.abort_transaction()
+            with pytest.raises(ApiError, match="aborted"):
+                await future
+            assert scene.log == {}
+            await producer.close()
+
+    _run(test)
+
+
+def test_after_a_spoiled_transaction_the_epoch_is_raised():
+    async def test():
+        async with Scene() as scene:
+            producer = await _transactional(scene)
+            await producer.begin_transaction()
+            scene.script = [_E.OUT_OF_ORDER_SEQUENCE_NUMBER]
+            await producer.send("t", b"x")
+            with pytest.raises(ApiError, match="call abort_transaction"):
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+            await producer.begin_transaction()
+            await (await producer.send("t", b"y"))
+            assert scene.stamps == [(1, 0), (2, 0)]
+            asked = scene.asked(ApiKey.INIT_PRODUCER_ID)[-1].message
+            assert (asked.producer_id, asked.producer_epoch) == (7, 1)
+            await producer.close()
+
+    _run(test)
+
+
+def test_offsets_that_the_group_refuses_spoil_the_transaction():
+    async def test():
+        async with Scene() as scene:
+            topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+            refused = topic.TxnOffsetCommitResponsePartition(partition_index=0, error_code=22)
+            scene.on[ApiKey.ADD_OFFSETS_TO_TXN] = scene.on[ApiKey.END_TXN]
+            scene.on[ApiKey.TXN_OFFSET_COMMIT] = lambda asked: TxnOffsetCommitResponse(
+                throttle_time_ms=0, topics=[topic(name="t", partitions=[refused])]
+            )
+            producer = await _transactional(scene)
+            await producer.begin_transaction()
+            with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
+                await producer.send_offsets_to_transaction({_ONE: 5}, "g")
+            with pytest.raises(ApiError, match="call abort_transaction"):
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+            await producer.close()
+
+    _run(test)
+
+
+@pytest.mark.parametrize(("state", "committed"), [("7:1", True), ("7:0", False)])
+def test_two_phases_over_a_restart(state, committed):
+    async def test():
+        async with Scene() as scene:
+            scene.ongoing = (7, 1)
+            producer = await _transactional(scene, transaction_two_phase_commit_enable=True)
+            assert scene.asked(ApiKey.INIT_PRODUCER_ID)[0].message.enable2_pc
+            assert await producer.complete_transaction(state) is committed
+            (end,) = scene.asked(ApiKey.END_TXN)
+            assert end.message.committed is committed
+            await producer.begin_transaction()
+            await producer.send("t", b"x")
+            assert await producer.prepare_transaction() == f"7:{scene.epoch}"
+            assert await producer.complete_transaction(f"7:{scene.epoch}")
+            await producer.close()
+
+    _run(test)
+
+
+def test_two_phases_need_a_coordinator_that_knows_them():
+    async def test():
+        async with Scene() as scene:
+            scene.ceilings[ApiKey.INIT_PRODUCER_ID] = 5
+            producer = scene.producer(transactional_id="x", transaction_two_phase_commit_enable=True)
+            await producer.start()
+            with pytest.raises(ApiError, match="does not know two-phase commit"):
+                await producer.init_transactions()
+            await producer.close()
+
+    _run(test)
