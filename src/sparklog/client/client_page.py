@@ -22,9 +22,9 @@ from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.consumer import Consumer
 from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.consumer.record import ConsumerRecord
+from sparklog.client.producer import delivery
 from sparklog.client.producer.async_producer import AsyncProducer
 from sparklog.client.producer.config import ProducerConfig
-from sparklog.client.producer import delivery
 from sparklog.client.producer.producer import Producer
 from sparklog.config.definition import definitions
 from sparklog.structs import TopicPartition
