@@ -69,9 +69,7 @@ def test_nothing_is_tried_again_once_the_leadership_has_gone():
             await asyncio.sleep(0)
         broker.stop_coordinating(HOME)
         groups.waits_for.set()
-        (task,) = broker._tasks
-        await asyncio.wait([task])
-        assert task.cancelled()
+        await broker._tasks.finish()
         assert not groups.loaded.is_set()
 
     asyncio.run(run())

@@ -26,6 +26,7 @@ from sparklog.config.topic import TopicConfig, parse_stored
 from sparklog.controller.runtime import Controller
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.runtime import GroupCoordinator
+from sparklog.net.tasks import Tasks
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Message
@@ -98,21 +99,15 @@ class BrokerContext:
     offered: dict[ApiKey, range]
     """What ApiVersions tells."""
 
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _tasks: Tasks = field(init=False)
     _takeovers: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._tasks = Tasks(self.loop, lambda what, error: _logger.error("%s failed", what, exc_info=error))
 
     def in_background(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         """Let ``work`` run beside the requests; if it fails, the log says so."""
-        task = self.loop.create_task(work, name=what)
-        self._tasks.add(task)
-        task.add_done_callback(self._background_done)
-        return task
-
-    def _background_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _logger.error("%s failed", task.get_name(), exc_info=error)
+        return self._tasks.spawn(work, what)
 
     async def topic_config(self, topic: str) -> TopicConfig:
         """The topic's settings over the broker's defaults."""

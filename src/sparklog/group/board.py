@@ -18,6 +18,7 @@ from sparklog.group.classic.group import Group
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.offsets import build_tombstones, partition_for
 from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
+from sparklog.net.tasks import Tasks
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Board:
         self.loop = loop
         self.led: dict[int, LedPartition] = {}
         self._on_wake = on_wake
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks(loop, _on_failure)
 
     def now_ms(self) -> int:
         """On a clock that never goes back."""
@@ -146,21 +147,16 @@ class Board:
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Work that goes on when whoever asked for it hangs up."""
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, ApiError):
-            _LOG.error("the groups' coordinator failed in the middle of a request", exc_info=error)
+        return self._tasks.spawn(work)
 
     async def finish(self) -> None:
         """Let what is being written come to its end."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.finish()
+
+
+def _on_failure(_: str, error: BaseException) -> None:
+    if not isinstance(error, ApiError):
+        _LOG.error("the groups' coordinator failed in the middle of a request", exc_info=error)
 
 
 async def _worst(outcomes: list[asyncio.Future[ErrorCode]]) -> ErrorCode:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.net.tasks import Tasks
 from sparklog.record.partitioning import coordinator_partition
 from sparklog.structs import TopicPartition
 from sparklog.txn.completion import Completion
@@ -130,7 +131,7 @@ class TransactionCoordinator:
         self._loop = loop
         self._completion = Completion(markers)
         self._led: dict[int, _LedPartition] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks(loop, _on_failure)
         self._loading = asyncio.Lock()
 
     def partition_for(self, transactional_id: str) -> int:
@@ -281,10 +282,7 @@ class TransactionCoordinator:
     async def close(self) -> None:
         """Stop; what is prepared is completed by whoever leads next."""
         self._led.clear()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.cancel()
 
     # The machinery.
 
@@ -332,7 +330,7 @@ class TransactionCoordinator:
     def _write(self, led: _LedPartition, held: HeldTransaction, record: Transaction) -> asyncio.Task[ErrorCode]:
         """From this turn on nothing else is decided for the id until the record is in the log, or cannot be."""
         held.begin(record)
-        return self._spawn(self._written(led, held, record))
+        return self._tasks.spawn(self._written(led, held, record))
 
     async def _written(self, led: _LedPartition, held: HeldTransaction, record: Transaction) -> ErrorCode:
         """Append the record, take it over when it is replicated, and go on to the markers if it is a prepared one."""
@@ -365,7 +363,7 @@ class TransactionCoordinator:
         if held.current.state in COMPLETION:
             # The leader epoch of now: it rises also where this broker is elected again and keeps what it holds.
             marker = marker_of(held.current, self._log.leader_epoch(led.number))
-            self._spawn(self._complete(led, held, marker))
+            self._tasks.spawn(self._complete(led, held, marker))
 
     async def _complete(self, led: _LedPartition, held: HeldTransaction, marker: Marker) -> None:
         """From the prepared record to the complete one; on the way every partition is told."""
@@ -380,15 +378,6 @@ class TransactionCoordinator:
                 return
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Work that goes on when whoever asked for it hangs up."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _logger.error("a transaction is stuck until its partition is loaded again", exc_info=error)
+def _on_failure(_: str, error: BaseException) -> None:
+    _logger.error("a transaction is stuck until its partition is loaded again", exc_info=error)
