@@ -12,6 +12,8 @@ what its last turn counts for, and before its first by that of a whole ``SHARE_S
 newcomers, or many who were idle, would each be served once before a client that had asked for little all the time.
 A turn counts for ``_GROWTH`` times the one before it at most: the machine may have done something else meanwhile.
 So a client that asks now and then is served before those that ask without end, from the first moment on.
+Every other turn goes to the one that has waited longest. So nobody waits for longer than it takes to serve twice those
+who came before him, whatever they have had: neither many who ask for little nor many who ask for much shut one out.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import heapq
 import logging
 import types
 from asyncio import AbstractEventLoop, Future
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -41,6 +44,7 @@ _PATIENCE = 3 * _CREDIT_S / SHARE_S
 _DEBT_S = 0.1
 _COUNTED_FROM_S = TURN_S / 2
 _LEAST_COUNTED_S = SHARE_S / 10
+_GONE_AT_MOST = 100
 _GROWTH = 1.5
 
 
@@ -70,6 +74,37 @@ class Worker(Protocol):
         """Do what there is to do, for so long; ask for another turn if something is left."""
 
 
+class _Queue:
+    """Workers under keys; given by the least key, or by age."""
+
+    def __init__(self) -> None:
+        self._by_key: list[tuple[float, int]] = []
+        self._by_age: OrderedDict[int, Worker] = OrderedDict()  # by arrival
+        self._arrivals = count()
+
+    def __len__(self) -> int:
+        return len(self._by_age)
+
+    def put(self, key: float, worker: Worker) -> None:
+        arrival = next(self._arrivals)
+        self._by_age[arrival] = worker
+        heapq.heappush(self._by_key, (key, arrival))
+
+    def least(self) -> Worker:
+        while True:
+            _, arrival = heapq.heappop(self._by_key)
+            worker = self._by_age.pop(arrival, None)
+            if worker is not None:
+                return worker
+
+    def oldest(self) -> Worker:
+        _, worker = self._by_age.popitem(last=False)
+        if len(self._by_key) > 2 * len(self._by_age) + _GONE_AT_MOST:
+            self._by_key = [each for each in self._by_key if each[1] in self._by_age]
+            heapq.heapify(self._by_key)
+        return worker
+
+
 class Turns:
     """Who may work now, and who is next. ``spend`` is told of all work that is done on the loop for a request."""
 
@@ -78,11 +113,11 @@ class Turns:
         self.time: Callable[[], float] = (clock or SystemClock()).monotonic
         """Seconds on a clock that never goes back."""
         self._complaints = Complaints(_logger, self.time)
-        self._waiting: list[tuple[float, int, Worker]] = []
-        self._arrivals = count()
+        self._waiting = _Queue()
         self._reached_s = 0.0
         self._spent_s = 0.0
         self._is_due = False
+        self._is_oldest_next = False
 
     @property
     def left_s(self) -> float:
@@ -94,7 +129,7 @@ class Turns:
         usage, reached = worker.usage, self._reached_s
         usage.served_s = min(max(usage.served_s, reached - _CREDIT_S), reached + _DEBT_S)
         behind = _PATIENCE * min(usage.turn_s, SHARE_S)
-        heapq.heappush(self._waiting, (usage.served_s + behind, next(self._arrivals), worker))
+        self._waiting.put(usage.served_s + behind, worker)
         self._end_turn_soon()
 
     def spend(self, began: float) -> float:
@@ -135,8 +170,10 @@ class Turns:
         self._is_due = False
         self._spent_s = 0.0
         while self._waiting and self._spent_s < TURN_S:
-            _, _, worker = heapq.heappop(self._waiting)
-            self._reached_s = max(self._reached_s, worker.usage.served_s)
+            worker = self._waiting.oldest() if self._is_oldest_next else self._waiting.least()
+            if not self._is_oldest_next:
+                self._reached_s = max(self._reached_s, worker.usage.served_s)
+            self._is_oldest_next = not self._is_oldest_next
             before = self._spent_s
             try:
                 worker.work(SHARE_S if self._waiting else TURN_S - self._spent_s)
