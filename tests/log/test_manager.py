@@ -252,6 +252,26 @@ def test_a_log_that_a_full_disk_kept_from_being_opened_is_opened_when_there_is_r
     manager.close()
 
 
+def test_a_checkpoint_written_while_a_log_is_opened_after_all_keeps_its_start(later, tmp_path):
+    damaged_below_its_recovery_point(later, tmp_path)
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
+        manager = opened(later, tmp_path)
+    made = manager.plan([NewPartition(ONE, None, ID)])()
+
+    class OpenedMeanwhile(dict):
+        def copy(self):
+            found, manager.logs = dict(self), dict(self)
+            manager.get_or_create(ONE, None, ID, made=made[ONE])
+            return found
+
+    manager.logs = OpenedMeanwhile(manager.logs)
+    manager.checkpoint()
+    crash(manager)
+    manager = opened(later, tmp_path)
+    assert manager.logs[ONE].log_start_offset == 2
+    manager.close()
+
+
 def test_a_damaged_log_is_not_tried_again(later, tmp_path):
     damaged_below_its_recovery_point(later, tmp_path)
     (tmp_path / "t-0" / "00000000000000000000.log").rename(tmp_path / "t-0" / "kept")

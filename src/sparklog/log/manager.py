@@ -612,12 +612,14 @@ class LogManager:
             self._room.written(log_dir.path)
 
     def _state_of(self, log_dir: LogDir) -> tuple[Mapping[TopicPartition, Log], Collection[TopicPartition]]:
-        """What a checkpoint is to tell of. On any thread: the copies are made in one step, the unusable last.
+        """What a checkpoint is to tell of. On any thread: each copy is made in one step.
 
-        A partition that becomes unusable is among those before it leaves the logs.
+        A partition that becomes unusable is among those before it leaves the logs, and one that is opened after all is
+        among the logs before it leaves those: so none is missed between two looks at the unusable.
         """
+        before = frozenset(self.unusable)
         logs = self.logs.copy()
-        return self._logs_in(log_dir, logs), frozenset(self.unusable)
+        return self._logs_in(log_dir, logs), before.union(self.unusable)
 
     @staticmethod
     def _logs_in(log_dir: LogDir, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, Log]:
