@@ -1045,6 +1045,7 @@ def test_a_decision_that_another_has_finished_counts_though_a_later_one_follows(
             decider().commit(2, [attempt(b"two", 2)])
             raise ApiError(ErrorCode.PRODUCER_FENCED, "another has taken over")
 
+    attempt(b"of a task that failed", 1, partition=7)
     named = attempt(b"one", 1)
     assert decider(kind=Deaf).commit(1, [named]).transactions == (named,)
     assert sorted(visible()) == [b"one", b"two"]

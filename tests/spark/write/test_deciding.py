@@ -98,6 +98,7 @@ class _Admin(_Client):
         return [self._end(each, commit) for each in transactions]
 
     def retire_prepared(self, transactions):
+        self.cluster.fault("retire")
         self.cluster.retired |= set(transactions)
 
     def _end(self, transaction, commit):
@@ -297,6 +298,14 @@ def test_a_batch_that_comes_again_is_finished_and_that_is_noted(cluster, decide)
     assert decide().commit(3, [named], "run").transactions == (named,)
     assert cluster.finished == [(LASTING, Decision(3, (named,)))]
     assert cluster.decisions() == [Decision(3, (named,))]
+
+
+def test_a_batch_that_is_written_does_not_fail_for_what_cannot_be_aborted(cluster, decide, caplog):
+    left, mine = cluster.attempt(1), cluster.attempt(2)
+    cluster.faults["retire"] = broken()
+    assert decide().commit(0, [mine]).transactions == (mine,)
+    assert (cluster.states[mine], cluster.states[left]) == (ENDED[True], ENDED[False])
+    assert "left open is left for the next" in caplog.text
 
 
 def test_a_replay_records_what_it_aborts_before_it_aborts(cluster, decide):

@@ -21,8 +21,8 @@ from sparklog.structs import TopicPartition, by_topic
 
 _E = ErrorCode
 _LAST_ADD_PARTITIONS, _LAST_END = 3, 4
-_RETIRED_TIMEOUT_MS = 60_000
-"""Of no consequence: no transaction follows under the epoch."""
+_RETIRED_TIMEOUT_MS = 1
+"""The least there is, which no ``transaction.max.timeout.ms`` forbids: no transaction follows in that epoch."""
 _NOT_TWO_PHASE = frozenset({_E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _E.UNSUPPORTED_VERSION, _E.INVALID_REQUEST})
 _OTHERS = frozenset(
     {

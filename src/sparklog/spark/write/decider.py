@@ -139,7 +139,10 @@ class Decider:
             decision = decision._replace(aborted=tuple(aborted))
         self.record(decision)
         self.finish(decision)
-        self.sweep(leftovers)
+        try:
+            self.sweep(leftovers)
+        except SparklogError as error:  # the batch is written: to say that it failed would have it written again
+            _log.warning("what failed tasks of scope %s left open is left for the next: %s", self._scope.name, error)
         return decision
 
     def _is_over(self, decision: Decision) -> bool:
@@ -148,7 +151,10 @@ class Decider:
         Nothing says so any more where a later batch is decided, or the scope leaves no trace. All transactions have
         ended then; they are committed if the decision counted.
         """
-        if self._recorded != decision or not decision.transactions:
+        recorded = self._recorded
+        if recorded is None or not decision.transactions:
+            return False
+        if (recorded.batch, recorded.transactions) != (decision.batch, decision.transactions):
             return False
         if self._admin.open_transactions([each.transactional_id for each in decision.transactions]):
             return False
