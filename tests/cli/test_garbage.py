@@ -56,6 +56,19 @@ def test_garbage_that_was_set_aside_is_freed_when_as_much_as_lives_has_come(coll
     assert gc.get_freeze_count() >= base, "what lives is set aside again"
 
 
+def test_what_is_freed_by_itself_brings_no_look_at_everything(collections):
+    node = Node()
+    gone = weakref.ref(node)
+    gc.collect()
+    base = gc.get_freeze_count()
+    del node
+    for _ in range(2 * base // MANY + 10):
+        passing = [[] for _ in range(MANY)]
+        gc.collect()
+        del passing
+    assert gone() is not None
+
+
 def test_collections_are_left_to_python_afterwards():
     before = list(gc.callbacks)
     with ShortCollections():

@@ -40,8 +40,10 @@ class ShortCollections:
         left = len(gc.get_objects())
         if self._sees_all:
             self._aside, self._look_again_at = left, 2 * left + _AT_LEAST
-        else:
+        elif self._aside + left < self._look_again_at:
             self._aside += left
+        else:  # much of it has been freed since: to count what is there takes a tenth of a look at it
+            self._aside = gc.get_freeze_count() + left
         self._sees_all = self._aside >= self._look_again_at
         if self._sees_all:
             gc.unfreeze()
