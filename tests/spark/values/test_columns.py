@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 
 from sparklog.errors import DataSourceError
 from sparklog.spark import avro_values, json_values, to_avro_values, to_json_values
-from sparklog.spark.values.avro import AvroReader
+from sparklog.spark.values.avro import AvroReader, AvroWriter
 
 pytestmark = pytest.mark.spark
 fastavro = pytest.importorskip("fastavro")
@@ -287,6 +288,116 @@ def test_a_row_that_the_avro_schema_cannot_hold_fails_the_write(spark):
         to_avro_values(frame, _PLAIN).collect()
     with pytest.raises(DataSourceError, match="no columns: id"):
         to_avro_values(frame.drop("id"), _PLAIN)
+
+
+def _of(kind):
+    return {**_PLAIN, "fields": [{"name": "a", "type": kind}]}
+
+
+def _written(kind, ddl, *values, zone="Europe/Berlin"):
+    """What is read again of values that were written as the Avro type from a column of Spark's type."""
+    columns = StructType.fromDDL(f"a {ddl}")
+    rows = pa.array([{"a": value} for value in values], to_arrow_type(columns, timezone=zone))
+    read = AvroReader(_of(kind), None).decode(AvroWriter(_of(kind), None, columns).encode(rows))
+    assert read.field("error").to_pylist() == [None] * len(values)
+    return [each["a"] for each in read.field("data").to_pylist()]
+
+
+_MICROS, _LOCAL_MICROS = ({"type": "long", "logicalType": f"{each}timestamp-micros"} for each in ("", "local-"))
+_MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+_MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+_NESTED = {"type": "record", "name": "N", "fields": [{"name": "x", "type": ["null", "int"]}]}
+_INSTANT = datetime.datetime(2024, 1, 2, 3, 4, 5, 123456, tzinfo=datetime.UTC)
+_OLD = datetime.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ddl", "values"),
+    [
+        ("int", "bigint", [-(1 << 31), (1 << 31) - 1, None]),
+        ("int", "tinyint", [-128]),
+        ("long", "smallint", [7]),
+        ("float", "int", [1 << 24]),
+        ("double", "bigint", [-(1 << 53)]),
+        ("double", "float", [0.5]),
+        ("string", "binary", [b"\xc3\xb6".decode()]),
+        ("bytes", "string", [b"\xc3\xb6"]),
+        ("string", "void", [None]),
+        (_NESTED, "void", [None]),
+        (_MONEY, "decimal(20,4)", [decimal.Decimal("-99.9900")]),
+        (_MICROS, "timestamp", [_INSTANT, _OLD]),
+        (_LOCAL_MICROS, "timestamp_ntz", [_INSTANT.replace(tzinfo=None)]),
+        ({"type": "array", "items": ["null", "int"]}, "array<bigint>", [[1, None], [], None]),
+        ({"type": "map", "values": "double"}, "map<string,int>", [[("k", 1.0)]]),
+    ],
+)
+def test_a_column_is_written_as_another_avro_type_where_no_value_changes(spark, kind, ddl, values):
+    given = [each.encode() if ddl == "binary" else each.decode() if kind == "bytes" else each for each in values]
+    assert _written(["null", kind], ddl, *given) == values
+
+
+def test_what_is_below_the_milliseconds_is_cut_off_as_by_spark(spark):
+    assert _written(_MILLIS, "timestamp", _INSTANT, _OLD) == [
+        _INSTANT.replace(microsecond=123000),
+        _OLD.replace(microsecond=999000),
+    ]
+
+
+def test_a_struct_is_written_by_the_names_of_its_fields(spark):
+    kind = {**_NESTED, "fields": [*_NESTED["fields"], {"name": "y", "type": "string"}]}
+    ddl = "struct<more:date,y:string,x:bigint>"
+    value = {"more": None, "y": "b", "x": 1}
+    assert _written(["null", kind], ddl, value, None) == [{"x": 1, "y": "b"}, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ddl", "told"),
+    [
+        ("boolean", "string", "a is string, which is not written as boolean"),
+        ("boolean", "int", "a is int, which is not written as boolean"),
+        ("int", "double", "a is double, which is not written as int"),
+        ("long", "decimal(3,2)", "a is decimal(3,2), which is not written as bigint"),
+        ("long", "boolean", "a is boolean"),
+        ("long", "string", "a is string"),
+        ("float", "double", "a is double"),
+        ("double", "string", "a is string"),
+        ("string", "int", "a is int"),
+        ({"type": "array", "items": "string"}, "string", "a is string, which is not written as array<string>"),
+        ({"type": "array", "items": "int"}, "array<string>", "a[] is string, which is not written as int"),
+        ({"type": "map", "values": "int"}, "map<int,int>", "the key of a is int, which is not written as string"),
+        ({"type": "map", "values": "int"}, "struct<x:int>", "a is struct<x:int>"),
+        (_MICROS, "timestamp_ntz", "a is timestamp_ntz, which is not written as timestamp"),
+        (_MICROS, "bigint", "a is bigint"),
+        (_LOCAL_MICROS, "timestamp", "a is timestamp, which is not written as timestamp_ntz"),
+        ({"type": "int", "logicalType": "date"}, "timestamp", "a is timestamp"),
+        (_MONEY, "double", "a is double, which is not written as decimal(4,2)"),
+        (["null", _NESTED], "struct<y:int>", "no columns: a.x"),
+        (["null", _NESTED], "struct<X:int>", "no columns: a.x"),
+        ({"type": "array", "items": _NESTED}, "array<struct<x:double>>", "a[].x is double"),
+    ],
+)
+def test_a_column_whose_values_avro_would_change_is_refused_at_once(spark, kind, ddl, told):
+    frame = spark.createDataFrame([], f"a {ddl}")
+    with pytest.raises(DataSourceError, match=f"SPARKLOG_UNSUPPORTED_SCHEMA.*{re.escape(told)}"):
+        to_avro_values(frame, _of(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "ddl", "value"),
+    [
+        ("int", "bigint", 1 << 31),
+        ("float", "int", (1 << 24) + 1),
+        ("double", "bigint", (1 << 53) + 1),
+        ("string", "binary", b"\xff"),
+        (_MONEY, "decimal(5,3)", decimal.Decimal("12.345")),
+        (_MONEY, "decimal(5,2)", decimal.Decimal("123.45")),
+        ({"type": "array", "items": "int"}, "array<bigint>", [1, 1 << 40]),
+        (_NESTED, "struct<x:bigint>", {"x": -(1 << 40)}),
+    ],
+)
+def test_a_value_that_avro_would_change_is_refused_by_the_name_of_its_column(spark, kind, ddl, value):
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_UNSUPPORTED_VALUE.* of a is not of the Avro schema"):
+        _written(kind, ddl, value)
 
 
 _DECODERS = {

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema, spark_schema
+from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema
 
 _PARSED = "_sparklog_parsed"
 _CORRUPT = "_sparklog_corrupt"
@@ -101,14 +101,12 @@ def to_avro_values(
 ) -> DataFrame:
     """As ``to_json_values``, with the columns that ``schema`` names in Avro's binary encoding.
 
-    With ``schema_id`` the value begins with a zero byte and that id. A row that the schema cannot hold fails the query.
+    With ``schema_id`` the value begins with a zero byte and that id. A column of another type is refused at once, and a
+    row that the schema cannot hold fails the query. ``spark/values/avro.py`` has the types.
     """
-    fields = spark_schema(schema).names
-    missing = [name for name in fields if name not in df.columns]
-    if missing:
-        raise _unsupported(f"the Avro schema has fields that are no columns: {', '.join(missing)}")
-    encode = f.arrow_udf(AvroWriter(schema, schema_id).encode, "binary")
-    return _record(df, encode(f.struct(*map(_quoted, fields))), key, keep)
+    writer = AvroWriter(schema, schema_id, df.schema)
+    encode = f.arrow_udf(writer.encode, "binary")
+    return _record(df, encode(f.struct(*map(_quoted, writer.names))), key, keep)
 
 
 def _struct(schema: StructType | str) -> StructType:
