@@ -209,6 +209,34 @@ def test_json_there_and_back(spark):
     assert [tuple(row) for row in back.collect()] == [("7", 7, None, "eu"), ("8", 8, "b", "us")]
 
 
+@pytest.fixture(params=["UTC", "Europe/Berlin", "America/St_Johns"])
+def in_time_zone(request, spark):
+    """The session is in a time zone for as long as the test runs."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    yield
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_a_timestamp_in_json_is_read_again_to_the_microsecond(spark, in_time_zone):
+    times = [
+        "2024-01-02 03:04:05.123456",
+        "2024-10-27 02:30:00.000001",
+        "1880-01-01 12:00:00.000001",
+        "0001-01-01 00:00:00",
+        "9999-12-31 23:59:59.999999",
+    ]
+    frame = spark.createDataFrame([(each,) for each in times], "text string").selectExpr(
+        "cast(text as timestamp) as at",
+        "cast(text as timestamp) + interval 1 hour as later",
+        "cast(text as timestamp_ntz) as local",
+        "array(cast(text as timestamp)) as within",
+    )
+    back = json_values(to_json_values(frame), frame.schema).select("data.*")
+    exact = ["unix_micros(at)", "unix_micros(later)", "cast(local as string)", "unix_micros(within[0])"]
+    assert back.selectExpr(*exact).collect() == frame.selectExpr(*exact).collect()
+
+
 def test_every_avro_type(spark):
     (value,) = _binary(_EVERYTHING, _ONE_OF_EACH)
     frame = avro_values(_rows(spark, [value]), json.dumps(_EVERYTHING))

@@ -20,6 +20,12 @@ from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema
 _PARSED = "_sparklog_parsed"
 _CORRUPT = "_sparklog_corrupt"
 _PLACE = ("topic", "partition", "offset")
+_WRITTEN_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Of ``to_json``. Its own formats have the milliseconds alone. Five X, since old offsets from UTC have seconds."""
 
 
 def json_values(
@@ -84,11 +90,13 @@ def avro_values(
 def to_json_values(df: DataFrame, *, key: str | None = None, keep: Sequence[str] = ()) -> DataFrame:
     """Rows ready to be written: ``value`` is the JSON of a row; fields that are null are written, as null.
 
+    Timestamps have all six digits and the offset of the session's time zone, so ``json_values`` reads the same again.
+
     ``key`` names the column that is the record's key as well, as text unless it is binary. The columns in ``keep``
     (``topic``, ``partition``, ``headers``) stay columns of their own, outside the value.
     """
     fields = [name for name in df.columns if name not in keep]
-    return _record(df, f.to_json(f.struct(*map(_quoted, fields)), {"ignoreNullFields": "false"}), key, keep)
+    return _record(df, f.to_json(f.struct(*map(_quoted, fields)), _WRITTEN_JSON), key, keep)
 
 
 def to_avro_values(
