@@ -177,6 +177,44 @@ def test_json_within_json(spark):
     assert [row.data is None for row in rows] == [row._error is not None for row in rows]
 
 
+_NARROW = "a tinyint, b decimal(3,2), c array<struct<d: decimal(30,0)>>, e map<string, tinyint>, f smallint"
+_FITTING = {
+    b'{"a": -128, "b": 1.230, "c": [{"d": 1e2}, null, {}], "e": {"x": 127, "y": null}, "f": -32768}': (
+        -128,
+        "1.23",
+        "100",
+    ),
+    b'{"b": "-9.99", "c": [{"d": 999999999999999999999999999999}]}': (None, "-9.99", "9" * 30),
+    b"{}": (None, None, None),
+}
+_NOT_FITTING = {
+    b'{"a": 128}': "a is not tinyint",
+    b'{"a": 255}': "a is not tinyint",
+    b'{"a": -129}': "a is not tinyint",
+    b'{"a": 70000}': "a is not tinyint",
+    b'{"b": 1.239}': "b is not decimal(3,2)",
+    b'{"b": 9.999}': "b is not decimal(3,2)",
+    b'{"b": "1.2301"}': "b is not decimal(3,2)",
+    b'{"b": 12}': "b is not decimal(3,2)",
+    b'{"c": [{"d": 1}, {"d": 0.5}]}': "c[].d is not decimal(30,0)",
+    b'{"e": {"x": 1, "y": 200}}': "e[] is not tinyint",
+    b'{"f": 32768}': "f is not smallint",
+}
+
+
+def test_a_number_that_its_type_would_change_is_a_dead_letter(spark):
+    frame = json_values(_rows(spark, [*_FITTING, *_NOT_FITTING]), _NARROW)
+    assert frame.schema["data"].dataType == StructType.fromDDL(_NARROW)
+    rows = {bytes(row.value): row for row in frame.collect()}
+    assert {value: rows[value]._error for value in _FITTING} == dict.fromkeys(_FITTING)
+    found = {value: (row.data.a, row.data.b, row.data.c and row.data.c[0].d) for value, row in rows.items() if row.data}
+    assert found == {
+        value: (a, b and decimal.Decimal(b), d and decimal.Decimal(d)) for value, (a, b, d) in _FITTING.items()
+    }
+    told = {value: f"it is not of the schema: {reason}" for value, reason in _NOT_FITTING.items()}
+    assert {value: rows[value]._error for value in _NOT_FITTING} == told
+
+
 @pytest.mark.parametrize("taken", [{"into": "Key"}, {"dead_letter": "value"}, {"into": "_error"}])
 def test_a_column_that_is_there_is_not_replaced(spark, taken):
     with pytest.raises(DataSourceError, match=r"SPARKLOG_UNSUPPORTED_SCHEMA.*already"):
@@ -453,6 +491,12 @@ def test_values_are_decoded_once_whatever_is_asked_of_them(decoded):
     assert [(row.id, row.name) for row in right.collect()] == [(1, "a")]
     assert [row.offset for row in wrong.collect()] == [1]
     assert [tuple(row) for row in by_name.collect()] == [("a", 1)]
+
+
+def test_values_with_narrow_numbers_are_decoded_once_too(spark):
+    frame = json_values(_rows(spark, [b'{"a": 1, "b": 1.5}']).repartition(1), _NARROW).where("_error is null")
+    plan = frame.select("data.a", "data.b")._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_json(StructField(v,") == 1
 
 
 def test_values_that_are_not_asked_for_are_not_decoded(decoded):

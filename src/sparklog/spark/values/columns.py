@@ -12,13 +12,25 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    DecimalType,
+    IntegerType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema
 
 _PARSED = "_sparklog_parsed"
 _CORRUPT = "_sparklog_corrupt"
+_MOST_DIGITS = 38
 _PLACE = ("topic", "partition", "offset")
 _WRITTEN_JSON = {
     "ignoreNullFields": "false",
@@ -47,22 +59,24 @@ def json_values(
     null for empty text, and numbers that JSON has not (NaN), all silently: a value must be one JSON object, of fields
     that have the schema's types, and must have those that the schema says are not null, within structs, arrays and
     maps too. Fields that the schema does not name are passed over; of a field that is there twice the last counts, as
-    in Spark.
+    in Spark. A number that its type would change is not of the type; of a decimal, as far as 38 digits show that.
     """
     wanted = _struct(schema)
     text = f.col(value).cast("string")
     mark = f"_{secrets.token_hex(8)}"
     strict = {"allowNonNumericNumbers": "false", "allowSingleQuotes": "false"}
     settings = {**strict, **(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = df.withColumn(_PARSED, _from_wrapped(text, wanted, settings, mark))
+    plain, wide = _mapped(wanted, lambda kind: kind), _mapped(wanted, _wider)
+    parsed = df.withColumn(_PARSED, _from_wrapped(text, wide, settings, mark))
     root = f.get(f.col(_PARSED)["v"], f.lit(1)).dropFields(mark)
+    data = root if wide == plain else root.try_cast(plain)
     reason = (
         f.when(text.isNull(), None)
         .when(~f.is_valid_utf8(text), f.lit("it is not UTF-8"))
         .when(~_is_whole(f.col(_PARSED), mark), _why_not_json(text, wanted, settings))
-        .otherwise(_missing(root, wanted))
+        .otherwise(_first(_faults(wanted, ""), root))
     )
-    return _parted(parsed, root, reason, value, into, dead_letter).drop(_PARSED)
+    return _parted(parsed, data, reason, value, into, dead_letter).drop(_PARSED)
 
 
 def avro_values(
@@ -169,43 +183,70 @@ def _parses(text: Column, fields: list[StructField], settings: Mapping[str, str]
     return f.from_json(text, struct, dict(settings))[_CORRUPT].isNull()
 
 
-def _missing(root: Column, schema: StructType) -> Column:
-    absent = reduce(
-        lambda found, each: found.when(each[0](root), f.lit(each[1])),
-        _absences(schema, ""),
-        f.when(f.lit(False), f.lit("")),
-    )
-    return absent.otherwise(f.lit(None).cast("string"))
+def _mapped(kind: StructType, leaf: Callable[[DataType], DataType]) -> StructType:
+    """The struct with other types for those within it; all may be null, as in whatever ``from_json`` makes."""
+    return StructType([StructField(each.name, _mapped_type(each.dataType, leaf)) for each in kind.fields])
+
+
+def _mapped_type(kind: DataType, leaf: Callable[[DataType], DataType]) -> DataType:
+    if isinstance(kind, StructType):
+        return _mapped(kind, leaf)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_mapped_type(kind.elementType, leaf))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _mapped_type(kind.valueType, leaf))
+    return leaf(kind)
+
+
+def _wider(kind: DataType) -> DataType:
+    """A type that shows which values do not fit: ``from_json`` makes -128 of 128 as a tinyint, and rounds decimals."""
+    if isinstance(kind, ByteType):
+        return ShortType()
+    if isinstance(kind, DecimalType):
+        return DecimalType(_MOST_DIGITS, kind.scale + _MOST_DIGITS - kind.precision)
+    return kind
 
 
 _Condition = Callable[[Column], Column]
 
 
-def _absences(kind: DataType, path: str) -> Iterator[tuple[_Condition, str]]:
-    """What may be missing in a value of this type, and how that is said; the outermost first."""
+def _first(faults: Iterator[tuple[_Condition, str]], root: Column) -> Column:
+    """What is said of the first of the faults that the value has, or null."""
+    none = f.when(f.lit(False), f.lit(""))
+    found = reduce(lambda found, each: found.when(each[0](root), f.lit(each[1])), faults, none)
+    return found.otherwise(f.lit(None).cast("string"))
+
+
+def _faults(kind: DataType, path: str) -> Iterator[tuple[_Condition, str]]:
+    """What may be missing in a value of this type, or not fit it, and how that is said; the outermost first."""
     if isinstance(kind, StructType):
         for each in kind.fields:
-            yield from _absences_of_field(each, f"{path}.{each.name}" if path else each.name)
+            yield from _faults_of_field(each, f"{path}.{each.name}" if path else each.name)
     elif isinstance(kind, ArrayType):
-        yield from _absences_of_elements(kind.elementType, kind.containsNull, path, lambda value: value)
+        yield from _faults_of_elements(kind.elementType, kind.containsNull, path, lambda value: value)
     elif isinstance(kind, MapType):
-        yield from _absences_of_elements(kind.valueType, kind.valueContainsNull, path, f.map_values)
+        yield from _faults_of_elements(kind.valueType, kind.valueContainsNull, path, f.map_values)
+    elif _wider(kind) != kind:
+        yield (
+            lambda value: ~value.eqNullSafe(value.try_cast(kind).cast(_wider(kind))),
+            f"it is not of the schema: {path} is not {kind.simpleString()}",
+        )
 
 
-def _absences_of_field(field: StructField, path: str) -> Iterator[tuple[_Condition, str]]:
+def _faults_of_field(field: StructField, path: str) -> Iterator[tuple[_Condition, str]]:
     if not field.nullable:
         yield lambda value: value.isNotNull() & value[field.name].isNull(), f"it has no {path}"
-    for is_absent, reason in _absences(field.dataType, path):
-        yield _composed(is_absent, lambda value: value[field.name]), reason
+    for is_faulty, reason in _faults(field.dataType, path):
+        yield _composed(is_faulty, lambda value: value[field.name]), reason
 
 
-def _absences_of_elements(
+def _faults_of_elements(
     kind: DataType, may_be_null: bool, path: str, elements: _Condition
 ) -> Iterator[tuple[_Condition, str]]:
     if not may_be_null:
         yield lambda value: f.exists(elements(value), lambda each: each.isNull()), f"it has a null in {path}"
-    for is_absent, reason in _absences(kind, f"{path}[]"):
-        yield _in_any(is_absent, elements), reason
+    for is_faulty, reason in _faults(kind, f"{path}[]"):
+        yield _in_any(is_faulty, elements), reason
 
 
 def _composed(condition: _Condition, inner: _Condition) -> _Condition:
