@@ -1,5 +1,5 @@
 import pytest
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.schema import READ_COLUMNS, check_read_schema, check_write_schema, source_schema
@@ -25,6 +25,30 @@ def test_a_projection_is_some_of_the_columns_in_any_order():
 def test_other_columns_or_types_are_refused_by_name(schema):
     with pytest.raises(DataSourceError, match=rf"SPARKLOG_UNSUPPORTED_SCHEMA.*{schema.names[0]}"):
         check_read_schema(schema)
+
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_HEADER_WITH_A_VALUE = StructType([StructField("key", StringType()), StructField("value", BinaryType(), False)])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "nullable"),
+    [
+        ("key", BinaryType(), False),
+        ("value", BinaryType(), False),
+        ("headers", ArrayType(_HEADER), False),
+        ("headers", ArrayType(_HEADER, containsNull=False), True),
+        ("headers", ArrayType(_HEADER_WITH_A_VALUE), True),
+    ],
+)
+def test_what_may_be_null_is_not_read_as_not_null(name, kind, nullable):
+    with pytest.raises(DataSourceError, match=f"SPARKLOG_UNSUPPORTED_SCHEMA.*'{name}' may have nulls"):
+        check_read_schema(StructType([StructField(name, kind, nullable)]))
+
+
+def test_what_is_never_null_may_be_read_as_not_null():
+    never = source_schema(include_headers=True).fields[2:7]
+    check_read_schema(StructType([StructField(each.name, each.dataType, False) for each in never]))
 
 
 @pytest.mark.parametrize("kind", [BinaryType(), StringType()])

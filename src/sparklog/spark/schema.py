@@ -18,6 +18,8 @@ from sparklog.errors import DataSourceError
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
+_NEVER_NULL = {"topic", "partition", "offset", "timestamp", "timestampType"}
+
 READ_COLUMNS: dict[str, DataType] = {
     "key": BinaryType(),
     "value": BinaryType(),
@@ -45,7 +47,10 @@ def source_schema(include_headers: bool) -> StructType:
 
 
 def check_read_schema(schema: StructType) -> None:
-    """Raise DataSourceError unless the user's schema is some of the source's columns, each with its own type."""
+    """Raise DataSourceError unless the user's schema is some of the source's columns, each with its own type.
+
+    NOT NULL too: Spark takes the user's word for it, and fails at the first null without one of its own.
+    """
     for column in schema.fields:
         expected = READ_COLUMNS.get(column.name)
         if expected is None:
@@ -57,6 +62,11 @@ def check_read_schema(schema: StructType) -> None:
                 "SPARKLOG_UNSUPPORTED_SCHEMA",
                 f"column {column.name!r} is {expected.simpleString()}, not {column.dataType.simpleString()};"
                 " cast it after reading",
+            )
+        if column.name not in _NEVER_NULL and (not column.nullable or _says_not_null(column.dataType)):
+            raise DataSourceError(
+                "SPARKLOG_UNSUPPORTED_SCHEMA",
+                f"column {column.name!r} may have nulls: leave out NOT NULL, and filter after reading",
             )
 
 
@@ -76,6 +86,12 @@ def check_write_schema(schema: StructType, topic_option: str | None) -> None:
                 "SPARKLOG_UNSUPPORTED_SCHEMA",
                 f"column {column.name!r} to write is {column.dataType.simpleString()}; it must be {names}",
             )
+
+
+def _says_not_null(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return not kind.containsNull or _says_not_null(kind.elementType)
+    return isinstance(kind, StructType) and not all(each.nullable for each in kind.fields)
 
 
 def _same_type(one: DataType, other: DataType) -> bool:

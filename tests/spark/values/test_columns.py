@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 
 from sparklog.errors import DataSourceError
 from sparklog.spark import avro_values, json_values, to_avro_values, to_json_values
-from sparklog.spark.values.avro import AvroReader
+from sparklog.spark.values.avro import AvroReader, AvroWriter
 
 pytestmark = pytest.mark.spark
 fastavro = pytest.importorskip("fastavro")
@@ -176,6 +177,44 @@ def test_json_within_json(spark):
     assert [row.data is None for row in rows] == [row._error is not None for row in rows]
 
 
+_NARROW = "a tinyint, b decimal(3,2), c array<struct<d: decimal(30,0)>>, e map<string, tinyint>, f smallint"
+_FITTING = {
+    b'{"a": -128, "b": 1.230, "c": [{"d": 1e2}, null, {}], "e": {"x": 127, "y": null}, "f": -32768}': (
+        -128,
+        "1.23",
+        "100",
+    ),
+    b'{"b": "-9.99", "c": [{"d": 999999999999999999999999999999}]}': (None, "-9.99", "9" * 30),
+    b"{}": (None, None, None),
+}
+_NOT_FITTING = {
+    b'{"a": 128}': "a is not tinyint",
+    b'{"a": 255}': "a is not tinyint",
+    b'{"a": -129}': "a is not tinyint",
+    b'{"a": 70000}': "a is not tinyint",
+    b'{"b": 1.239}': "b is not decimal(3,2)",
+    b'{"b": 9.999}': "b is not decimal(3,2)",
+    b'{"b": "1.2301"}': "b is not decimal(3,2)",
+    b'{"b": 12}': "b is not decimal(3,2)",
+    b'{"c": [{"d": 1}, {"d": 0.5}]}': "c[].d is not decimal(30,0)",
+    b'{"e": {"x": 1, "y": 200}}': "e[] is not tinyint",
+    b'{"f": 32768}': "f is not smallint",
+}
+
+
+def test_a_number_that_its_type_would_change_is_a_dead_letter(spark):
+    frame = json_values(_rows(spark, [*_FITTING, *_NOT_FITTING]), _NARROW)
+    assert frame.schema["data"].dataType == StructType.fromDDL(_NARROW)
+    rows = {bytes(row.value): row for row in frame.collect()}
+    assert {value: rows[value]._error for value in _FITTING} == dict.fromkeys(_FITTING)
+    found = {value: (row.data.a, row.data.b, row.data.c and row.data.c[0].d) for value, row in rows.items() if row.data}
+    assert found == {
+        value: (a, b and decimal.Decimal(b), d and decimal.Decimal(d)) for value, (a, b, d) in _FITTING.items()
+    }
+    told = {value: f"it is not of the schema: {reason}" for value, reason in _NOT_FITTING.items()}
+    assert {value: rows[value]._error for value in _NOT_FITTING} == told
+
+
 @pytest.mark.parametrize("taken", [{"into": "Key"}, {"dead_letter": "value"}, {"into": "_error"}])
 def test_a_column_that_is_there_is_not_replaced(spark, taken):
     with pytest.raises(DataSourceError, match=r"SPARKLOG_UNSUPPORTED_SCHEMA.*already"):
@@ -206,6 +245,34 @@ def test_json_there_and_back(spark):
     assert record.first().value == '{"id":7,"name":null}'
     back = json_values(record, "id int, name string").select("key", "data.*", "topic")
     assert [tuple(row) for row in back.collect()] == [("7", 7, None, "eu"), ("8", 8, "b", "us")]
+
+
+@pytest.fixture(params=["UTC", "Europe/Berlin", "America/St_Johns"])
+def in_time_zone(request, spark):
+    """The session is in a time zone for as long as the test runs."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    yield
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_a_timestamp_in_json_is_read_again_to_the_microsecond(spark, in_time_zone):
+    times = [
+        "2024-01-02 03:04:05.123456",
+        "2024-10-27 02:30:00.000001",
+        "1880-01-01 12:00:00.000001",
+        "0001-01-01 00:00:00",
+        "9999-12-31 23:59:59.999999",
+    ]
+    frame = spark.createDataFrame([(each,) for each in times], "text string").selectExpr(
+        "cast(text as timestamp) as at",
+        "cast(text as timestamp) + interval 1 hour as later",
+        "cast(text as timestamp_ntz) as local",
+        "array(cast(text as timestamp)) as within",
+    )
+    back = json_values(to_json_values(frame), frame.schema).select("data.*")
+    exact = ["unix_micros(at)", "unix_micros(later)", "cast(local as string)", "unix_micros(within[0])"]
+    assert back.selectExpr(*exact).collect() == frame.selectExpr(*exact).collect()
 
 
 def test_every_avro_type(spark):
@@ -289,6 +356,116 @@ def test_a_row_that_the_avro_schema_cannot_hold_fails_the_write(spark):
         to_avro_values(frame.drop("id"), _PLAIN)
 
 
+def _of(kind):
+    return {**_PLAIN, "fields": [{"name": "a", "type": kind}]}
+
+
+def _written(kind, ddl, *values, zone="Europe/Berlin"):
+    """What is read again of values that were written as the Avro type from a column of Spark's type."""
+    columns = StructType.fromDDL(f"a {ddl}")
+    rows = pa.array([{"a": value} for value in values], to_arrow_type(columns, timezone=zone))
+    read = AvroReader(_of(kind), None).decode(AvroWriter(_of(kind), None, columns).encode(rows))
+    assert read.field("error").to_pylist() == [None] * len(values)
+    return [each["a"] for each in read.field("data").to_pylist()]
+
+
+_MICROS, _LOCAL_MICROS = ({"type": "long", "logicalType": f"{each}timestamp-micros"} for each in ("", "local-"))
+_MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+_MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+_NESTED = {"type": "record", "name": "N", "fields": [{"name": "x", "type": ["null", "int"]}]}
+_INSTANT = datetime.datetime(2024, 1, 2, 3, 4, 5, 123456, tzinfo=datetime.UTC)
+_OLD = datetime.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ddl", "values"),
+    [
+        ("int", "bigint", [-(1 << 31), (1 << 31) - 1, None]),
+        ("int", "tinyint", [-128]),
+        ("long", "smallint", [7]),
+        ("float", "int", [1 << 24]),
+        ("double", "bigint", [-(1 << 53)]),
+        ("double", "float", [0.5]),
+        ("string", "binary", [b"\xc3\xb6".decode()]),
+        ("bytes", "string", [b"\xc3\xb6"]),
+        ("string", "void", [None]),
+        (_NESTED, "void", [None]),
+        (_MONEY, "decimal(20,4)", [decimal.Decimal("-99.9900")]),
+        (_MICROS, "timestamp", [_INSTANT, _OLD]),
+        (_LOCAL_MICROS, "timestamp_ntz", [_INSTANT.replace(tzinfo=None)]),
+        ({"type": "array", "items": ["null", "int"]}, "array<bigint>", [[1, None], [], None]),
+        ({"type": "map", "values": "double"}, "map<string,int>", [[("k", 1.0)]]),
+    ],
+)
+def test_a_column_is_written_as_another_avro_type_where_no_value_changes(spark, kind, ddl, values):
+    given = [each.encode() if ddl == "binary" else each.decode() if kind == "bytes" else each for each in values]
+    assert _written(["null", kind], ddl, *given) == values
+
+
+def test_what_is_below_the_milliseconds_is_cut_off_as_by_spark(spark):
+    assert _written(_MILLIS, "timestamp", _INSTANT, _OLD) == [
+        _INSTANT.replace(microsecond=123000),
+        _OLD.replace(microsecond=999000),
+    ]
+
+
+def test_a_struct_is_written_by_the_names_of_its_fields(spark):
+    kind = {**_NESTED, "fields": [*_NESTED["fields"], {"name": "y", "type": "string"}]}
+    ddl = "struct<more:date,y:string,x:bigint>"
+    value = {"more": None, "y": "b", "x": 1}
+    assert _written(["null", kind], ddl, value, None) == [{"x": 1, "y": "b"}, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ddl", "told"),
+    [
+        ("boolean", "string", "a is string, which is not written as boolean"),
+        ("boolean", "int", "a is int, which is not written as boolean"),
+        ("int", "double", "a is double, which is not written as int"),
+        ("long", "decimal(3,2)", "a is decimal(3,2), which is not written as bigint"),
+        ("long", "boolean", "a is boolean"),
+        ("long", "string", "a is string"),
+        ("float", "double", "a is double"),
+        ("double", "string", "a is string"),
+        ("string", "int", "a is int"),
+        ({"type": "array", "items": "string"}, "string", "a is string, which is not written as array<string>"),
+        ({"type": "array", "items": "int"}, "array<string>", "a[] is string, which is not written as int"),
+        ({"type": "map", "values": "int"}, "map<int,int>", "the key of a is int, which is not written as string"),
+        ({"type": "map", "values": "int"}, "struct<x:int>", "a is struct<x:int>"),
+        (_MICROS, "timestamp_ntz", "a is timestamp_ntz, which is not written as timestamp"),
+        (_MICROS, "bigint", "a is bigint"),
+        (_LOCAL_MICROS, "timestamp", "a is timestamp, which is not written as timestamp_ntz"),
+        ({"type": "int", "logicalType": "date"}, "timestamp", "a is timestamp"),
+        (_MONEY, "double", "a is double, which is not written as decimal(4,2)"),
+        (["null", _NESTED], "struct<y:int>", "no columns: a.x"),
+        (["null", _NESTED], "struct<X:int>", "no columns: a.x"),
+        ({"type": "array", "items": _NESTED}, "array<struct<x:double>>", "a[].x is double"),
+    ],
+)
+def test_a_column_whose_values_avro_would_change_is_refused_at_once(spark, kind, ddl, told):
+    frame = spark.createDataFrame([], f"a {ddl}")
+    with pytest.raises(DataSourceError, match=f"SPARKLOG_UNSUPPORTED_SCHEMA.*{re.escape(told)}"):
+        to_avro_values(frame, _of(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "ddl", "value"),
+    [
+        ("int", "bigint", 1 << 31),
+        ("float", "int", (1 << 24) + 1),
+        ("double", "bigint", (1 << 53) + 1),
+        ("string", "binary", b"\xff"),
+        (_MONEY, "decimal(5,3)", decimal.Decimal("12.345")),
+        (_MONEY, "decimal(5,2)", decimal.Decimal("123.45")),
+        ({"type": "array", "items": "int"}, "array<bigint>", [1, 1 << 40]),
+        (_NESTED, "struct<x:bigint>", {"x": -(1 << 40)}),
+    ],
+)
+def test_a_value_that_avro_would_change_is_refused_by_the_name_of_its_column(spark, kind, ddl, value):
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_UNSUPPORTED_VALUE.* of a is not of the Avro schema"):
+        _written(kind, ddl, value)
+
+
 _DECODERS = {
     "from_json(StructField(v,": lambda frame: json_values(frame, _ORDER),
     "decode(": lambda frame: avro_values(frame, _PLAIN),
@@ -314,6 +491,12 @@ def test_values_are_decoded_once_whatever_is_asked_of_them(decoded):
     assert [(row.id, row.name) for row in right.collect()] == [(1, "a")]
     assert [row.offset for row in wrong.collect()] == [1]
     assert [tuple(row) for row in by_name.collect()] == [("a", 1)]
+
+
+def test_values_with_narrow_numbers_are_decoded_once_too(spark):
+    frame = json_values(_rows(spark, [b'{"a": 1, "b": 1.5}']).repartition(1), _NARROW).where("_error is null")
+    plan = frame.select("data.a", "data.b")._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_json(StructField(v,") == 1
 
 
 def test_values_that_are_not_asked_for_are_not_decoded(decoded):

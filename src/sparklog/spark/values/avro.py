@@ -8,6 +8,10 @@
 | date; timestamp-millis, -micros; local-timestamp-millis, -micros | date; timestamp; timestamp_ntz |
 | decimal | decimal, up to 38 digits |
 | any other logical type | the type beneath |
+
+A column to be written may also be of what Avro promotes to these (int to long, integers to float and double, float to
+double, string and bytes to each other), of another integer or decimal, or a struct with more fields: each value must be
+the same in both. Of a timestamp what is below the milliseconds is cut off for -millis, as by Spark's ``to_avro``.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    ByteType,
     DataType,
     DateType,
     DecimalType,
@@ -32,6 +37,8 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -66,6 +73,16 @@ _LOGICAL: dict[tuple[str, str], type[DataType]] = {
     ("long", "local-timestamp-millis"): TimestampNTZType,
     ("long", "local-timestamp-micros"): TimestampNTZType,
 }
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+_TAKEN: dict[type[DataType], tuple[type[DataType], ...]] = {
+    IntegerType: _INTEGERS,
+    LongType: _INTEGERS,
+    FloatType: (FloatType, *_INTEGERS),
+    DoubleType: (DoubleType, FloatType, *_INTEGERS),
+    StringType: (StringType, BinaryType),
+    BinaryType: (BinaryType, StringType),
+}
+"""The columns that are written as a type, if not that type alone; the cast of a batch checks their values."""
 _MOST_DIGITS = 38
 
 
@@ -148,28 +165,75 @@ def _not_of_the_schema(error: Exception) -> str:
 
 
 class AvroWriter:
-    """``encode`` is an Arrow UDF from structs to binary; DataSourceError for a row that the schema cannot hold."""
+    """``encode`` is an Arrow UDF from structs of ``names`` to binary; DataSourceError for a row that cannot be held.
 
-    def __init__(self, schema: Schema, schema_id: int | None) -> None:
+    ``columns`` are those of the DataFrame; DataSourceError for what no row of them could be.
+    """
+
+    def __init__(self, schema: Schema, schema_id: int | None, columns: StructType) -> None:
         self._schema = _parsed(schema)
         self._prefix = b"" if schema_id is None else _FRAME.pack(0, schema_id)
-        spark_schema(schema)
+        wanted = spark_schema(schema)
+        self.names = wanted.names
+        named = StructType([each for each in columns.fields if each.name in wanted.names])
+        self._columns = _struct_as(named, wanted, "")
 
     def encode(self, rows: pa.Array) -> pa.Array:
         from fastavro import schemaless_writer
 
         encoded = []
-        for row in rows.to_pylist(maps_as_pydicts="strict"):
+        for row in self._as_the_schema(rows).to_pylist(maps_as_pydicts="strict"):
             stream = BytesIO(self._prefix)
             stream.seek(len(self._prefix))
             try:
                 schemaless_writer(stream, self._schema, row)
             except Exception as error:  # fastavro raises whatever the row leads it to
-                raise DataSourceError(
-                    "SPARKLOG_UNSUPPORTED_VALUE", f"a row is not of the Avro schema: {error}"
-                ) from error
+                raise _not_to_be_held(f"a row is not of the Avro schema: {error}") from error
             encoded.append(stream.getvalue())
         return pa.array(encoded, pa.binary())
+
+    def _as_the_schema(self, rows: pa.Array) -> pa.Array:
+        """The rows in the types of the schema: of other types fastavro makes what it can, without a word."""
+        kinds = list(to_arrow_type(self._columns, timezone="UTC"))
+        columns = []
+        for kind in kinds:
+            try:
+                columns.append(rows.field(kind.name).cast(kind.type))
+            except pa.ArrowException as error:
+                raise _not_to_be_held(f"a value of {kind.name} is not of the Avro schema: {error}") from error
+        return pa.StructArray.from_arrays(columns, fields=kinds)
+
+
+def _struct_as(found: StructType, wanted: StructType, path: str) -> StructType:
+    missing = [f"{path}{name}" for name in wanted.names if name not in found.names]
+    if missing:
+        raise _unsupported(f"the Avro schema has fields that are no columns: {', '.join(missing)}")
+    kinds = {each.name: each.dataType for each in wanted.fields}
+    return StructType(
+        [
+            StructField(each.name, _type_as(each.dataType, kinds[each.name], path + each.name))
+            if each.name in kinds
+            else each
+            for each in found.fields
+        ]
+    )
+
+
+def _type_as(found: DataType, wanted: DataType, where: str) -> DataType:
+    """What to cast a column to before it is written. Raises DataSourceError where values would become others."""
+    if isinstance(found, StructType) and isinstance(wanted, StructType):
+        return _struct_as(found, wanted, f"{where}.")
+    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
+        return ArrayType(_type_as(found.elementType, wanted.elementType, f"{where}[]"))
+    if isinstance(found, MapType) and isinstance(wanted, MapType):
+        key = _type_as(found.keyType, wanted.keyType, f"the key of {where}")
+        return MapType(key, _type_as(found.valueType, wanted.valueType, f"{where}{{}}"))
+    if isinstance(found, (NullType, *_TAKEN.get(type(wanted), (type(wanted),)))):
+        return wanted
+    raise _unsupported(
+        f"{where} is {found.simpleString()}, which is not written as {wanted.simpleString()}, the type that the Avro"
+        " schema has there: cast the column"
+    )
 
 
 def _whole(value: bytes, start: int, read: Callable[[BytesIO], Any]) -> Any:
@@ -274,6 +338,10 @@ def _without_unknown_types(schema: Any) -> Any:
 
 
 _NESTED = ("type", "items", "values", "fields")
+
+
+def _not_to_be_held(message: str) -> DataSourceError:
+    return DataSourceError("SPARKLOG_UNSUPPORTED_VALUE", message)
 
 
 def _unsupported(message: str) -> DataSourceError:

@@ -12,14 +12,32 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    DataType,
+    DecimalType,
+    IntegerType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema, spark_schema
+from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema
 
 _PARSED = "_sparklog_parsed"
 _CORRUPT = "_sparklog_corrupt"
+_MOST_DIGITS = 38
 _PLACE = ("topic", "partition", "offset")
+_WRITTEN_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Of ``to_json``. Its own formats have the milliseconds alone. Five X, since old offsets from UTC have seconds."""
 
 
 def json_values(
@@ -41,22 +59,24 @@ def json_values(
     null for empty text, and numbers that JSON has not (NaN), all silently: a value must be one JSON object, of fields
     that have the schema's types, and must have those that the schema says are not null, within structs, arrays and
     maps too. Fields that the schema does not name are passed over; of a field that is there twice the last counts, as
-    in Spark.
+    in Spark. A number that its type would change is not of the type; of a decimal, as far as 38 digits show that.
     """
     wanted = _struct(schema)
     text = f.col(value).cast("string")
     mark = f"_{secrets.token_hex(8)}"
     strict = {"allowNonNumericNumbers": "false", "allowSingleQuotes": "false"}
     settings = {**strict, **(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = df.withColumn(_PARSED, _from_wrapped(text, wanted, settings, mark))
+    plain, wide = _mapped(wanted, lambda kind: kind), _mapped(wanted, _wider)
+    parsed = df.withColumn(_PARSED, _from_wrapped(text, wide, settings, mark))
     root = f.get(f.col(_PARSED)["v"], f.lit(1)).dropFields(mark)
+    data = root if wide == plain else root.try_cast(plain)
     reason = (
         f.when(text.isNull(), None)
         .when(~f.is_valid_utf8(text), f.lit("it is not UTF-8"))
         .when(~_is_whole(f.col(_PARSED), mark), _why_not_json(text, wanted, settings))
-        .otherwise(_missing(root, wanted))
+        .otherwise(_first(_faults(wanted, ""), root))
     )
-    return _parted(parsed, root, reason, value, into, dead_letter).drop(_PARSED)
+    return _parted(parsed, data, reason, value, into, dead_letter).drop(_PARSED)
 
 
 def avro_values(
@@ -84,11 +104,13 @@ def avro_values(
 def to_json_values(df: DataFrame, *, key: str | None = None, keep: Sequence[str] = ()) -> DataFrame:
     """Rows ready to be written: ``value`` is the JSON of a row; fields that are null are written, as null.
 
+    Timestamps have all six digits and the offset of the session's time zone, so ``json_values`` reads the same again.
+
     ``key`` names the column that is the record's key as well, as text unless it is binary. The columns in ``keep``
     (``topic``, ``partition``, ``headers``) stay columns of their own, outside the value.
     """
     fields = [name for name in df.columns if name not in keep]
-    return _record(df, f.to_json(f.struct(*map(_quoted, fields)), {"ignoreNullFields": "false"}), key, keep)
+    return _record(df, f.to_json(f.struct(*map(_quoted, fields)), _WRITTEN_JSON), key, keep)
 
 
 def to_avro_values(
@@ -101,14 +123,12 @@ def to_avro_values(
 ) -> DataFrame:
     """As ``to_json_values``, with the columns that ``schema`` names in Avro's binary encoding.
 
-    With ``schema_id`` the value begins with a zero byte and that id. A row that the schema cannot hold fails the query.
+    With ``schema_id`` the value begins with a zero byte and that id. A column of another type is refused at once, and a
+    row that the schema cannot hold fails the query. ``spark/values/avro.py`` has the types.
     """
-    fields = spark_schema(schema).names
-    missing = [name for name in fields if name not in df.columns]
-    if missing:
-        raise _unsupported(f"the Avro schema has fields that are no columns: {', '.join(missing)}")
-    encode = f.arrow_udf(AvroWriter(schema, schema_id).encode, "binary")
-    return _record(df, encode(f.struct(*map(_quoted, fields))), key, keep)
+    writer = AvroWriter(schema, schema_id, df.schema)
+    encode = f.arrow_udf(writer.encode, "binary")
+    return _record(df, encode(f.struct(*map(_quoted, writer.names))), key, keep)
 
 
 def _struct(schema: StructType | str) -> StructType:
@@ -163,43 +183,70 @@ def _parses(text: Column, fields: list[StructField], settings: Mapping[str, str]
     return f.from_json(text, struct, dict(settings))[_CORRUPT].isNull()
 
 
-def _missing(root: Column, schema: StructType) -> Column:
-    absent = reduce(
-        lambda found, each: found.when(each[0](root), f.lit(each[1])),
-        _absences(schema, ""),
-        f.when(f.lit(False), f.lit("")),
-    )
-    return absent.otherwise(f.lit(None).cast("string"))
+def _mapped(kind: StructType, leaf: Callable[[DataType], DataType]) -> StructType:
+    """The struct with other types for those within it; all may be null, as in whatever ``from_json`` makes."""
+    return StructType([StructField(each.name, _mapped_type(each.dataType, leaf)) for each in kind.fields])
+
+
+def _mapped_type(kind: DataType, leaf: Callable[[DataType], DataType]) -> DataType:
+    if isinstance(kind, StructType):
+        return _mapped(kind, leaf)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_mapped_type(kind.elementType, leaf))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _mapped_type(kind.valueType, leaf))
+    return leaf(kind)
+
+
+def _wider(kind: DataType) -> DataType:
+    """A type that shows which values do not fit: ``from_json`` makes -128 of 128 as a tinyint, and rounds decimals."""
+    if isinstance(kind, ByteType):
+        return ShortType()
+    if isinstance(kind, DecimalType):
+        return DecimalType(_MOST_DIGITS, kind.scale + _MOST_DIGITS - kind.precision)
+    return kind
 
 
 _Condition = Callable[[Column], Column]
 
 
-def _absences(kind: DataType, path: str) -> Iterator[tuple[_Condition, str]]:
-    """What may be missing in a value of this type, and how that is said; the outermost first."""
+def _first(faults: Iterator[tuple[_Condition, str]], root: Column) -> Column:
+    """What is said of the first of the faults that the value has, or null."""
+    none = f.when(f.lit(False), f.lit(""))
+    found = reduce(lambda found, each: found.when(each[0](root), f.lit(each[1])), faults, none)
+    return found.otherwise(f.lit(None).cast("string"))
+
+
+def _faults(kind: DataType, path: str) -> Iterator[tuple[_Condition, str]]:
+    """What may be missing in a value of this type, or not fit it, and how that is said; the outermost first."""
     if isinstance(kind, StructType):
         for each in kind.fields:
-            yield from _absences_of_field(each, f"{path}.{each.name}" if path else each.name)
+            yield from _faults_of_field(each, f"{path}.{each.name}" if path else each.name)
     elif isinstance(kind, ArrayType):
-        yield from _absences_of_elements(kind.elementType, kind.containsNull, path, lambda value: value)
+        yield from _faults_of_elements(kind.elementType, kind.containsNull, path, lambda value: value)
     elif isinstance(kind, MapType):
-        yield from _absences_of_elements(kind.valueType, kind.valueContainsNull, path, f.map_values)
+        yield from _faults_of_elements(kind.valueType, kind.valueContainsNull, path, f.map_values)
+    elif _wider(kind) != kind:
+        yield (
+            lambda value: ~value.eqNullSafe(value.try_cast(kind).cast(_wider(kind))),
+            f"it is not of the schema: {path} is not {kind.simpleString()}",
+        )
 
 
-def _absences_of_field(field: StructField, path: str) -> Iterator[tuple[_Condition, str]]:
+def _faults_of_field(field: StructField, path: str) -> Iterator[tuple[_Condition, str]]:
     if not field.nullable:
         yield lambda value: value.isNotNull() & value[field.name].isNull(), f"it has no {path}"
-    for is_absent, reason in _absences(field.dataType, path):
-        yield _composed(is_absent, lambda value: value[field.name]), reason
+    for is_faulty, reason in _faults(field.dataType, path):
+        yield _composed(is_faulty, lambda value: value[field.name]), reason
 
 
-def _absences_of_elements(
+def _faults_of_elements(
     kind: DataType, may_be_null: bool, path: str, elements: _Condition
 ) -> Iterator[tuple[_Condition, str]]:
     if not may_be_null:
         yield lambda value: f.exists(elements(value), lambda each: each.isNull()), f"it has a null in {path}"
-    for is_absent, reason in _absences(kind, f"{path}[]"):
-        yield _in_any(is_absent, elements), reason
+    for is_faulty, reason in _faults(kind, f"{path}[]"):
+        yield _in_any(is_faulty, elements), reason
 
 
 def _composed(condition: _Condition, inner: _Condition) -> _Condition:
