@@ -59,18 +59,26 @@ def test_a_turn_of_the_loop_serves_for_a_bounded_time_however_many_ask(clock):
     run(body)
 
 
+async def asks_and_waits_for_one_turn_at_most(worker):
+    before = len(worker.diary)
+    worker.turns.ask(worker)
+    await turn_of_the_loop()
+    assert worker.name in {name for name, _ in worker.diary[before : before + 2]}
+
+
+def crowd(turns, clock, diary, many, steps):
+    for number in range(many):
+        turns.ask(Busy(number, turns, clock, diary, steps))
+
+
 def test_who_asks_now_and_then_is_served_before_those_who_ask_without_end(clock):
     async def body():
         turns, diary = Turns(asyncio.get_running_loop(), clock), []
-        for number in range(200):
-            turns.ask(Busy(number, turns, clock, diary, steps=4000))
+        crowd(turns, clock, diary, 200, steps=4000)
         for _ in range(100):
             await turn_of_the_loop()
         for _ in range(20):
-            turns.ask(Busy("ping", turns, clock, diary, steps=1))
-            before = len(diary)
-            await turn_of_the_loop()
-            assert "ping" in {name for name, _ in diary[before : before + 2]}, "it waits for one turn at most"
+            await asks_and_waits_for_one_turn_at_most(Busy("ping", turns, clock, diary, steps=1))
 
     run(body)
 
@@ -81,15 +89,11 @@ def test_who_has_had_short_turns_does_not_wait_for_the_first_of_many_newcomers(c
         ping = Busy("ping", turns, clock, diary, steps=1)
         turns.ask(ping)
         await turn_of_the_loop()
-        for number in range(200):
-            turns.ask(Busy(number, turns, clock, diary, steps=4000))
+        crowd(turns, clock, diary, 200, steps=4000)
         for _ in range(15):
             await turn_of_the_loop()
             ping.left = 1
-            turns.ask(ping)
-            before = len(diary)
-            await turn_of_the_loop()
-            assert "ping" in {name for name, _ in diary[before : before + 2]}, "it waits for one turn at most"
+            await asks_and_waits_for_one_turn_at_most(ping)
         assert len({name for name, _ in diary}) < 200, "they have come to no second turn"
 
     run(body)
@@ -101,15 +105,11 @@ def test_a_few_turns_that_took_long_do_not_put_a_client_behind_all_others(clock)
         ping = Busy("ping", turns, clock, diary, steps=1, step_s=short_s)
         turns.ask(ping)
         await turn_of_the_loop()
-        for number in range(200):
-            turns.ask(Busy(number, turns, clock, diary, steps=4000))
+        crowd(turns, clock, diary, 200, steps=4000)
         for step_s in (short_s, long_s, long_s, long_s, short_s, long_s, long_s, short_s):
             await turn_of_the_loop()
             ping.left, ping.step_s = 1, step_s
-            turns.ask(ping)
-            before = len(diary)
-            await turn_of_the_loop()
-            assert "ping" in {name for name, _ in diary[before : before + 2]}, "it waits for one turn at most"
+            await asks_and_waits_for_one_turn_at_most(ping)
 
     run(body)
 
@@ -122,15 +122,11 @@ def test_what_a_client_had_alone_does_not_put_it_behind_newcomers(clock):
             ping.left = 1
             ping.work(turns.left_s)
             await turn_of_the_loop()
-        for number in range(4):
-            turns.ask(Busy(number, turns, clock, diary, steps=100_000))
+        crowd(turns, clock, diary, 4, steps=100_000)
         for _ in range(100):
             await turn_of_the_loop()
             ping.left = 1
-            turns.ask(ping)
-            before = len(diary)
-            await turn_of_the_loop()
-            assert "ping" in {name for name, _ in diary[before : before + 2]}, "it waits for one turn at most"
+            await asks_and_waits_for_one_turn_at_most(ping)
 
     run(body)
 
