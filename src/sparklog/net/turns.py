@@ -170,8 +170,10 @@ class Turns:
         self._is_due = False
         self._spent_s = 0.0
         while self._waiting and self._spent_s < TURN_S:
-            worker = self._waiting.oldest() if self._is_oldest_next else self._waiting.least()
-            if not self._is_oldest_next:
+            if self._is_oldest_next:
+                worker = self._waiting.oldest()
+            else:
+                worker = self._waiting.least()
                 self._reached_s = max(self._reached_s, worker.usage.served_s)
             self._is_oldest_next = not self._is_oldest_next
             before = self._spent_s

@@ -28,8 +28,9 @@ from sparklog.structs import BrokerId, TopicPartition, by_topic
 
 _FIRST_LIST_BY_DURATION, _FIRST_LIST_BY_PATTERN = 1, 2
 _FIRST_INIT_TO_KEEP = 6
-_KEEPER_TIMEOUT_MS = 60_000
 _WHOEVER = (-1, -1)
+"""In place of a pair: the id's producer, whoever it is."""
+_KEEPER_TIMEOUT_MS = 60_000
 """Of the transactions after the one that is ended: nobody will begin any under the epoch that is given."""
 ONGOING = "Ongoing"
 """The state of an id whose transaction is open."""
