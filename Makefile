@@ -19,22 +19,22 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 PYX := src/sparklog/record/_impl/_codec.pyx $(wildcard src/sparklog/record/_impl/*.pxi)
 
-# The unit tests of the packages that have compiled modules run again on the source of these.
+# The unit tests of the packages that have compiled modules run on the source of these too, and first: they are quick.
 PURE := not slow and not peer and not integration and not fuzz
 WITH_HOT := tests/test_compiled.py $(addprefix tests/,broker log net protocol record replica)
 # What mypyc compiles is said in one place.
 HOT := $(if $(PYTHON),$(addprefix src/,$(shell $(PYTHON) src/sparklog/compiled.py)))
 
-.PHONY: demo test check bench compat soak mutate setup java jars clean
+.PHONY: demo test check bench compat soak mutate setup java jars programs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 demo: setup jars
 	@$(BIN)/sparklog demo $(ARGS)
 
-test: setup jars
-	@$(BIN)/pytest -m "not slow and not peer" $(or $(ARGS),-n $(WORKERS)) </dev/null
+test: setup jars programs
 	@$(if $(ARGS),,SPARKLOG_IMPL=python $(BIN)/pytest -q -m "$(PURE)" -n $(WORKERS) $(WITH_HOT) </dev/null)
+	@$(BIN)/pytest -m "not slow and not peer" $(or $(ARGS),-n $(WORKERS)) </dev/null
 
 check: setup
 	@echo "check: ruff format" && $(BIN)/ruff format --check --quiet .
@@ -45,7 +45,7 @@ check: setup
 bench: setup jars
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-compat: setup jars
+compat: setup jars programs
 	@$(BIN)/python -m sparklog.local.jars kafka kafka-4 spark-kafka >/dev/null
 	@SPARKLOG_PEERS="$${SPARKLOG_PEERS:-$(wildcard $(CURDIR)/build/peers)}" $(BIN)/pytest -m peer --timeout=900 $(ARGS) </dev/null
 
@@ -58,17 +58,29 @@ mutate: setup
 setup: $(READY) $(COMPILED)
 	@:
 
-# $(call need,TEST,WHAT,PACKAGES,OR_ELSE): where TEST fails, install PACKAGES (or else those of a newer Debian) if we may,
-# that is as root with apt-get; otherwise say in one line what to type.
+# $(call install,WHAT,PACKAGES,OR_ELSE): install PACKAGES (or else those of a newer Debian) if we may: as root, with apt-get.
+define install
+if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	echo "setup: installing $(1) with apt-get"; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	$(call aloud,installing $(1),{ apt-get update; apt-get install -y --no-install-recommends $(2) \
+		$(if $(3),|| apt-get install -y --no-install-recommends $(3)); } </dev/null >/dev/null 2>&1); \
+fi
+endef
+
+# $(call need,TEST,WHAT,PACKAGES,OR_ELSE): where TEST fails, install; where that fails too, say in one line what to type.
 define need
 @{ $(1); } >/dev/null 2>&1 || { \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
-		echo "setup: installing $(2) with apt-get"; \
-		export DEBIAN_FRONTEND=noninteractive; \
-		$(call aloud,installing $(2),{ apt-get update; apt-get install -y --no-install-recommends $(3) || \
-			apt-get install -y --no-install-recommends $(or $(4),$(3)); } </dev/null >/dev/null 2>&1); \
-	fi; \
+	$(call install,$(2),$(3),$(4)); \
 	{ $(1); } >/dev/null 2>&1 || { echo "make: $(2) is missing; type: sudo apt-get install -y $(3)" >&2; exit 1; }; }
+endef
+
+# $(call want,PROGRAM,PACKAGE): install what only a few tests need. They are skipped without it, and the run ends with a line
+# that says so (tests/fix_programs.py). What could not be installed is not tried again for a day.
+define want
+@command -v $(1) >/dev/null 2>&1 || [ -n "$$(find .venv/.without-$(2) -mtime -1 2>/dev/null)" ] || { \
+	$(call install,$(2),$(2)); \
+	command -v $(1) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || touch .venv/.without-$(2); }
 endef
 
 # $(call aloud,WHAT,COMMAND): COMMAND, with a line every ten seconds for as long as it takes.
@@ -102,6 +114,10 @@ $(COMPILED): $(PYX) $(HOT) src/sparklog/compiled.py setup.py $(READY)
 
 java: setup
 	$(call need,$(BIN)/python -m sparklog.local.java,Java 17,openjdk-17-jre-headless,openjdk-21-jre-headless)
+
+programs: setup
+	$(call want,kcat,kcat)
+	$(call want,mkfs.ext4,e2fsprogs)
 
 jars: setup java
 	@$(call aloud,fetching JARs,$(BIN)/python -m sparklog.local.jars delta >/dev/null)

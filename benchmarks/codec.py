@@ -46,7 +46,7 @@ def run(total_bytes: int = 32_000_000) -> list[dict[str, Any]]:
 def _measure(size: int, compression: CompressionType, rows: int, *, headers: bool) -> list[dict[str, Any]]:
     key, value, header = _columns(size, rows, headers)
     stamps = pa.array(range(NOW_MS, NOW_MS + rows), pa.int64())
-    settings = {"compression": compression, "max_batch_bytes": BATCH_BYTES}
+    settings: dict[str, Any] = {"compression": compression, "max_batch_bytes": BATCH_BYTES}
     batches = encode_columns(key, value, header, stamps, now_ms=NOW_MS, **settings)
     total = sum(batch.uncompressed_size for batch in batches)
     views = [RecordBatch(batch.data) for batch in batches]

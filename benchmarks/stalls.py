@@ -33,7 +33,7 @@ from sparklog.protocol.messages import Message, encode
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
-from sparklog.structs import TopicPartition
+from sparklog.structs import Chunk, TopicPartition
 
 ROUNDS = 3
 MANY = 19_000
@@ -225,12 +225,11 @@ def _add_partitions_to_txn() -> Case:
 
 def _verify_partitions_of_txns() -> Case:
     request = messages.AddPartitionsToTxnRequest
-    topics = [request.AddPartitionsToTxnTopic(name="stalls", partitions=[0])]
+    transaction = request.AddPartitionsToTxnTransaction
+    topics = [transaction.AddPartitionsToTxnTopic(name="stalls", partitions=[0])]
     message = request(
         transactions=[
-            request.AddPartitionsToTxnTransaction(
-                transactional_id=f"t{n}", producer_id=n, producer_epoch=0, verify_only=True, topics=topics
-            )
+            transaction(transactional_id=f"t{n}", producer_id=n, producer_epoch=0, verify_only=True, topics=topics)
             for n in range(MANY // 3)
         ]
     )
@@ -281,7 +280,7 @@ def _bomb(cluster: Cluster) -> None:
     batch = builder.build()
     with connect(cluster.bootstrap) as connection:
         version = connection.versions.best(ApiKey.PRODUCE)
-        records = {TopicPartition(cluster.topic("gzip"), 0): [batch]}
+        records: dict[TopicPartition, list[Chunk]] = {TopicPartition(cluster.topic("gzip"), 0): [batch]}
         connection.send(ApiKey.PRODUCE, version, produce_wire.encode_request(1, _TIMEOUT_MS, records, version))
         connection.receive()
 
@@ -292,7 +291,7 @@ def _cold_fetch(cluster: Cluster) -> None:
         version = connection.versions.best(ApiKey.PRODUCE)
         builder = RecordBatchBuilder()
         builder.append(_NOW_MS, None, os.urandom(1_000_000))
-        records = {TopicPartition(cluster.topic("cold"), 0): [builder.build()]}
+        records: dict[TopicPartition, list[Chunk]] = {TopicPartition(cluster.topic("cold"), 0): [builder.build()]}
         for _ in range(100):
             connection.send(ApiKey.PRODUCE, version, produce_wire.encode_request(1, _TIMEOUT_MS, records, version))
             connection.receive()

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from sparklog.record import _impl
 
-pytest_plugins = ["fix_cluster", "fix_spark", "fix_workers"]
+pytest_plugins = ["fix_cluster", "fix_programs", "fix_spark", "fix_workers"]
 
 # No deadlines: how long an example takes says more of the machine than of the code.
 _RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,5 +26,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    name = _impl.codec.__name__.rpartition(".")[2]
+    name = vars(_impl.codec)["__name__"].rpartition(".")[2]
     return f"record codec: {name}" + (f" ({_impl.fallback_reason})" if _impl.fallback_reason else "")

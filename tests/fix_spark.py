@@ -22,7 +22,7 @@ DELTA = {
 @pytest.fixture(scope="session")
 def delta_jars():
     """The JARs of Delta Lake; the test is skipped where they are not there and cannot be fetched."""
-    return _delta_jars() or pytest.skip("no Delta JARs: run `make jars` once with a network")
+    return _delta_jars() or pytest.skip("no Delta JARs; type: make jars (with a network)")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 from benchmarks.loads.figures import Figures
 from sparklog.errors import ErrorCode
@@ -65,7 +66,7 @@ class _Member:
     async def leave(self) -> None:
         _check(await self._ask(ApiKey.LEAVE_GROUP, self._leave_request))
 
-    async def _ask(self, api: ApiKey, build: Callable[[int], Message]) -> Message:
+    async def _ask(self, api: ApiKey, build: Callable[[int], Any]) -> Any:
         return await self._connection.request(api, build, timeout=_TIMEOUT_MS / 1000)
 
     def _join_request(self, version: int) -> Message:
@@ -108,7 +109,7 @@ class _Member:
         return LeaveGroupRequest(version=version, group_id=self._group, member_id=self.member_id, members=[gone])
 
 
-def _check(answer: Message) -> None:
+def _check(answer: Any) -> None:
     if answer.error_code:
         raise RuntimeError(f"the group answered {ErrorCode(answer.error_code).name}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 from benchmarks.loads.figures import Figures, latencies
@@ -65,7 +66,8 @@ def _produce_request(connection: BlockingConnection, topic: str, acks: int, batc
 
 def _check_produced(connection: BlockingConnection, base_offset: int) -> None:
     api, version, body = connection.receive()
-    answer = decode_response(api, version, body).responses[0].partition_responses[0]
+    answered: Any = decode_response(api, version, body)
+    answer = answered.responses[0].partition_responses[0]
     if answer.error_code or answer.base_offset != base_offset:
         raise RuntimeError(
             f"offset {answer.base_offset}, {ErrorCode(answer.error_code).name}; not offset {base_offset}"

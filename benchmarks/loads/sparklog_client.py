@@ -117,14 +117,18 @@ def sparklog_iterate(bootstrap: str, topic: str, size: int, records: int) -> Fig
         return rates(records - 1, size, time.perf_counter() - start)
 
 
+def _poll_rows(consumer: Consumer) -> int:
+    rows = consumer.poll_arrow(_TIMEOUT_S)
+    if rows is None:
+        raise RuntimeError(f"nothing came for {_TIMEOUT_S} s")
+    return int(rows.num_rows)
+
+
 def sparklog_poll_arrow(bootstrap: str, topic: str, size: int, records: int) -> Figures:
     """``Consumer.poll_arrow``, as much as there is in a call."""
     with _consumer_of(bootstrap, topic) as consumer:
-        first = got = consumer.poll_arrow(_TIMEOUT_S).num_rows
+        first = got = _poll_rows(consumer)
         start = time.perf_counter()
         while got < records:
-            rows = consumer.poll_arrow(_TIMEOUT_S)
-            if rows is None:
-                raise RuntimeError(f"nothing came for {_TIMEOUT_S} s")
-            got += rows.num_rows
+            got += _poll_rows(consumer)
         return rates(got - first, size, time.perf_counter() - start)

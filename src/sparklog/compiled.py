@@ -82,7 +82,7 @@ class _FromSource:
     ) -> ModuleSpec | None:
         if fullname not in MODULES:
             return None
-        from importlib.util import spec_from_file_location  # not for everybody who imports this package
+        from importlib.util import spec_from_file_location  # not for every import of this package
 
         source = _SOURCES / source_of(fullname)
         return spec_from_file_location(fullname, source) if source.exists() else None

@@ -8,7 +8,7 @@ The tree::
     │   ├── CorruptRecord           bytes that are not the format they claim (code CORRUPT_MESSAGE)
     │   ├── LogClosed               an append or a read after close
     │   ├── InconsistentTopicId     a directory of another topic of that name (code INCONSISTENT_TOPIC_ID)
-    │   ├── SegmentsLeased          segments to be replaced that somebody reads by name; try later
+    │   ├── SegmentsLeased          segments to be replaced that a task reads by name; try later
     │   └── LogDirFailed            the disk refused; its partitions go offline
     │       └── DiskFull            no room, or no descriptor: its partitions stay, and take appends when there is
     ├── ProtocolError               the wire
@@ -17,6 +17,7 @@ The tree::
     │   └── LocalProtocolError      we were asked to send what the protocol does not allow
     ├── ConnectionFailed            a peer cannot be reached, or hung up
     │   └── PeerSilent              it accepts connections, and answers nothing
+    ├── PeerBusy                    too many requests wait for a broker already; try later
     ├── DeserializationError        a consumer's deserializer raised
     ├── WokenUp                     wakeup() interrupted a consumer that waited
     ├── ClientClosed                a client was used after close, in a forked child, or by its own callback
@@ -269,6 +270,10 @@ class ConnectionFailed(SparklogError, ConnectionError):
 
 class PeerSilent(ConnectionFailed):
     """A peer accepts connections, and answers nothing: it is frozen, overloaded, or not what it is taken for."""
+
+
+class PeerBusy(SparklogError):
+    """So many requests wait for a broker already that no further one is sent to it."""
 
 
 class DeserializationError(SparklogError):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
-from broker.test_leader_and_isr import Fence
+from broker.apis.test_leader_and_isr import Fence
 
 from sparklog.broker.apis import leader_and_isr, stop_replica
 from sparklog.broker.context import ApiRequest

@@ -24,10 +24,12 @@ from sparklog.protocol.messages import (
     OffsetDeleteRequest,
     WriteTxnMarkersRequest,
 )
-from sparklog.structs import TopicPartition
+from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.steps import counted
+from sparklog.zk.znodes import BrokerInfo
 
 MANY = 3000
+HOME = Endpoint("broker", 9092)
 
 
 class Broker:
@@ -36,7 +38,10 @@ class Broker:
     def __init__(self):
         self.looks = 0
         self.turns = SimpleNamespace(paced=self.paced)
-        self.metadata = SimpleNamespace(knows=lambda tp: tp.topic == "t", has_been_told=True, update=self.update)
+        self.metadata = SimpleNamespace(
+            knows=lambda tp: tp.topic == "t", has_been_told=True, update=self.update, brokers={1: BrokerInfo(1, HOME)}
+        )
+        self.peers = SimpleNamespace(retain=self.retain)
         self.transactions = SimpleNamespace(add_partitions=self.add, verify=lambda *_: ErrorCode.NONE)
         self.txn_markers = SimpleNamespace(take=self.take)
         self.groups = SimpleNamespace(delete_offsets=self.delete_offsets, forget_topics=lambda _: None)
@@ -67,6 +72,9 @@ class Broker:
     def update(self, _request, topics):
         self.taken = topics
         return []
+
+    def retain(self, live):
+        self.live = live
 
 
 @pytest.fixture
@@ -183,6 +191,7 @@ def test_a_cluster_is_looked_into_in_steps_and_taken_over_at_once(broker):
     assert answer.error_code == ErrorCode.NONE
     assert steps > MANY
     assert [len(topic.partitions) for topic in broker.taken] == [MANY, 1]
+    assert broker.live == {HOME}
     broker.taken = None
     _, answer = serve(broker, update_metadata, 7, update(topics=[*topics, ("v", None, {-1: 1})]))
     assert (answer.error_code, broker.taken) == (ErrorCode.INVALID_REQUEST, None)

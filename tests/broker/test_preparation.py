@@ -24,7 +24,6 @@ class Replicas:
     """Leads every partition, with the same settings."""
 
     def __init__(self, config):
-        self.log = self
         self.config = config
 
     def leads(self, tp):

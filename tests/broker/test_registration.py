@@ -31,7 +31,7 @@ def proxy(zookeeper):
 
 async def until(condition):
     """Give the loop its turns until the condition holds."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.02)
 
@@ -199,7 +199,7 @@ def test_registering_ends_when_the_broker_stops(on_stage, proxy):
         await stage.registration.register()
         stage.follow()
         proxy.set_down(True)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await stage.close()
 
     on_stage(test)

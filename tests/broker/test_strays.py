@@ -10,7 +10,7 @@ from sparklog.broker import strays
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.making import Departure
 from sparklog.net.turns import Turns
-from sparklog.protocol.messages import LeaderAndIsrRequest
+from sparklog.protocol.messages import LeaderAndIsrRequest, decode, encode
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import TopicAssignment
@@ -79,7 +79,8 @@ def looked(here, in_zookeeper, named, *, kind=FULL):
 
     async def make_way():
         broker.turns = Turns(asyncio.get_running_loop())
-        await strays.make_way(broker, LeaderAndIsrRequest(type=kind, topic_states=topics))
+        sent = encode(LeaderAndIsrRequest(type=kind, topic_states=topics), 6)
+        await strays.make_way(broker, decode(LeaderAndIsrRequest, 6, memoryview(sent)))
 
     asyncio.run(make_way())
     assert unloaded == list(replicas.aside)

@@ -5,12 +5,12 @@ import socket
 import subprocess
 import sys
 
+import click
 import pytest
 from cli.conftest import PROGRAM
 from click.testing import CliRunner
 
 from sparklog import __version__
-from sparklog.cli import main as main_module
 from sparklog.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
 from sparklog.errors import ConfigError
 
@@ -204,5 +204,5 @@ def test_an_error_becomes_a_status_and_at_most_a_line(run, monkeypatch, error, s
     def fail(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr(main_module.click.Group, "invoke", fail)
+    monkeypatch.setattr(click.Group, "invoke", fail)
     assert run("topic", "list") == (status, "", text)

@@ -137,14 +137,14 @@ def test_a_scope_of_which_only_the_decision_is_known_is_declared(here, config, m
     scope = f"quiet {uuid.uuid4().hex}"
     with Decider(config, Scope(scope)) as decider:
         decider.commit(6, [])
-    monkeypatch.setattr("sparklog.spark.write.leftovers.unknown_scopes", lambda _, scopes: list(scopes))
+    monkeypatch.setattr("sparklog.spark.write.open_writes.unknown_scopes", lambda _, scopes: list(scopes))
     assert here("writes", "declare", scope, "--last-batch", 7, "--yes").status == 0
 
 
 def _lose_decision(config, scope):
     """Somebody has written over where the group says that the decision is."""
     with ClusterMetadata(config) as cluster, Admin(config) as admin:
-        place = DecisionLog(cluster, admin).place(Scope(scope))
+        place = DecisionLog(cluster, admin).partition_of(Scope(scope))
     with Producer(
         {"bootstrap.servers": config.bootstrap_servers, "transactional.id": f"stranger to {scope}"}
     ) as stranger:

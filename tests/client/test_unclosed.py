@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from sparklog.client import AsyncProducer
-from sparklog.client.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint
 

@@ -84,7 +84,7 @@ def kcat(bootstrap: str, topic: str, compression: str) -> list[Sent]:
     command = ["kcat", "-P", "-b", bootstrap, "-t", topic, "-p", "0", "-K", ":", "-z", compression, "-H", "by=kcat"]
     subprocess.run([*command, "-X", "batch.num.messages=20"], input=lines, check=True, timeout=60, capture_output=True)
     header = (("by", b"kcat"),)
-    return [Sent(*line.split(b":"), headers=header) for line in lines.splitlines()]
+    return [Sent(key, value, header) for key, value in (line.split(b":") for line in lines.splitlines())]
 
 
 def sparklog(bootstrap: str, topic: str, compression: str) -> list[Sent]:

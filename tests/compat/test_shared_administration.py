@@ -82,7 +82,7 @@ def expect(admin, turn):
         ("segment.ms", f"{turn}10000000", ConfigSource.DYNAMIC_BROKER_CONFIG),
         ("file.delete.delay.ms", f"{turn}3000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
     }
-    eventually(lambda: told <= settings(admin, ConfigResource.Type.TOPIC, TOPIC), 20, f"settings of turn {turn}")
+    eventually(lambda: told <= settings(admin, ConfigResource.Type.TOPIC, TOPIC), 60, f"settings of turn {turn}")
     broker = settings(admin, ConfigResource.Type.BROKER, ONE)
     assert ("log.roll.ms", f"{turn}10000000", ConfigSource.DYNAMIC_BROKER_CONFIG) in broker
     assert sorted(admin.list_topics(TOPIC, 20).topics[TOPIC].partitions) == list(range(turn + 1))

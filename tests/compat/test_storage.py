@@ -67,7 +67,7 @@ class Kept(NamedTuple):
 class AtOnce(Executor):
     """Does what is submitted before it returns."""
 
-    def submit(self, call, *args):
+    def submit(self, call, /, *args, **kwargs):
         call(*args)
         return Future()
 

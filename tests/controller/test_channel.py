@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
+from sparklog.controller import channel as channel_module
 from sparklog.controller.channel import BrokerChannel
 from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import frame_response, parse_request
 from sparklog.protocol.messages import ApiVersionsResponse, UpdateMetadataRequest, UpdateMetadataResponse, encode
 from sparklog.structs import Endpoint
+from sparklog.testing.scripted import HangUp, ScriptedCluster
 from sparklog.zk.znodes import BrokerInfo
 
 
@@ -45,7 +47,7 @@ class Peer(asyncio.Transport):
         asked = self._request
         body = encode(message, asked.version)
         for chunk in frame_response(ApiKey(asked.api), asked.version, asked.correlation_id, [body]):
-            self.connection.get_buffer(-1)[: len(chunk)] = chunk
+            self.connection.get_buffer(-1)[: len(chunk)] = bytes(chunk)
             self.connection.buffer_updated(len(chunk))
 
     def close(self):
@@ -82,7 +84,7 @@ def test_closing_ends_it_in_whatever_turn_of_the_loop_the_answer_comes(turns, mo
         channel = BrokerChannel(BrokerInfo(1, endpoint), "controller")
         message = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=channel.broker.epoch)
         answers = [channel.send(ApiKey.UPDATE_METADATA, message) for _ in range(3)]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await peer.asked.wait()
             peer.answer()
             for _ in range(turns):
@@ -91,5 +93,31 @@ def test_closing_ends_it_in_whatever_turn_of_the_loop_the_answer_comes(turns, mo
         assert answers[0].done()
         assert answers[2].cancelled()
         assert peer.is_closing()
+
+    asyncio.run(test())
+
+
+def test_each_request_is_tried_until_it_is_answered_and_none_overtakes_another(monkeypatch):
+    monkeypatch.setattr(channel_module, "_RETRY_SECONDS", 0.0)
+
+    async def test():
+        asked = []
+
+        def answer(request):
+            asked.append(request.message.controller_epoch)
+            if len(asked) % 2:
+                raise HangUp
+            return UpdateMetadataResponse(error_code=0)
+
+        async with asyncio.timeout(30), ScriptedCluster() as cluster:
+            (broker,) = cluster.brokers
+            broker.on[ApiKey.UPDATE_METADATA] = answer
+            channel = BrokerChannel(BrokerInfo(1, broker.endpoint), "controller")
+            messages = [UpdateMetadataRequest(controller_id=1, controller_epoch=n, broker_epoch=1) for n in range(3)]
+            answers = [channel.send(ApiKey.UPDATE_METADATA, each) for each in messages]
+            await asyncio.gather(*answers)
+            await channel.close()
+            assert asked == [0, 0, 1, 1, 2, 2]
+            assert broker.connections == 4
 
     asyncio.run(test())

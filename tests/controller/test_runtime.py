@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -28,7 +30,7 @@ from sparklog.zk.znodes import BrokerInfo, TopicAssignment
 pytestmark = pytest.mark.integration
 
 VERSIONS = {ApiKey.LEADER_AND_ISR: 6, ApiKey.STOP_REPLICA: 3, ApiKey.UPDATE_METADATA: 7}
-ANSWERS = {
+ANSWERS: dict[ApiKey, Callable[[], Any]] = {
     ApiKey.LEADER_AND_ISR: lambda: LeaderAndIsrResponse(error_code=0, topics=[]),
     ApiKey.STOP_REPLICA: lambda: StopReplicaResponse(error_code=0, partition_errors=[]),
     ApiKey.UPDATE_METADATA: lambda: UpdateMetadataResponse(error_code=0),
@@ -211,7 +213,7 @@ class Stage:
         async def run_zk(call, *args):
             return await self.run_zk(zk.guarded, call, *args)
 
-        controller = Controller(broker_id, zk, run_zk, SystemClock())
+        controller: Any = Controller(broker_id, zk, run_zk, SystemClock())
         controller.session = zk
         controller.start()
         self._parts.append(controller)
@@ -229,7 +231,7 @@ class Stage:
 
 async def until(condition, what=""):
     """Give the loop its turns until the condition holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -696,7 +698,7 @@ def test_closing_ends_it_in_whatever_turn_of_the_loop_a_watch_fires(turns):
         controller, _ = await quiet_controller()
         controller.on_session_expired()
         await spin(turns)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await controller.close()
         assert not controller.is_active
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from sparklog.testing.files import Crash, FaultyFiles
 
 
-def crash_at(root: Path, n: int, operation: Callable[[], object], *, half: bool = False) -> bool:
+def crash_at(root: Path, n: int, operation: Callable[..., object], *, half: bool = False) -> bool:
     """Run ``operation`` and crash at its ``n``-th step under ``root``; False if it has fewer."""
     files = FaultyFiles(root, crash_at=n, half=half)
     try:

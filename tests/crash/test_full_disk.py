@@ -142,7 +142,7 @@ def test_a_topic_deleted_on_a_full_disk_is_gone_for_good(broker, small_disk, res
 APPEND_TO_AN_INDEX = """
 import sys
 from pathlib import Path
-from sparklog.log.offset_index import OffsetIndex
+from sparklog.log.indexes.offset_index import OffsetIndex
 index = OffsetIndex(Path(sys.argv[1]), 0, 8000, writable=True)
 sys.stdin.readline()
 try:

@@ -1,7 +1,10 @@
 """Every operation on a log, cut short at every step: what was acknowledged is there, whole, once."""
 
+import errno
+import os
 import shutil
 from concurrent.futures import Future
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -113,6 +116,44 @@ def test_truncating(prepared, tmp_path, offset):
         if not crashed:
             assert len(found) == offset
             return
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["", "full disk"])
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_giving_up_the_beginning(prepared, tmp_path, monkeypatch, full, checkpointed):
+    """Also where the disk has no room for longer names."""
+    _, batches = prepared
+    if full:
+        monkeypatch.setattr(Path, "rename", refused_longer)
+    for n, home in copies(prepared, tmp_path):
+        log = open_log(home, SMALL | {"retention.bytes": "1000"}, clean=False)
+
+        def retain(log=log):
+            while doomed := log.delete_old_segments(COUNT):
+                for path in doomed:
+                    path.unlink(missing_ok=True)
+
+        crashed = crash_at(home.parent, n, retain)
+        abandon(log)
+        start = log.log_start_offset
+        again = open_log(home, SMALL, clean=False, log_start_offset=start if checkpointed else 0)
+        found = [bytes(batch.buffer) for batch in iter_batches(whole(again))]
+        assert found == batches[COUNT - len(found) :]
+        assert COUNT - len(found) <= start
+        assert (again.log_start_offset, again.log_end_offset) == (
+            max(start if checkpointed else 0, COUNT - len(found)),
+            COUNT,
+        )
+        if not crashed:
+            assert COUNT - len(found) == start > 0
+            return
+
+
+def refused_longer(path, target):
+    if len(target.name) > len(path.name):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    os.rename(path, target)
+    return target
 
 
 def test_recovering(prepared, tmp_path):

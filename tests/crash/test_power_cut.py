@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from crash.ledger import check_retry, unique_batch
@@ -13,6 +14,7 @@ from crash.workload import Workload, let_go
 
 from sparklog.errors import LogError
 from sparklog.log.files import CLEAN_SHUTDOWN_MARKER
+from sparklog.structs import TopicPartition
 from sparklog.testing.files import STEPS, Crash, FaultyFiles
 
 CUTS = 3
@@ -25,7 +27,7 @@ def contents(home: Path, suffixes: frozenset[str]) -> dict[str, bytes]:
     return {str(path.relative_to(home)): path.read_bytes() for path in paths}
 
 
-def check(work: Workload, home: Path) -> dict:
+def check(work: Workload, home: Path) -> dict[TopicPartition, Any]:
     """The directory opens and keeps every promise, twice over and after a clean stop; the batches of each partition."""
     stopped = (home / CLEAN_SHUTDOWN_MARKER).exists()
     manager = work.open(home)
@@ -46,7 +48,7 @@ def check(work: Workload, home: Path) -> dict:
     return found
 
 
-def check_goes_on(work: Workload, home: Path, found: dict) -> None:
+def check_goes_on(work: Workload, home: Path, found: dict[TopicPartition, Any]) -> None:
     manager = work.open(home)
     for number, (tp, batches) in enumerate(found.items()):
         log = manager.logs[tp]

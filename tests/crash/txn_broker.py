@@ -13,12 +13,14 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 from sparklog.broker.coordinator_log import CoordinatorLog
-from sparklog.broker.txn_markers import TransactionMarkers
+from sparklog.broker.txn.markers import TransactionMarkers
 from sparklog.cli.main import main
+from sparklog.errors import ErrorCode
 from sparklog.record.records import iter_batches, iter_records
+from sparklog.structs import TopicPartition
+from sparklog.txn.markers import Marker
 from sparklog.txn.records import read_value
 
 ARMED = Path(sys.argv[1])
@@ -53,14 +55,14 @@ async def append_record(self: CoordinatorLog, partition: int, batch: bytes) -> N
         reach("first batch")
 
 
-async def append_marker(self: TransactionMarkers, *asked: Any) -> Any:
+async def append_marker(self: TransactionMarkers, marker: Marker, tp: TopicPartition) -> ErrorCode:
     global _markers
     _markers += 1
     reach(f"{('first', 'second', 'third')[min(_markers, 3) - 1]} marker")
-    return await _append_marker(self, *asked)
+    return await _append_marker(self, marker, tp)
 
 
-CoordinatorLog.append = append_record  # type: ignore[method-assign]
-TransactionMarkers._append = append_marker  # type: ignore[method-assign]
+CoordinatorLog.append = append_record
+TransactionMarkers._append = append_marker
 del sys.argv[1]
 main()

@@ -1,5 +1,6 @@
 """The flights: all of them, in order, as records."""
 
+import importlib.util
 import json
 
 import pyarrow as pa
@@ -73,6 +74,6 @@ def test_text_is_escaped():
 
 
 def test_without_the_data_it_says_what_to_type(monkeypatch):
-    monkeypatch.setattr(flights_module.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"pip install '.*\[demo\]'"):
         load_flights(1)

@@ -1,5 +1,7 @@
 """The tour refuses what it cannot do before it starts anything; ``tests/cli/test_demo.py`` goes on it."""
 
+import importlib.util
+
 import pytest
 
 from sparklog.demo import tour
@@ -24,9 +26,7 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path):
 
 @pytest.mark.usefixtures("nothing_starts")
 def test_what_is_not_installed_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        tour.importlib.util, "find_spec", lambda name: None if name in ("delta", "matplotlib") else name
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("delta", "matplotlib") else name)
     with pytest.raises(ConfigError, match=r"the demo needs delta, matplotlib; type: pip install '.*\[demo\]'"):
         run(TourOptions(10, 1, None, tmp_path / "plot.png"), pytest.fail)
 

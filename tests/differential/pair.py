@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from differential.normal import Names, compare
@@ -52,7 +53,7 @@ def of_side(value: Any, side: int) -> Any:
     return value
 
 
-def build(schema: Any, fields: Mapping[str, Any]) -> Message:
+def build(schema: Any, fields: Mapping[str, Any]) -> Any:
     """A message of the schema from plain dicts and lists."""
     values = {}
     for name, value in fields.items():
@@ -156,14 +157,14 @@ class Client:
         one may be done in the other."""
         version = self.pair.version(api) if version is None else version
 
-        def answer_of(side: int) -> Message:
+        def answer_of(side: int) -> Any:
             self._send(side, api, version, fields)
             return self._receive(side, step)
 
         if until is None:
             answers = [answer_of(side) for side in (0, 1)]
         else:
-            answers = [_again(lambda side=side: answer_of(side), until, f"{step} at {SIDES[side]}") for side in (0, 1)]
+            answers = [_again(partial(answer_of, side), until, f"{step} at {SIDES[side]}") for side in (0, 1)]
         if compared:
             self.pair.record(step, api, version, answers)
         return Both(answers)
@@ -192,7 +193,7 @@ class Client:
             return True
         return False
 
-    def _receive(self, side: int, step: str) -> Message:
+    def _receive(self, side: int, step: str) -> Any:
         connection = self._connections[side]
         assert connection is not None
         try:
@@ -204,8 +205,8 @@ class Client:
         return decode_response(api, version, body)
 
 
-def _again(answer: Callable[[], Message], until: Callable[[Message], bool], what: str) -> Message:
-    kept: list[Message] = []
+def _again(answer: Callable[[], Message], until: Callable[[Message], bool], what: str) -> Any:
+    kept: list[Any] = []
 
     def good() -> bool:
         kept[:] = [answer()]

@@ -24,10 +24,9 @@ def differences(api, kafka, ours, sides=None):
 
 def test_ids_are_told_apart_but_not_compared():
     sides = Names(), Names()
-    first = [InitProducerIdResponse(producer_id=each, producer_epoch=0) for each in (100, 7)]
-    second = [InitProducerIdResponse(producer_id=each, producer_epoch=0) for each in (101, 7)]
-    assert differences(ApiKey.INIT_PRODUCER_ID, *first, sides) == []
-    assert differences(ApiKey.INIT_PRODUCER_ID, *second, sides) == [("producer_id", "producer 2", "producer 1")]
+    first, other, second = (InitProducerIdResponse(producer_id=each, producer_epoch=0) for each in (100, 7, 101))
+    assert differences(ApiKey.INIT_PRODUCER_ID, first, other, sides) == []
+    assert differences(ApiKey.INIT_PRODUCER_ID, second, other, sides) == [("producer_id", "producer 2", "producer 1")]
 
 
 def test_nobody_is_not_somebody():

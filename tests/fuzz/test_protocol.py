@@ -9,6 +9,7 @@ from protocol.schema_bytes import RandomFill, SchemaEncoder
 
 from sparklog.broker.registry import HANDLERS
 from sparklog.errors import RemoteProtocolError
+from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import parse_request
 from sparklog.protocol.frame import FrameReader
 from sparklog.protocol.hot import fetch
@@ -65,7 +66,7 @@ def test_mutated_requests_and_responses(served):
 def test_mutated_fetch_responses_by_the_client():
     chance = random.Random(3)
     for version in range(fetch.MIN_VERSION, fetch.MAX_VERSION + 1):
-        data = SchemaEncoder(SCHEMAS[1].response, version, RandomFill(chance)).encode()
+        data = SchemaEncoder(SCHEMAS[ApiKey.FETCH].response, version, RandomFill(chance)).encode()
         for _ in range(TRIES):
             refused_or_read(lambda data: fetch.decode_response(data, version), mutated(data, chance))  # noqa: B023
 
@@ -87,13 +88,13 @@ def test_monotonous_bytes_cost_little(served, fill):
     handler, version = served
     body = memoryview(fill * 2000)
     tracemalloc.start()
-    started = time.monotonic()
+    started = time.process_time()
     try:
         refused_or_read(lambda data: handler.decode(data, version), body)
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def fed_until_refused(reader, chance):

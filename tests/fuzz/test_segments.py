@@ -233,9 +233,9 @@ def test_a_start_over_a_long_spoiled_tail_is_soon_over(home, kind):
     home.mkdir()
     good = bytes(batch_of(1000, 1001))
     (home / f"{0:020d}.log").write_bytes(good + TAILS[kind]())
-    started = time.monotonic()
+    started = time.process_time()
     log = open_log(home, clean=False)
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
     assert whole(log) == good
     kept = list(home.glob("*.corrupt"))
     assert bool(kept) == (kind == "headers"), "what could not be examined is kept, all else is torn"

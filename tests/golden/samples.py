@@ -8,7 +8,7 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 
 def golden_records() -> list[Record]:
     """Nulls, empties, headers, a negative timestamp delta, and enough repetition for every codec to compress."""
-    odd = [
+    odd: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]] = [
         (b"key", b"value", ()),
         (None, b"no key", ()),
         (b"tombstone", None, ()),
@@ -18,5 +18,5 @@ def golden_records() -> list[Record]:
     plain = [(b"key-%d" % (n % 7), b"a value that repeats itself, %d" % n, ()) for n in range(200)]
     return [
         Record(offset, FIRST_TIMESTAMP + (offset * 37) % 91 - 11 * (offset == 3), key, value, headers)
-        for offset, (key, value, headers) in enumerate(odd + plain)
+        for offset, (key, value, headers) in enumerate([*odd, *plain])
     ]

@@ -4,8 +4,8 @@ import pytest
 from golden.log_dirs import COMPACTED, HERE, batches_of, golden, read_committed, read_uncommitted, without_times
 
 from sparklog.log.checkpoints import read_offsets
+from sparklog.log.indexes.transaction_index import read_aborted
 from sparklog.log.producer_snapshot import read_snapshot
-from sparklog.log.transaction_index import read_aborted
 from sparklog.record.records import iter_records
 from sparklog.structs import TopicPartition
 

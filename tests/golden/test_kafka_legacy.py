@@ -1,6 +1,7 @@
 """Segment files in the old formats that Kafka wrote (``kafka-legacy/``, captured by ``legacy.py``), as we read them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from golden.legacy import BATCH, COMPRESSIONS, FIRST_FORMAT, RECORDS, UPGRADED, append_time_topic
@@ -109,7 +110,7 @@ def test_kafka_python_reads_the_same(magic, compression):
 def test_the_first_format():
     data = (FILES / "first.kafka").read_bytes()
     assert detect_format(data) is Format.FIRST
-    entries = list(iter_entries(data, base_offset=4096, partial_tail=False))
+    entries: list[Any] = list(iter_entries(data, base_offset=4096, partial_tail=False))
     codes = [code for code, *payloads in FIRST_FORMAT for _ in payloads[: 1 if code else None]]
     assert [entry.compression for entry in entries] == codes
     assert [entry.offset - 4096 for entry in entries] == [entry.position for entry in entries]

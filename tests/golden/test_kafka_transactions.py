@@ -7,9 +7,9 @@ from golden.log_dirs import CONFIG, HERE, batches_of, golden, read_committed, re
 
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.checkpoints import RECOVERY_POINTS, read_offsets
+from sparklog.log.indexes.transaction_index import read_aborted
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.producer_snapshot import read_snapshot
-from sparklog.log.transaction_index import read_aborted
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker, read_marker
 from sparklog.record.layout import NO_PRODUCER_ID, NO_SEQUENCE

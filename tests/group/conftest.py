@@ -81,7 +81,7 @@ def loop(clock: ManualClock) -> Iterator[asyncio.AbstractEventLoop]:
     selector = JumpingSelector()
     selector.clock = clock
     loop = asyncio.SelectorEventLoop(selector)
-    loop.time = clock.monotonic  # type: ignore[method-assign]
+    loop.time = clock.monotonic
     yield loop
     loop.close()
 

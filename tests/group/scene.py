@@ -60,12 +60,12 @@ class Scene:
         request = JoinRequest(
             member_id, fields.get("instance_id"), "c", "/h", 10_000, 60_000, "consumer", (Protocol("range", b"sub"),)
         )
-        return await self.groups.join(group_id, request._replace(**fields))
+        return await self.groups.members.join(group_id, request._replace(**fields))
 
     async def sync(self, answer: JoinAnswer, instance_id: str | None = None, **assignments: bytes) -> Any:
         given = {each.replace("_", "-"): data for each, data in assignments.items()}
         request = SyncRequest(answer.member_id, instance_id, answer.generation, None, None, given)
-        return await self.groups.sync(GROUP, request)
+        return await self.groups.members.sync(GROUP, request)
 
     async def commit(self, offset: int, who: MemberIdentity = ANONYMOUS, tp: TopicPartition = TP) -> ErrorCode:
         request = CommitRequest(who, {tp: CommittedOffset(offset, 3, "md", self.clock.now_ms())})

@@ -447,7 +447,7 @@ def test_whoever_held_an_instance_id_before_is_fenced(
             named = {"member_id": "i-1", "group_instance_id": "i", "generation_id_or_member_epoch": 1}
             return (await client.commit(1, version, **named))[0]
         if module is leave_group:
-            request = LeaveGroupRequest(group_id="g", members=[leaving])
+            request: Any = LeaveGroupRequest(group_id="g", members=[leaving])
             return int((await client.call(module, version, request)).members[0].error_code)
         if module is sync_group:
             request = SyncGroupRequest(generation_id=1, protocol_type="consumer", protocol_name="range", **who)
@@ -516,8 +516,8 @@ def test_offset_delete(loop: Any, client: Client, version: int) -> None:
         assert (answer.error_code, codes) == (0, {"t": [0, 0, missing], "unknown": [missing] * 3})
         assert client.broker.groups.fetch_offsets("g", None) == (ErrorCode.NONE, {})
         joined = await client.member()
-        codes = [each.error_code for each in (await delete("t")).topics[0].partitions]
-        assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC] * 2 + [missing], joined.member_id
+        refused = [each.error_code for each in (await delete("t")).topics[0].partitions]
+        assert refused == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC] * 2 + [missing], joined.member_id
 
     loop.run_until_complete(body())
 

@@ -11,7 +11,7 @@ from group.consumer.samples import FakeTopics, join_request
 from group.scene import COUNT, GROUP, HOME, TP, Play, Scene
 from group.test_pending import commit as commit_in_transaction
 from group.test_pending import end as end_transaction
-from group.test_runtime_removal import tombstones
+from group.test_runtime_removal import refused_deletion, tombstones
 
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.classic.group import CommittedOffset, Group, GroupState
@@ -49,7 +49,7 @@ class Member:
         if epoch == 0:
             said = {"rebalance_timeout_ms": 5000, "topics": frozenset({"t"}), "owned": EMPTY, **said}
         request = ConsumerHeartbeat(GROUP, self.member_id, epoch, "c", "/h", self.instance_id, **said)
-        answer = await self.scene.groups.consumer_heartbeat(request)
+        answer = await self.scene.groups.members.consumer_heartbeat(request)
         if answer.error is ErrorCode.NONE:
             self.member_id, self.epoch = str(answer.member_id), answer.epoch
             if answer.assigned is not None:
@@ -75,19 +75,19 @@ class Classic:
 
     async def join(self, owned: Any = None) -> JoinAnswer:
         request = join_request(self.member_id, owned=sorted(self.uses) if owned is None else owned)
-        answer = await self.scene.groups.join(GROUP, request)
+        answer = await self.scene.groups.members.join(GROUP, request)
         self.member_id, self.generation = answer.member_id or self.member_id, answer.generation
         return answer
 
     async def sync(self, **assignments: bytes) -> SyncAnswer:
         request = SyncRequest(self.member_id, None, self.generation, "consumer", "cooperative-sticky", assignments)
-        answer = await self.scene.groups.sync(GROUP, request)
+        answer = await self.scene.groups.members.sync(GROUP, request)
         if answer.error is ErrorCode.NONE:
             self.uses = read_assignment(answer.assignment)
         return answer
 
     def heartbeat(self) -> ErrorCode:
-        return self.scene.groups.heartbeat(GROUP, MemberIdentity(self.member_id, None, self.generation))
+        return self.scene.groups.members.heartbeat(GROUP, MemberIdentity(self.member_id, None, self.generation))
 
     async def lead(self, count: int = 6) -> None:
         """Form a classic group by oneself."""
@@ -144,7 +144,8 @@ class TopicsOfABroker(FakeTopics):
 
     def matching(self, regex: str) -> frozenset[str]:
         assert (regex, self.version) in self.looked_up
-        return super().matching(regex)
+        found: frozenset[str] = super().matching(regex)
+        return found
 
 
 def test_expressions_are_looked_up_before_they_are_matched(play: Play) -> None:
@@ -157,7 +158,9 @@ def test_expressions_are_looked_up_before_they_are_matched(play: Play) -> None:
         scene.topics.make("t3", 1)
         assert (await classic.join()).error is ErrorCode.NONE
         scene.topics.make("t4", 1)
-        assert (await scene.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])).error is ErrorCode.NONE
+        assert (
+            await scene.groups.members.leave(GROUP, [MemberIdentity(classic.member_id, None)])
+        ).error is ErrorCode.NONE
         scene.topics.make("t5", 1)
         await asyncio.sleep(SESSION_S + 1)
         group = group_of(scene)
@@ -211,7 +214,7 @@ def test_a_group_goes_on_after_a_restart(play: Play) -> None:
         assert await one.commit(8) is ErrorCode.NONE
         assert again.offset() == 8
         await asyncio.sleep(SESSION_S + 1)
-        assert group_of(again).members == {}  # type: ignore[union-attr]
+        assert group_of(again).members == {}
 
     play(body)
 
@@ -241,7 +244,7 @@ def test_what_cannot_be_written_does_not_happen(play: Play) -> None:
         assert group_of(scene) is before
         scene.store.error = None
         await asyncio.sleep(2)
-        assert group_of(scene).members == {}  # type: ignore[union-attr]
+        assert group_of(scene).members == {}
 
     play(body)
 
@@ -277,7 +280,7 @@ def test_a_group_changes_once_at_a_time(play: Play) -> None:
         for number in range(3):
             await asyncio.sleep(0.1)
             assert len(gates) == number + 1, "the next is decided when the last is written"
-            assert len(group_of(scene).members if number else ()) == number  # type: ignore[union-attr]
+            assert len(group_of(scene).members if number else ()) == number
             gates[number].set_result(None)
         assert [(await each).epoch for each in joins] == [1, 2, 3]
 
@@ -295,7 +298,7 @@ def test_who_hangs_up_is_in_the_group_all_the_same(play: Play) -> None:
             await join
         gate.set_result(None)
         await asyncio.sleep(0.1)
-        assert group_of(scene).members.keys() == {"mine"}  # type: ignore[union-attr]
+        assert group_of(scene).members.keys() == {"mine"}
 
     play(body)
 
@@ -312,7 +315,7 @@ def test_a_decision_of_a_coordinator_that_is_no_more_is_not_written(play: Play) 
         gate.set_result(None)
         assert (await first).error is ErrorCode.NONE, "it was written before"
         assert (await second).error is ErrorCode.NONE, "it is decided on what was loaded"
-        assert group_of(scene).members.keys() == {"one", "two"}  # type: ignore[union-attr]
+        assert group_of(scene).members.keys() == {"one", "two"}
         assert group_of(await scene.restarted()) == group_of(scene)
 
     play(body)
@@ -389,6 +392,50 @@ def test_a_group_of_another_coordinator_or_not_loaded_yet_is_not_touched(play: P
     play(body, loaded=False)
 
 
+def test_a_deletion_that_the_log_refused_is_written_later(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        member = Member(scene)
+        await member.beat()
+        await member.beat(epoch=-1)
+        await refused_deletion(scene)
+
+    play(body)
+
+
+def test_members_that_join_around_a_deletion_join_one_group(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        first, second, third = Member(scene, "one"), Member(scene, "two"), Member(scene, "three")
+        await first.beat()
+        gates: list[asyncio.Future[None]] = []
+
+        def gate() -> asyncio.Future[None]:
+            gates.append(scene.loop.create_future())
+            return gates[-1]
+
+        scene.store.gate = gate
+        leaving = asyncio.ensure_future(first.beat(epoch=-1))
+        await asyncio.sleep(0.1)
+        deleting = asyncio.ensure_future(scene.groups.delete_group(GROUP))
+        await asyncio.sleep(0.1)
+        joining = [asyncio.ensure_future(second.beat())]
+        await asyncio.sleep(0.1)
+        gates[0].set_result(None)
+        await asyncio.sleep(0.1)
+        joining.append(asyncio.ensure_future(third.beat()))
+        await asyncio.sleep(0.1)
+        scene.store.gate = None
+        for each in gates[1:]:
+            each.set_result(None)
+        assert (await leaving).error is ErrorCode.NONE
+        assert await deleting is ErrorCode.NONE
+        assert [(await each).error for each in joining] == [ErrorCode.NONE] * 2
+        assert group_of(scene).members.keys() == {second.member_id, third.member_id}
+        again = await scene.restarted()
+        assert group_of(again).members.keys() == {second.member_id, third.member_id}
+
+    play(body)
+
+
 def test_topics_that_the_broker_has_not_heard_of_yet_are_not_taken_for_deleted(play: Play) -> None:
     async def body(scene: Scene) -> None:
         classic, new = Classic(scene), Member(scene)
@@ -402,14 +449,14 @@ def test_topics_that_the_broker_has_not_heard_of_yet_are_not_taken_for_deleted(p
         assert (await new.beat()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert (await classic.join()).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert (await classic.sync()).error is ErrorCode.REBALANCE_IN_PROGRESS
-        left = await again.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])
+        left = await again.groups.members.leave(GROUP, [MemberIdentity(classic.member_id, None)])
         assert left.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await asyncio.sleep(SESSION_S + 1)
         assert group_of(again) == before, "nobody could be heard"
         scene.topics.described, scene.topics.version = known, 9
         assert (await new.beat()).error is ErrorCode.NONE
         assert len(new.uses) == 3
-        assert new.uses <= group_of(again).members[new.member_id].assigned  # type: ignore[union-attr]
+        assert new.uses <= group_of(again).members[new.member_id].assigned
 
     play(body)
 
@@ -484,7 +531,7 @@ def test_the_last_new_member_that_goes_leaves_a_classic_group(play: Play, leaves
         assert (await another.beat()).error is ErrorCode.NONE, "and back again"
         assert (await another.beat(-1)).error is ErrorCode.NONE
         await classic.lead()
-        left = await scene.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])
+        left = await scene.groups.members.leave(GROUP, [MemberIdentity(classic.member_id, None)])
         assert left == LeaveAnswer(ErrorCode.NONE, (ErrorCode.NONE,))
 
     play(body)
@@ -515,18 +562,19 @@ def test_classic_requests_wait_for_an_upgrade_that_is_being_written(play: Play) 
         scene.store.gate = lambda: gate
         upgrade = asyncio.ensure_future(new.beat())
         await asyncio.sleep(0.1)
-        requests = [
-            asyncio.ensure_future(each) for each in (other.join(), classic.sync(), scene.groups.leave(GROUP, []))
+        requests: list[Any] = [
+            asyncio.ensure_future(each)
+            for each in (other.join(), classic.sync(), scene.groups.members.leave(GROUP, []))
         ]
         await asyncio.sleep(0.1)
         assert not any(each.done() for each in (upgrade, *requests))
         scene.store.gate = None
         gate.set_result(None)
         assert (await upgrade).error is ErrorCode.NONE
-        joined, synced, left = await asyncio.gather(*requests)
+        joined, synced, left = [await each for each in requests]
         assert (joined.error, left) == (ErrorCode.NONE, LeaveAnswer(ErrorCode.NONE))
         assert synced.error in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
-        assert group_of(scene).members.keys() == {classic.member_id, other.member_id, new.member_id}  # type: ignore[union-attr]
+        assert group_of(scene).members.keys() == {classic.member_id, other.member_id, new.member_id}
 
     play(body)
 
@@ -572,7 +620,7 @@ def test_an_empty_group_is_of_whichever_kind_the_next_member_is(play: Play) -> N
         classic, new = Classic(scene), Member(scene)
         await classic.lead()
         await scene.commit(5, MemberIdentity(classic.member_id, None, 1))
-        await scene.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])
+        await scene.groups.members.leave(GROUP, [MemberIdentity(classic.member_id, None)])
         await new.beat()
         assert new.epoch == 1
         assert scene.groups.describe_group(GROUP) == (ErrorCode.NONE, None)
@@ -612,7 +660,7 @@ def test_a_classic_member_that_does_not_come_back_is_put_out(play: Play) -> None
 def test_classic_members_are_checked_like_anywhere(play: Play) -> None:
     async def body(scene: Scene) -> None:
         await Member(scene).beat()
-        join = scene.groups.join
+        join = scene.groups.members.join
         assert (await join(GROUP, join_request(session_timeout_ms=1))).error is ErrorCode.INVALID_SESSION_TIMEOUT
         mismatch = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert (await join(GROUP, join_request(protocol_type="connect"))).error is mismatch
@@ -631,7 +679,7 @@ def test_classic_members_are_checked_like_anywhere(play: Play) -> None:
         assert again.member_id != static.member_id
         fenced = await join(GROUP, join_request(static.member_id, instance_id="i"))
         assert fenced.error is ErrorCode.FENCED_INSTANCE_ID
-        errors = await scene.groups.leave(GROUP, [MemberIdentity("", "i"), MemberIdentity("who", None)])
+        errors = await scene.groups.members.leave(GROUP, [MemberIdentity("", "i"), MemberIdentity("who", None)])
         assert errors.members == (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
 
     play(body)
@@ -643,7 +691,7 @@ def test_all_partitions_of_the_offsets_topic_are_the_same_to_it(play: Play) -> N
             request = ConsumerHeartbeat(
                 f"g{number}", "", 0, "c", "/h", rebalance_timeout_ms=1, topics=frozenset({"t"}), owned=EMPTY
             )
-            assert (await scene.groups.consumer_heartbeat(request)).epoch == 1
+            assert (await scene.groups.members.consumer_heartbeat(request)).epoch == 1
         assert all(scene.store.logs.values())
         assert len((await scene.restarted()).groups.list_groups()[1]) == COUNT * 3
 
@@ -671,10 +719,10 @@ def test_a_classic_group_that_was_upgraded_and_deleted_does_not_come_back(play: 
         classic, new = Classic(scene), Member(scene)
         await classic.lead()
         if is_left:
-            await scene.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])
+            await scene.groups.members.leave(GROUP, [MemberIdentity(classic.member_id, None)])
         await new.beat()
         if not is_left:
-            await scene.groups.leave(GROUP, [MemberIdentity(classic.member_id, None)])
+            await scene.groups.members.leave(GROUP, [MemberIdentity(classic.member_id, None)])
         await new.beat(-1)
         assert await scene.groups.delete_group(GROUP) is ErrorCode.NONE
         for each in (scene, await scene.restarted()):
@@ -717,7 +765,7 @@ def test_a_group_with_members_and_no_offsets_is_not_cleaned_away(play: Play) -> 
         finish(scene.groups.forget_topics([TP]))
         await asyncio.sleep(0.1)
         for each in (scene, await scene.restarted()):
-            assert group_of(each).members.keys() == {"mine"}  # type: ignore[union-attr]
+            assert group_of(each).members.keys() == {"mine"}
 
     play(body)
 
@@ -801,7 +849,7 @@ def test_a_classic_member_has_its_rebalance_timeout_for_each_step(play: Play, wh
         new, classic = Member(scene), Classic(scene)
         await new.beat()
         request = join_request(session_timeout_ms=30_000, rebalance_timeout_ms=3_000)
-        joined = await scene.groups.join(GROUP, request)
+        joined = await scene.groups.members.join(GROUP, request)
         classic.member_id, classic.generation = joined.member_id, joined.generation
         if what == "join":
             await classic.sync()
@@ -809,9 +857,9 @@ def test_a_classic_member_has_its_rebalance_timeout_for_each_step(play: Play, wh
             await new.acknowledge()
             assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
         await asyncio.sleep(2.9)
-        assert classic.member_id in group_of(scene).members  # type: ignore[union-attr]
+        assert classic.member_id in group_of(scene).members
         await asyncio.sleep(0.2)
-        assert classic.member_id not in group_of(scene).members  # type: ignore[union-attr]
+        assert classic.member_id not in group_of(scene).members
 
     play(body)
 
@@ -819,7 +867,9 @@ def test_a_classic_member_has_its_rebalance_timeout_for_each_step(play: Play, wh
 def waiting_requests(scene: Scene, classic: Classic, other: Classic) -> list[asyncio.Task[Any]]:
     """A classic member's, and another's that wants to be one."""
     who = MemberIdentity("stranger", None)
-    return [asyncio.ensure_future(each) for each in (other.join(), classic.sync(), scene.groups.leave(GROUP, [who]))]
+    return [
+        asyncio.ensure_future(each) for each in (other.join(), classic.sync(), scene.groups.members.leave(GROUP, [who]))
+    ]
 
 
 def test_classic_requests_that_waited_for_an_upgrade_that_failed_are_the_classic_groups(play: Play) -> None:
@@ -897,7 +947,7 @@ def test_a_request_that_fails_in_the_middle_is_told_to_the_log(play: Play, caplo
         def broken(name: str) -> Any:
             raise failure
 
-        scene.topics.topic = broken  # type: ignore[method-assign]
+        scene.topics.topic = broken
         with pytest.raises(OSError, match="odd"):
             await Member(scene).beat()
         await asyncio.sleep(0.1)

@@ -49,7 +49,7 @@ def test_a_stranger_is_refused_and_the_sink_is_not(play: Play) -> None:
         assert (await scene.groups.delete_offsets(GROUP, [TP])).error is REFUSED
         assert (await scene.join(group_id=GROUP)).error is REFUSED
         beat = ConsumerHeartbeat(GROUP, "", 0, "c", "/h", rebalance_timeout_ms=1000, topics=frozenset({"t"}))
-        assert (await scene.groups.consumer_heartbeat(beat)).error is REFUSED
+        assert (await scene.groups.members.consumer_heartbeat(beat)).error is REFUSED
         assert stored(scene) == 5
         assert await commit_in_transaction(scene, 6) is ErrorCode.NONE
         assert stored(scene) == 6

@@ -25,7 +25,7 @@ def test_two_members_form_a_group(play: Play) -> None:
         assert (leader.assignment, (await follower).assignment) == (b"a", b"b")
         assert scene.state is GroupState.STABLE
         identity = MemberIdentity(first.member_id, None, 1)
-        assert scene.groups.heartbeat(GROUP, identity) is ErrorCode.NONE
+        assert scene.groups.members.heartbeat(GROUP, identity) is ErrorCode.NONE
 
     play(body, delay_ms=3000)
 
@@ -34,12 +34,12 @@ def test_a_member_that_falls_silent_is_removed_and_the_group_stored_empty(play: 
     async def body(scene: Scene) -> None:
         member = await one_member(scene)
         await asyncio.sleep(9.9)
-        assert scene.groups.heartbeat(GROUP, member) is ErrorCode.NONE
+        assert scene.groups.members.heartbeat(GROUP, member) is ErrorCode.NONE
         await asyncio.sleep(9.9)
         assert scene.state is GroupState.STABLE
         await asyncio.sleep(0.2)
         assert scene.state is GroupState.EMPTY
-        assert scene.groups.heartbeat(GROUP, member) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert scene.groups.members.heartbeat(GROUP, member) is ErrorCode.UNKNOWN_MEMBER_ID
         again = await scene.restarted()
         _, group = again.groups.describe_group(GROUP)
         assert group is not None
@@ -58,7 +58,7 @@ def test_offsets_and_members_survive_a_restart(play: Play) -> None:
         assert again.offset() == 43
         _, found = again.groups.fetch_offsets(GROUP, None)
         assert found == {TP: CommittedOffset(43, 3, "md", scene.clock.now_ms())}
-        assert again.groups.heartbeat(GROUP, member) is ErrorCode.NONE
+        assert again.groups.members.heartbeat(GROUP, member) is ErrorCode.NONE
         assert await again.commit(44, member) is ErrorCode.NONE
         await asyncio.sleep(10.1)
         assert again.state is GroupState.EMPTY, "a loaded member has a session like any other"
@@ -157,7 +157,7 @@ def test_while_a_partition_loads_its_groups_say_so(play: Play) -> None:
         assert await again.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert again.groups.fetch_offsets(GROUP, None) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
         assert again.groups.list_groups() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
-        assert again.groups.heartbeat(GROUP, MemberIdentity("c-1", None, 1)) is ErrorCode.NONE
+        assert again.groups.members.heartbeat(GROUP, MemberIdentity("c-1", None, 1)) is ErrorCode.NONE
         assert (await again.sync(JoinAnswer(ErrorCode.NONE, "c-1", 1))).error is ErrorCode.REBALANCE_IN_PROGRESS
         await loading
         assert again.state is GroupState.STABLE
@@ -186,11 +186,11 @@ def test_a_load_that_fails_can_be_tried_again(play: Play) -> None:
             raise LogError("disk")
             yield memoryview(b"")
 
-        read, scene.store.read = scene.store.read, broken  # type: ignore[method-assign]
+        read, scene.store.read = scene.store.read, broken
         with pytest.raises(LogError):
             await scene.groups.load(HOME)
         assert await scene.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        scene.store.read = read  # type: ignore[method-assign]
+        scene.store.read = read
         await scene.groups.load(HOME)
         assert await scene.commit(1) is ErrorCode.NONE
 
@@ -209,7 +209,7 @@ def test_whoever_waits_when_leadership_goes_is_sent_away(play: Play) -> None:
         assert scene.groups.describe_consumer_group(GROUP) == (ErrorCode.NOT_COORDINATOR, None)
         assert await scene.commit(1) is ErrorCode.NOT_COORDINATOR
         assert scene.groups.describe_group(GROUP) == (ErrorCode.NOT_COORDINATOR, None)
-        answer = await scene.groups.leave(GROUP, [ANONYMOUS])
+        answer = await scene.groups.members.leave(GROUP, [ANONYMOUS])
         assert answer == (ErrorCode.NOT_COORDINATOR, ())
 
     play(body, delay_ms=3000)
@@ -258,7 +258,7 @@ def test_a_static_member_returns_after_a_restart_without_a_rebalance(play: Play)
     async def body(scene: Scene) -> None:
         answer = await scene.join(instance_id="i")
         request = SyncRequest(answer.member_id, "i", 1, None, None, {answer.member_id: b"all"})
-        await scene.groups.sync(GROUP, request)
+        await scene.groups.members.sync(GROUP, request)
         back = await scene.join(instance_id="i", can_skip_assignment=True)
         assert (back.generation, back.skip_assignment) == (1, True)
         again = await scene.restarted()
@@ -271,7 +271,7 @@ def test_a_static_member_returns_after_a_restart_without_a_rebalance(play: Play)
         third = await again.join(instance_id="i", can_skip_assignment=True)
         assert (third.error, third.generation, third.leader) == (ErrorCode.NONE, 1, third.member_id)
         assert (await again.sync(third, "i")).assignment == b"all"
-        fenced = again.groups.heartbeat(GROUP, MemberIdentity(back.member_id, "i", 1))
+        fenced = again.groups.members.heartbeat(GROUP, MemberIdentity(back.member_id, "i", 1))
         assert fenced is ErrorCode.FENCED_INSTANCE_ID
 
     play(body)
@@ -388,7 +388,7 @@ def test_whoever_waits_is_answered_whatever_the_log_does(play: Play, at_once: bo
             return fail()
 
         answer = await scene.join()
-        scene.store.append = broken  # type: ignore[method-assign]
+        scene.store.append = broken
         assert (await scene.sync(answer, c_1=b"all")).error is ErrorCode.UNKNOWN_SERVER_ERROR
         assert await scene.commit(1, MemberIdentity(answer.member_id, None, 1)) is ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -409,9 +409,9 @@ def test_a_static_member_whose_id_is_new_is_no_stranger_to_the_next_coordinator(
         assert returned.member_id != alone.member_id
         scene = await scene.restarted()
         mine = MemberIdentity(returned.member_id, "i", returned.generation)
-        assert scene.groups.heartbeat(GROUP, mine) is ErrorCode.ILLEGAL_GENERATION
+        assert scene.groups.members.heartbeat(GROUP, mine) is ErrorCode.ILLEGAL_GENERATION
         zombie = MemberIdentity(alone.member_id, "i", alone.generation)
-        assert scene.groups.heartbeat(GROUP, zombie) is ErrorCode.FENCED_INSTANCE_ID
+        assert scene.groups.members.heartbeat(GROUP, zombie) is ErrorCode.FENCED_INSTANCE_ID
         again = asyncio.ensure_future(scene.join(returned.member_id, instance_id="i"))
         await asyncio.sleep(0)
         await scene.join((await another).member_id, instance_id="j")

@@ -32,7 +32,7 @@ async def left_group(scene: Scene) -> None:
     member = await one_member(scene)
     for tp in (TP, OTHER):
         assert await scene.commit(3, member, tp) is ErrorCode.NONE
-    await scene.groups.leave(GROUP, [member])
+    await scene.groups.members.leave(GROUP, [member])
     assert scene.state is GroupState.EMPTY
     await asyncio.sleep(0)
 
@@ -43,6 +43,45 @@ async def is_forgotten(scene: Scene) -> bool:
     known = [each.groups.list_groups()[1] for each in (scene, again)]
     assert bool(known[0]) == bool(known[1]), "memory and log disagree"
     return not any(known)
+
+
+def test_a_deletion_that_a_full_disk_refused_is_written_when_there_is_room(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await left_group(scene)
+        await refused_deletion(scene)
+
+    play(body)
+
+
+async def refused_deletion(scene: Scene) -> None:
+    """Delete the group while the log refuses all. The deletion is written when the log takes it again, and once."""
+    before = tombstones(scene)
+    scene.store.error = ErrorCode.KAFKA_STORAGE_ERROR
+    assert await scene.groups.delete_group(GROUP) is not ErrorCode.NONE
+    await asyncio.sleep(60)
+    assert tombstones(scene) == before
+    scene.store.error = None
+    await asyncio.sleep(60)
+    written = tombstones(scene)
+    assert await is_forgotten(scene)
+    await asyncio.sleep(60)
+    assert tombstones(scene) == written != before
+
+
+def test_what_is_committed_after_a_refused_deletion_stays(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await left_group(scene)
+        scene.store.error = ErrorCode.KAFKA_STORAGE_ERROR
+        assert await scene.groups.delete_group(GROUP) is not ErrorCode.NONE
+        scene.store.error = None
+        assert await scene.commit(7, ANONYMOUS, TP) is ErrorCode.NONE
+        await asyncio.sleep(60)
+        assert tombstones(scene) == [offset_key(GROUP, OTHER)]
+        again = await scene.restarted()
+        for each in (scene, again):
+            assert each.groups.fetch_offsets(GROUP, None)[1].keys() == {TP}
+
+    play(body)
 
 
 def test_a_deleted_group_is_gone_with_its_offsets(play: Play) -> None:
@@ -150,7 +189,7 @@ def test_offsets_are_deleted_but_not_what_members_read(play: Play) -> None:
         assert deletion == (ErrorCode.NONE, {TP: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC})
         again = await scene.restarted()
         assert await again.groups.delete_offsets(GROUP, [TP]) == deletion, "a restart knows what the members read"
-        await scene.groups.leave(GROUP, [who])
+        await scene.groups.members.leave(GROUP, [who])
         await asyncio.sleep(0)
         await scene.commit(2, tp=OTHER)
         assert await scene.groups.delete_offsets(GROUP, [TP]) == (ErrorCode.NONE, {TP: ErrorCode.NONE})
@@ -325,10 +364,10 @@ def test_an_empty_groups_offsets_expire_a_while_after_the_last_member_left(play:
         await scene.commit(3, member)
         for _ in range(10):
             await asyncio.sleep(9)
-            assert scene.groups.heartbeat(GROUP, member) is ErrorCode.NONE
+            assert scene.groups.members.heartbeat(GROUP, member) is ErrorCode.NONE
         finish(scene.groups.expire_offsets())
         assert scene.offset() == 3, "whoever is there keeps it"
-        await scene.groups.leave(GROUP, [member])
+        await scene.groups.members.leave(GROUP, [member])
         await asyncio.sleep(RETENTION_S - 1)
         finish(scene.groups.expire_offsets())
         again = await scene.restarted()

@@ -11,11 +11,14 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from histories.clients import AConsumer, AProducer, ClientFailed, Received, Tp, client
 from histories.history import Recorder, now
+
+T = TypeVar("T")
 
 COMMIT_EVERY_S = 0.3
 STEP_S = 0.1
@@ -46,6 +49,9 @@ class Actor:
         self.chance = random.Random(f"{role['seed']} {role['who']}")
         self.stop = Stop()
         self.make_producer, self.make_consumer = client(role["client"])
+
+    def run(self) -> None:
+        raise NotImplementedError
 
     def send(self, producer: AProducer, tp: Tp, value: str, txn: str | None) -> bool:
         topic, partition = tp
@@ -206,7 +212,7 @@ class Copier(Member):
         self.record("aborted", txn=txn)
         return False
 
-    def again(self, call: Any) -> None:
+    def again(self, call: Callable[[], T]) -> T:
         """Try as long as the client says that it makes sense, and there is time."""
         deadline = time.monotonic() + PATIENCE_S
         while True:

@@ -145,8 +145,8 @@ class ConfluentConsumer:
     def receive(self, seconds: float) -> list[Received]:
         try:
             messages = self._consumer.consume(50, seconds)
-        except KafkaException as error:
-            raise _failure(error) from error
+        except KafkaException as failed:
+            raise _failure(failed) from failed
         received = []
         for message in messages:
             error = message.error()

@@ -23,7 +23,7 @@ LONG = [
     (105, 2, MIXED, COOPERATIVE),
     (106, 2, OURS, COOPERATIVE),
 ]
-LONG = [(seed, *variant) for seed in SEEDS for _, *variant in LONG] or LONG
+LONG = [(seed, *variant[1:]) for seed in SEEDS for variant in LONG] or LONG
 
 
 def drill(home, seed, seconds, brokers, workload, first=()):

@@ -18,7 +18,7 @@ def connection(bootstrap):
 def make_topic(connection, topic):
     """Makes this test's topic on the shared cluster and returns its name."""
 
-    def make(partitions: int = 1, **configs: object) -> str:
+    def make(partitions=1, **configs):
         settings = {name.replace("_", "."): str(value) for name, value in configs.items()}
         error, message = wire.create_topic(connection, topic, partitions, settings)
         assert error is ErrorCode.NONE, message

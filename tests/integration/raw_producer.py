@@ -1,5 +1,7 @@
 """A transactional producer request by request, of either version: what a test wants sent, and no more."""
 
+from typing import Any
+
 from integration import wire
 
 from sparklog.errors import ErrorCode
@@ -10,7 +12,6 @@ from sparklog.protocol.messages import (
     EndTxnRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
-    Message,
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
@@ -38,14 +39,14 @@ class RawProducer:
         self.me = self.ongoing = NOBODY
         self._sequences: dict[tuple[Producer, TopicPartition], int] = {}
 
-    def _ask(self, address: str, api: ApiKey, version: int, message: Message) -> Message:
+    def _ask(self, address: str, api: ApiKey, version: int, message: Any) -> Any:
         with wire.connect(address) as connection:
             return wire.ask(connection, api, version, message)
 
     def coordinator(self) -> str:
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.id])
 
-        def found() -> Message | None:
+        def found() -> Any | None:
             (answer,) = self._ask(self.address, ApiKey.FIND_COORDINATOR, 4, request).coordinators
             return answer if answer.error_code == 0 else None
 

@@ -96,7 +96,7 @@ def test_a_topic_has_its_added_partitions_and_its_id_after_a_restart(alone):
         assert grow(connection, "t", 5)[0] is ErrorCode.NONE
     alone.restart()
     with wire.connect(alone.address) as connection:
-        eventually(lambda: wire.leaders(connection, "t") == dict.fromkeys(range(5), 0), 20)
+        eventually(lambda: wire.leaders(connection, "t") == dict.fromkeys(range(5), 0), 60)
         assert wire.metadata(connection, "t").topics[0].topic_id == before
 
 

@@ -89,7 +89,7 @@ def tp(connection, topic):
 
 def logged(broker, text):
     """Wait until the broker's log says so."""
-    return eventually(lambda: text in broker.output(), 10, f"{text!r} in the broker's log")
+    return eventually(lambda: text in broker.output(), 60, f"{text!r} in the broker's log")
 
 
 def assert_hung_up(broker, data, *, because):
@@ -99,7 +99,7 @@ def assert_hung_up(broker, data, *, because):
     assert answer == b""
     opening = f"closing the connection of 127.0.0.1:{port}: "
     # Ports come round again: what was said before is of another connection.
-    said = eventually(lambda: [line for line in broker.output()[before:].splitlines() if opening in line], 10, opening)
+    said = eventually(lambda: [line for line in broker.output()[before:].splitlines() if opening in line], 60, opening)
     (line,) = said
     assert because in line
 

@@ -21,10 +21,8 @@ from sparklog.testing.eventually import eventually
 pytestmark = pytest.mark.integration
 
 BROKERS = (0, 1, 2)
-SESSION_S = 3.0
-"""The harness's ``zookeeper.session.timeout.ms``."""
-NOTICED_S = 4 * SESSION_S
-"""A session times out, on a busy machine, within this time."""
+NOTICED_S = 60.0
+"""A session, of 3 s, has timed out within this time, however busy the machine is."""
 
 
 @pytest.fixture(scope="module")

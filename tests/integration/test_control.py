@@ -47,6 +47,11 @@ def distant(tmp_path, chroot, proxy, zk):
         yield harness
 
 
+def told(connection, api, message):
+    """What a broker answers that is told so."""
+    return connection.request(api, lambda _: message)
+
+
 def serves(address, topic, **how):
     with wire.connect(address) as connection:
         code, text = wire.create_topic(connection, topic, **how)
@@ -136,7 +141,7 @@ def test_forged_requests_fence_nobody(broker, zk, api):
     with wire.connect(broker.address) as connection:
         for forged, code in forgeries.items():
             message = controlled(kind, *forged, **fields)
-            assert connection.request(api, lambda _, message=message: message).error_code == code, forged
+            assert told(connection, api, message).error_code == code, forged
     assert "ZooKeeper knows of controller" in broker.output()
     serves(broker.address, "t")
 
@@ -169,8 +174,7 @@ def test_metadata_that_cannot_be_is_refused_whole(broker, zk):
     with wire.connect(broker.address) as connection:
         for brokers, topics in odd:
             message = controlled(kind, info.epoch, *zk.office(), live_brokers=brokers, topic_states=topics)
-            answer = connection.request(ApiKey.UPDATE_METADATA, lambda _, message=message: message)
-            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            assert told(connection, ApiKey.UPDATE_METADATA, message).error_code == ErrorCode.INVALID_REQUEST
     serves(broker.address, "u")
 
 

@@ -1,17 +1,15 @@
 """kcat: librdkafka from the command line, what most people try first."""
 
-import shutil
 import subprocess
 
 import pytest
+from fix_programs import lack_of
 from integration import wire
 
 from sparklog.structs import TopicPartition
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (apt-get install kcat)"),
-]
+LACK = lack_of("kcat")
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(LACK), reason=LACK)]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 LINES = [f"key-{number}\tvalue {number} of many that look alike" for number in range(500)]

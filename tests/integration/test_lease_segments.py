@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import confluent_kafka
@@ -118,7 +119,8 @@ def test_one_topic_is_not_leased_for_another(metadata, topic):
 def test_many_ranges_in_one_request(metadata, topic):
     one, other = _filled(metadata, topic, batches=2), _filled(metadata, topic + "-other", batches=3)
     asked = [RangeAsked(one, 0, 10), RangeAsked(other, 20, 30), RangeAsked(one, 10, 20), RangeAsked(one, 30, 40)]
-    first, second, third, refused = lease_ranges(metadata, asked)
+    answers: list[Any] = lease_ranges(metadata, asked)
+    first, second, third, refused = answers
     assert first.id == second.id == third.id
     assert [each.files[0].first_offset for each in (first, second, third)] == [0, 20, 10]
     assert (first.files[0].path, first.files[0].end) == (third.files[0].path, third.files[0].start)

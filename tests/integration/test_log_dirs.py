@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from fix_programs import lack_of
 from integration import wire
 
 from sparklog.cli.main import cli
@@ -63,6 +64,8 @@ class Disk:
 def disks(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("only root may make a disk that fails (mount a loop device)")
+    if lack := lack_of("mkfs.ext4"):
+        pytest.skip(lack)
     made = []
     try:
         for name in ("disk-a", "disk-b"):

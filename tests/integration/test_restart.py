@@ -87,7 +87,7 @@ def test_a_restart_forgets_no_topic_setting_and_no_id(broker):
         (before,) = wire.metadata(connection, TP.topic).topics
     broker.restart()
     with wire.connect(broker.address) as connection:
-        eventually(lambda: wire.leaders(connection, TP.topic) == {0: 0, 1: 0, 2: 0}, 20)
+        eventually(lambda: wire.leaders(connection, TP.topic) == {0: 0, 1: 0, 2: 0}, 60)
         (after,) = wire.metadata(connection, TP.topic).topics
         assert after.topic_id == before.topic_id
     send(broker, numbered(0, 300))

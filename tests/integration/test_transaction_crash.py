@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -65,15 +66,17 @@ STEPS = ["prepare record", "first marker", "second marker", "third marker", "com
 CASES = [(step, version, commit) for version in (3, 5) for step in STEPS for commit in (True, False)]
 LEFT_TO_SOAK = {each for each in CASES if each[1] == 5 or each[0] == "third marker"} | {("second marker", 3, False)}
 LEFT_TO_SOAK -= {("second marker", 5, True)}
-CASES = [pytest.param(*each, marks=pytest.mark.slow if each in LEFT_TO_SOAK else ()) for each in CASES]
+PARAMETERS = [pytest.param(*each, marks=pytest.mark.slow if each in LEFT_TO_SOAK else ()) for each in CASES]
 
 
-@pytest.mark.parametrize(("step", "version", "commit"), CASES)
+@pytest.mark.parametrize(("step", "version", "commit"), PARAMETERS)
 def test_killed_before(broker, armed, step, version, commit):
     for topic in ("a", "b"):
         make_topic_at(broker, topic)
     consumer = consumer_of(broker.address, "readers")
-    producer = producer_of(broker.address, "worker", **{"transaction.timeout.ms": 8000})
+    decided = step != "prepare record"
+    ended_by_time = not decided and commit
+    producer = producer_of(broker.address, "worker", **{"transaction.timeout.ms": 8000 if ended_by_time else 60_000})
     producer.begin_transaction()
     write(producer, "a", b"in a")
     write(producer, "b", b"in b")
@@ -92,15 +95,18 @@ def test_killed_before(broker, armed, step, version, commit):
     broker.reap()
     assert not armed.exists()
     broker.start()
-    decided = step != "prepare record"
     assert decided or error is None
+    ended_by_the_next = not decided and not ended_by_time
+    if ended_by_the_next:
+        producer_of(broker.address, "worker")
     settled(broker.address, "worker")
     if decided and version >= 5:  # whoever did not hear the answer is told it now
         with wire.connect(broker.address) as connection:
             again = wire.ask(connection, ApiKey.END_TXN, version, request)
         assert (again.error_code, again.producer_id, again.producer_epoch) == (0, producer_id, epoch + 1)
     kept = decided and commit
-    assert state_of(broker.address, "worker") == ("CompleteCommit" if kept else "CompleteAbort")
+    ended = "Empty" if ended_by_the_next else "CompleteCommit" if kept else "CompleteAbort"
+    assert state_of(broker.address, "worker") == ended
     assert read(broker.address, "a") == ([b"in a"] if kept else [])
     assert read(broker.address, "b") == ([b"in b"] if kept else [])
     offset = committed_offset(broker, "readers")
@@ -137,7 +143,7 @@ class Survivor:
 
 
 ENDS = ["prepare record", "first marker", "second marker", "complete record"]
-LIVES = [
+LIVES: list[Any] = [
     *(("first", step, "commit") for step in ("empty record", "ongoing record", "first batch")),
     ("before it is kept", "kept record", "commit"),
     *(("in the end", step, how) for how in ("commit", "abort", "be given up") for step in ENDS),

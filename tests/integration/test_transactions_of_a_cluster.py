@@ -20,8 +20,8 @@ PARTITIONS = 4
 @pytest.fixture
 def pair(tmp_path):
     with ClusterHarness(tmp_path, brokers=2) as harness:
-        eventually(lambda: any(make_topic_at(harness.broker(each)) for each in (0, 1)), 20)
-        eventually(lambda: all(knows_the_leaders(broker) for broker in harness.brokers), 20)
+        eventually(lambda: any(make_topic_at(harness.broker(each)) for each in (0, 1)), 60)
+        eventually(lambda: all(knows_the_leaders(broker) for broker in harness.brokers), 60)
         yield harness
 
 
@@ -44,7 +44,7 @@ def coordinator_of(pair, transactional_id):
             answer = connection.request(ApiKey.FIND_COORDINATOR, lambda _: request)
         return answer.coordinators[0] if answer.coordinators[0].error_code == 0 else None
 
-    return eventually(found, 20).node_id
+    return eventually(found, 60).node_id
 
 
 def id_of(pair, broker_id):
@@ -74,7 +74,7 @@ def test_every_leader_gets_its_markers(pair, end):
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
         getattr(producer, f"{end}_transaction")(30)
         address = pair.broker(coordinator).address
-        eventually(lambda at=address, who=transactional_id: state_of(at, who).startswith("Complete"), 20)
+        eventually(lambda at=address, who=transactional_id: state_of(at, who).startswith("Complete"), 60)
         stored = [each.offset for each in consumer.committed(offsets, 20)]
         consumer.close()
         assert (stored == [9] * PARTITIONS) == (end == "commit")

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from sparklog.errors import ErrorCode
 from sparklog.net.connection import BlockingConnection
@@ -17,7 +18,6 @@ from sparklog.protocol.messages import (
     DeleteTopicsRequest,
     FindCoordinatorRequest,
     ListOffsetsRequest,
-    Message,
     MetadataRequest,
     decode_response,
     encode,
@@ -89,7 +89,7 @@ def delete_topic(connection: BlockingConnection, name: str) -> ErrorCode:
     return ErrorCode(result.error_code)
 
 
-def metadata(connection: BlockingConnection, *topics: str, create: bool = False) -> Message:
+def metadata(connection: BlockingConnection, *topics: str, create: bool = False) -> Any:
     """What Metadata answers about these topics."""
     asked = [MetadataRequest.MetadataRequestTopic(name=name, topic_id=ZERO_UUID) for name in topics]
     return connection.request(
@@ -170,7 +170,7 @@ def values_in(fetched: FetchedPartition) -> list[bytes | None]:
     return [record.value for record in _records(fetched)]
 
 
-def _records(fetched: FetchedPartition) -> Iterable:
+def _records(fetched: FetchedPartition) -> Iterable[Any]:
     for chunk in fetched.records:
         for batch in iter_batches(chunk):
             yield from iter_records(batch)
@@ -242,7 +242,7 @@ def files_of(data_dir: Path, tp: TopicPartition, suffix: str) -> list[Path]:
     return sorted((data_dir / str(tp)).glob(f"*{suffix}"))
 
 
-def ask(connection: BlockingConnection, api: ApiKey, version: int, message: Message) -> Message:
+def ask(connection: BlockingConnection, api: ApiKey, version: int, message: Any) -> Any:
     """The answer to a request in just this version."""
     connection.send(api, version, [encode(message, version)])
     _, answered, body = connection.receive()

@@ -9,10 +9,10 @@ import pytest
 import sparklog
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
+from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
 from sparklog.log.segment import LogSegment
-from sparklog.log.time_index import TimestampOffset
 from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType

@@ -1,11 +1,15 @@
 """What replication does to a log: batches as the leader gave them, truncation to where an epoch ended, a new start."""
 
+import errno
+import os
+
 import pytest
 from log.samples import batch_of, open_log, whole
 
-from sparklog.errors import CorruptRecord, LogError
+from sparklog.errors import CorruptRecord, DiskFull, LogError
 from sparklog.record.batch import patch_header
 from sparklog.record.records import iter_batches
+from sparklog.testing.files import FaultyFiles
 
 ROLLS = {"segment.bytes": "250"}
 
@@ -41,7 +45,7 @@ def test_batches_are_kept_as_they_came_holes_and_epochs_with_them(home, settings
     log = open_log(home, settings)
     assert (log.log_end_offset, whole(log)) == (41, bytes(first) + bytes(second))
     found = log.read(5, 1, log.end, min_one_batch=True)
-    assert next(iter_batches(found.file.read(found.position, found.size))).base_offset == 10
+    assert next(iter_batches(os.pread(found.file.fileno(), found.size, found.position))).base_offset == 10
     log.close()
 
 
@@ -112,6 +116,59 @@ def test_a_log_begins_anew_where_its_leader_does(home, clean):
         log.close()
     log = open_log(home, ROLLS, clean=clean)
     assert (log.log_start_offset, log.log_end_offset) == (500, 501)
+    log.close()
+
+
+def test_a_log_for_which_a_full_disk_has_no_new_beginning_is_as_it_was(home):
+    log = open_log(home, ROLLS)
+    log.append_as_follower(sent(*((offset, 2, 1) for offset in range(9))))
+    files = sorted(path.name for path in home.iterdir())
+    before = whole(log)
+    for step in range(3):
+        with FaultyFiles(home, fail_at=step, error=errno.ENOSPC, steps=("open", "ftruncate")), pytest.raises(DiskFull):
+            log.restart_at(500)
+        assert sorted(path.name for path in home.iterdir()) == files
+        assert (log.log_end_offset, whole(log)) == (9, before)
+    assert log.append_as_follower(sent((9, 2, 1))) == 10
+    log.restart_at(500)
+    assert (log.log_end_offset, log.segment_count) == (500, 1)
+    log.close()
+
+
+def test_a_log_may_begin_anew_where_it_ends(home):
+    log = open_log(home, ROLLS)
+    log.append_as_follower(sent(*((offset, 2, 1) for offset in range(9))))
+    log.roll()
+    log.restart_at(9)
+    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (9, 9, 1)
+    assert log.append_as_follower(sent((9, 2, 1))) == 10
+    log.close()
+    assert open_log(home, ROLLS).log_end_offset == 10
+
+
+def test_a_truncation_needs_no_room_for_other_names(home):
+    log = open_log(home, ROLLS)
+    for offset in range(20):
+        log.append_as_follower(sent((offset, 2, 1)))
+    with FaultyFiles(home, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("rename",)):
+        log.truncate_to(3)
+    assert (log.log_end_offset, offsets(log)) == (3, [0, 1, 2])
+    assert {int(path.stem) for path in home.glob("*.log")} == set(log._segments.bases)
+    log.close()
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_what_a_truncation_could_not_take_away_is_taken_away_by_the_next(home, step):
+    log = open_log(home, ROLLS)
+    for offset in range(20):
+        log.append_as_follower(sent((offset, 2, 1)))
+    refusing = FaultyFiles(home, fail_at=step, lasting=True, error=errno.ENOSPC, steps=("rename", "unlink"))
+    with refusing, pytest.raises(DiskFull):
+        log.truncate_to(3)
+    assert {int(path.stem) for path in home.glob("*.log")} == set(log._segments.bases)
+    log.truncate_to(3)
+    assert log.append_as_follower(sent((3, 2, 1))) == 4
+    assert offsets(log) == [0, 1, 2, 3]
     log.close()
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 
 import pytest
 from hypothesis import given, settings
@@ -156,6 +157,43 @@ def test_a_log_ends_where_a_segment_has_lost_its_end(home, start):
     abandon(log)
     os.truncate(first.log.path, last.position)
     assert reopen(home, log_start_offset=start).log_end_offset == last.base_offset
+
+
+def without_a_segment(home):
+    _, gone, after, *_ = log_files(home)
+    for path in home.glob(f"{gone.stem}.*"):
+        path.unlink()
+    return int(after.stem)
+
+
+def with_a_flipped_byte(home):
+    _, hit, after, *_ = log_files(home)
+    overwrite(hit, 100, b"\xff\xff")
+    return int(after.stem)
+
+
+def with_a_lost_end(home):
+    hit, after, *_ = log_files(home)
+    os.truncate(hit, hit.stat().st_size - 1)
+    return int(after.stem)
+
+
+@pytest.mark.parametrize("harm", [without_a_segment, with_a_flipped_byte, with_a_lost_end])
+def test_what_lacks_before_the_start_of_the_log_cuts_nothing(home, caplog, harm):
+    batches = fill(home)
+    start = harm(home)
+    other = shutil.copytree(home, home.with_name("other"))
+    assert reopen(other, log_start_offset=start - 1).log_end_offset < start, "a hole that reaches the start is damage"
+    caplog.clear()
+    for _ in range(2):
+        log = reopen(home, log_start_offset=start)
+        assert (log.log_start_offset, log.log_end_offset) == (start, 2 * COUNT)
+        for offset in range(start, 2 * COUNT):
+            assert read_bytes(log.read(offset, 1, log.end, min_one_batch=True)) == batches[offset // 2]
+        abandon(log)
+    assert "the start cut the log" not in caplog.text
+    assert log.segment_count == len(log_files(home))
+    assert log._segments.first.base_offset == start, "so nothing lacks in what is left"
 
 
 def test_what_ends_before_its_start_begins_anew_there(home, caplog):

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import uuid
+from functools import partial
 
 import crc32c
 import pytest
@@ -13,14 +14,15 @@ from log.samples import SMALL, TP, abandon, batch_of, on_the_source, open_log, r
 from sparklog.clock import monotonic_ms
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, ErrorCode, LogClosed, LogDirFailed, LogError
+from sparklog.errors import ApiError, DiskFull, ErrorCode, LogClosed, LogDirFailed, LogError
+from sparklog.log.indexes.time_index import TimeIndex
 from sparklog.log.log import Log
-from sparklog.log.time_index import TimeIndex
 from sparklog.record.batch import RecordBatch
 from sparklog.record.compression import CompressionType
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import OffsetAndEpoch
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.files import FaultyFiles
 
 
 @pytest.fixture
@@ -49,12 +51,12 @@ def test_an_offset_before_the_start_or_beyond_the_end_is_out_of_range(home):
     assert log.read(30, 100, log.end, min_one_batch=True) is None
 
 
-def test_a_batch_larger_than_asked_for_is_given_whole_only_to_the_first(home):
+def test_a_batch_larger_than_asked_for_is_given_whole_or_not_at_all(home):
     log = open_log(home, {"segment.bytes": "10000"})
     data = batch_of(1000, size=5000)
     log.append_as_leader(data, 0)
     assert read_bytes(log.read(0, 10, log.end, min_one_batch=True)) == bytes(data)
-    assert read_bytes(log.read(0, 10, log.end, min_one_batch=False)) == bytes(data[:10])
+    assert log.read(0, 10, log.end, min_one_batch=False).size == 0
 
 
 def test_a_batch_larger_than_a_segment_is_refused_and_leaves_the_log_as_it_was(home):
@@ -344,7 +346,7 @@ REFUSALS = {
     ),
     "roll": ("sparklog.log.segment.LogSegment.seal", lambda log: log.roll(), "cannot roll {home}"),
     "retention": (
-        "sparklog.log.segment.LogSegment.rename_deleted",
+        "sparklog.log.segment.LogSegment.delete_log",
         lambda log: log.delete_old_segments(30),
         "cannot delete segments of {home}",
     ),
@@ -392,6 +394,38 @@ def test_a_roll_that_the_disk_refuses_leaves_the_old_segment_to_append_to(home, 
     assert log.append_as_leader(batch_of(), 0).first_offset == 3
     log.roll()
     assert [segment.base_offset for segment in log._segments] == [0, 4]
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_roll_without_a_descriptor_left_takes_nothing_out_of_service(tmp_path, flushed):
+    for n in range(40):
+        home = tmp_path / str(n)
+        log = filled(home, 3)
+        if flushed:
+            log.flush()
+        files = FaultyFiles(home, fail_at=n, error=errno.EMFILE, lasting=True, steps=("open",))
+        with files:
+            refused = _refusals(log.roll, partial(log.append_as_leader, batch_of(), 0))
+        assert all(isinstance(each, DiskFull) for each in refused), n
+        end = log.log_end_offset
+        assert log.append_as_leader(batch_of(), 0).first_offset == end
+        log.roll()
+        assert read_bytes(log.read(end, 1, log.end, min_one_batch=True))
+        log.close()
+        if not refused:
+            break
+    else:
+        raise AssertionError("a roll opens files without end")
+
+
+def _refusals(*operations):
+    errors = []
+    for each in operations:
+        try:
+            each()
+        except LogDirFailed as error:
+            errors.append(error)
+    return errors
 
 
 def test_an_empty_segment_is_not_rolled(home):

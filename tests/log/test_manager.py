@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
@@ -24,7 +25,7 @@ from sparklog.record.batch import RecordBatch
 from sparklog.record.control import ControlType
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
-from sparklog.testing.files import FaultyFiles
+from sparklog.testing.files import Crash, FaultyFiles
 from sparklog.testing.steps import finish
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t-x", 11)
@@ -39,7 +40,7 @@ class Later(Executor):
     def __init__(self):
         self.waiting = []
 
-    def submit(self, call, *args):
+    def submit(self, call, /, *args, **kwargs):
         self.waiting.append((call, args))
         return Future()
 
@@ -258,7 +259,7 @@ def test_a_checkpoint_written_while_a_log_is_opened_after_all_keeps_its_start(la
         manager = opened(later, tmp_path)
     made = manager.plan([NewPartition(ONE, None, ID)])()
 
-    class OpenedMeanwhile(dict):
+    class OpenedMeanwhile(dict[TopicPartition, Log]):
         def copy(self):
             found, manager.logs = dict(self), dict(self)
             manager.get_or_create(ONE, None, ID, made=made[ONE])
@@ -269,6 +270,47 @@ def test_a_checkpoint_written_while_a_log_is_opened_after_all_keeps_its_start(la
     crash(manager)
     manager = opened(later, tmp_path)
     assert manager.logs[ONE].log_start_offset == 2
+    manager.close()
+
+
+def test_a_log_that_waits_for_room_is_opened_also_while_another_directory_is_out_of_service(later, tmp_path):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    damaged_below_its_recovery_point(later, good)
+    with FaultyFiles(good, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
+        manager = opened(later, good, bad, load=False)
+        manager.load({"t": TopicConfig(), "t-x": TopicConfig()})
+    manager.fail(bad, "it has burnt")
+    reason = manager.unusable[ONE]
+    with pytest.raises(LogError, match=re.escape(reason)):
+        manager.get_or_create(ONE, None, ID, is_new=False)
+    made = manager.plan([NewPartition(ONE, None, ID, is_new=False)])()
+    log = manager.get_or_create(ONE, None, ID, is_new=False, made=made[ONE])
+    assert (log.log_start_offset, log.log_end_offset, manager.unusable) == (2, 4, {})
+    manager.close()
+
+
+def test_a_log_that_waited_for_room_and_cannot_be_used_says_why(later, tmp_path):
+    damaged_below_its_recovery_point(later, tmp_path)
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
+        manager = opened(later, tmp_path)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    path.rename(tmp_path / "kept")
+    path.mkdir()
+    with pytest.raises(LogError, match="Is a directory; move it away"):
+        tried_again(manager)
+    assert "Is a directory; move it away" in manager.unusable[ONE]
+    assert manager.plan([NewPartition(ONE, None, ID)])() == {}
+    manager.close()
+
+
+def test_a_log_that_waited_for_room_on_a_disk_that_fails_says_so(later, tmp_path):
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    damaged_below_its_recovery_point(later, bad)
+    with FaultyFiles(bad, fail_at=0, lasting=True, error=errno.ENOSPC, steps=("write",)):
+        manager = opened(later, good, bad)
+    manager.fail(bad, "it has burnt")
+    assert manager.unusable[ONE] == f"its log directory {bad} failed: it has burnt"
+    assert manager.plan([NewPartition(ONE, None, ID)])() == {}
     manager.close()
 
 
@@ -632,6 +674,233 @@ def test_what_was_made_in_a_directory_that_failed_meanwhile_is_not_served(later,
     with pytest.raises(LogError, match=f"its log directory {home} failed: it has burnt"):
         manager.get_or_create(ONE, None, ID, made=made[ONE])
     assert set(manager.unusable) == {ONE}
+    manager.close()
+
+
+MAKING = 24
+"""More steps than it takes to make a partition."""
+TOPICS = {"t": TopicConfig(), "t-x": TopicConfig()}
+
+
+def homes_of(tp, *dirs):
+    return [home for home in dirs if (home / str(tp)).exists()]
+
+
+def made_now(manager, tp, *, is_new=True):
+    made = manager.plan([NewPartition(tp, None, ID, 0, is_new)])()
+    return manager.get_or_create(tp, None, ID, is_new=is_new, made=made.get(tp))
+
+
+def without(home):
+    """The directory cannot be used until it is brought back with what is returned."""
+    aside = home.rename(home.with_name("aside"))
+    home.write_text("no directory")
+
+    def bring_back():
+        home.unlink()
+        aside.rename(home)
+
+    return bring_back
+
+
+def check_that_its_record_is_never_missed(later, dirs):
+    """Whichever directory cannot be used at the next start, ``ONE`` is served with its one record, or not at all."""
+    (home,) = homes_of(ONE, *dirs)
+    for missing in (None, *dirs):
+        bring_back = without(missing) if missing else None
+        manager = opened(later, *dirs, load=False)
+        manager.load(TOPICS)
+        if missing == home:
+            with pytest.raises(LogError, match="may lie in a directory that is out of service"):
+                made_now(manager, ONE, is_new=False)
+        else:
+            assert made_now(manager, ONE, is_new=False).log_end_offset == 1
+        manager.close()
+        if bring_back:
+            bring_back()
+
+
+@pytest.mark.parametrize("how", ["goes on", "stops", "crashes"])
+@pytest.mark.parametrize("step", range(MAKING))
+def test_a_partition_that_a_full_disk_kept_from_being_made_has_one_home(later, tmp_path, step, how):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    manager = opened(later, *dirs)
+    with FaultyFiles(tmp_path, fail_at=step, lasting=True, error=errno.ENOSPC), suppress(DiskFull):
+        made_now(manager, ONE)
+    if how == "stops":
+        manager.close()
+    if how == "crashes":
+        crash(manager)
+    if how != "goes on":
+        manager = opened(later, *dirs)
+    made_now(manager, TWO)  # which makes another directory the emptiest
+    made_now(manager, ONE).append_as_leader(batch_of(), 0)
+    manager.close()
+    check_that_its_record_is_never_missed(later, dirs)
+
+
+@pytest.mark.parametrize("step", range(MAKING))
+def test_a_crash_while_a_partition_is_made_leaves_it_one_home(later, tmp_path, step):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    manager = opened(later, *dirs)
+    with FaultyFiles(tmp_path, crash_at=step), suppress(Crash):
+        made_now(manager, ONE)
+    crash(manager)
+    for home in homes_of(ONE, *dirs):
+        bring_back = without(home)
+        manager = opened(later, *dirs, load=False)
+        manager.load(TOPICS)
+        with pytest.raises(LogError, match="may lie in a directory that is out of service"):
+            made_now(manager, ONE, is_new=False)
+        manager.close()
+        bring_back()
+    manager = opened(later, *dirs)
+    made_now(manager, TWO)
+    made_now(manager, ONE).append_as_leader(batch_of(), 0)
+    manager.close()
+    check_that_its_record_is_never_missed(later, dirs)
+
+
+@pytest.mark.parametrize("files", [[], [f"{0:020d}.log"], [f"{0:020d}.log", f"{0:020d}.index"], ["partition.metadata"]])
+def test_a_start_takes_what_is_left_of_a_making_for_no_partition_that_has_its_log_elsewhere(later, tmp_path, files):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    manager = opened(later, *dirs)
+    made_now(manager, ONE).append_as_leader(batch_of(), 0)
+    manager.close()
+    (home,) = homes_of(ONE, *dirs)
+    (other,) = set(dirs) - {home}
+    (other / "t-0").mkdir()
+    for name in files:
+        (other / "t-0" / name).touch()
+        if name == "partition.metadata":
+            (other / "t-0" / name).write_bytes((home / "t-0" / name).read_bytes())
+    bring_back = without(home)
+    manager = opened(later, *dirs, load=False)
+    manager.load(TOPICS)
+    assert ONE not in manager.logs
+    with pytest.raises(LogError, match="may lie in a directory that is out of service"):
+        made_now(manager, ONE, is_new=False)
+    manager.close()
+    bring_back()
+    manager = opened(later, *dirs)
+    assert manager.logs[ONE].log_end_offset == 1
+    assert homes_of(ONE, *dirs) == [home]
+    assert list(other.glob("t-0*")) == []
+    manager.close()
+    check_that_its_record_is_never_missed(later, dirs)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_topic_that_was_made_anew_while_a_directory_was_out_of_service_is_served(later, tmp_path, caplog, exists):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    manager = opened(later, *dirs)
+    made_now(manager, ONE).append_as_leader(batch_of(), 0)
+    manager.close()
+    (home,) = homes_of(ONE, *dirs)
+    bring_back = without(home)
+    manager = opened(later, *dirs)
+    log = manager.get_or_create(ONE, None, OTHER_ID)
+    log.append_as_leader(batch_of(0, 1), 0)
+    manager.close()
+    bring_back()
+    manager = opened(later, *dirs, load=False)
+    with pytest.raises(ConfigError, match="move one away"):
+        manager.load(TOPICS)
+    manager.close()
+    manager = opened(later, *dirs, load=False)
+    manager.load(TOPICS, lambda tp, topic_id: None if exists and topic_id == OTHER_ID else f"{tp} is none of ours")
+    assert {tp: log.log_end_offset for tp, log in manager.logs.items()} == ({ONE: 2} if exists else {})
+    (stray,) = home.glob("t-0*")
+    assert re.fullmatch(r"t-0\.[0-9a-f]{32}-stray", stray.name)
+    assert read_topic_id(stray) == ID
+    assert (stray / f"{0:020d}.log").stat().st_size == len(batch_of())
+    assert f"set aside as {stray.name}: t-0 is none of ours. Remove it" in caplog.text
+    assert len(list(log.directory.parent.glob("t-0*-stray"))) == (not exists)
+    manager.close()
+    manager = opened(later, *dirs)
+    assert set(manager.logs) == ({ONE} if exists else set())
+    manager.close()
+
+
+@pytest.mark.parametrize("step", ["rename", "fsync"])
+def test_a_directory_that_keeps_what_is_to_go_is_out_of_service(later, tmp_path, step):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    manager = opened(later, *dirs)
+    made_now(manager, ONE).append_as_leader(batch_of(), 0)
+    manager.close()
+    (home,) = homes_of(ONE, *dirs)
+    (other,) = set(dirs) - {home}
+    (other / "t-0").mkdir()
+    with FaultyFiles(other, fail_at=0, lasting=True, steps=(step,)):
+        manager = opened(later, *dirs)
+    assert [use.path for use in manager.usage() if use.failure] == [other]
+    assert manager.logs[ONE].log_end_offset == 1
+    manager.close()
+
+
+def test_what_is_left_of_a_making_can_be_deleted(later, tmp_path):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    manager = opened(later, *dirs)
+    with FaultyFiles(tmp_path, fail_at=1, lasting=True, error=errno.ENOSPC), pytest.raises(DiskFull):
+        made_now(manager, ONE)
+    (home,) = homes_of(ONE, *dirs)
+    manager.delete(ONE)
+    later.run()
+    assert list(home.glob("t-0*")) == []
+    made_now(manager, TWO)
+    assert made_now(manager, ONE).directory.parent != home
+    assert manager.unusable == {}
+    manager.close()
+
+
+def test_what_may_be_elsewhere_can_be_deleted(later, tmp_path):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    (dirs[0] / "t-0").mkdir(parents=True)
+    dirs[1].write_text("no directory")
+    manager = opened(later, *dirs)
+    assert set(manager.unusable) == {ONE}
+    manager.delete(ONE)
+    later.run()
+    assert list(dirs[0].glob("t-0*")) == []
+    manager.close()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_what_was_made_and_could_not_be_discarded_is_made_nowhere_else(later, tmp_path, error):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    manager = opened(later, *dirs)
+    made = manager.plan([NewPartition(ONE, None, ID)])()
+    home = made[ONE].path.parent
+    with FaultyFiles(tmp_path, fail_at=0, lasting=True, error=error, steps=("rename",)):
+        manager.discard(made)
+    made_now(manager, TWO)
+    if error == errno.EIO:
+        with pytest.raises(LogError, match=f"its log directory {home} failed"):
+            made_now(manager, ONE)
+    else:
+        assert made_now(manager, ONE).directory.parent == home
+    assert homes_of(ONE, *dirs) == [home]
+    manager.close()
+
+
+def test_a_partition_whose_making_its_disk_failed_is_made_in_another_directory(later, tmp_path):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    manager = opened(later, *dirs)
+    with FaultyFiles(tmp_path, fail_at=1, lasting=True), pytest.raises(LogDirFailed):
+        made_now(manager, ONE)
+    (home,) = homes_of(ONE, *dirs)
+    log = made_now(manager, ONE)
+    assert log.directory.parent != home
+    log.append_as_leader(batch_of(), 0)
+    manager.close()
+    bring_back = without(log.directory.parent)
+    manager = opened(later, *dirs)
+    assert ONE not in manager.logs
+    manager.close()
+    bring_back()
+    manager = opened(later, *dirs)
+    assert manager.logs[ONE].log_end_offset == 1
+    assert homes_of(ONE, *dirs) == [log.directory.parent]
     manager.close()
 
 

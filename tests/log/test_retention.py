@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log.samples import open_log, read_bytes
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode
@@ -16,6 +20,7 @@ from sparklog.log.log import Log
 from sparklog.log.manager import LogManager
 from sparklog.log.retention import SegmentView, by_age, by_bytes, by_log_start, deletable, policies_of
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.records import iter_batches
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
@@ -60,7 +65,7 @@ def test_age_is_over_only_beyond_the_limit() -> None:
     ],
 )
 def test_what_a_topics_settings_give_up(settings: dict[str, object], gone: int) -> None:
-    policies = policies_of(TopicConfig(**settings), 10)  # type: ignore[arg-type]
+    policies = policies_of(TopicConfig(**settings), 10)
     assert deletable(views((10, 0), (10, 0), (10, 0)), policies, 30, 1000) == gone
 
 
@@ -89,8 +94,8 @@ class Rig:
 
     def __init__(self, directory: Path, **settings: object) -> None:
         self.clock = ManualClock()
-        config = TopicConfig(segment_bytes=400, file_delete_delay_ms=60_000, **settings)  # type: ignore[arg-type]
-        self.manager = LogManager([directory], config, self.clock, _Inline())  # type: ignore[arg-type]
+        config = TopicConfig(segment_bytes=400, file_delete_delay_ms=60_000, **settings)
+        self.manager = LogManager([directory], config, self.clock, _Inline())
         self.manager.load({})
         self.log = self.manager.get_or_create(TP, None, None)
 
@@ -203,3 +208,82 @@ def test_the_start_of_the_log_is_kept_over_a_restart(tmp_path: Path) -> None:
     rig.manager.close()
     again = Rig(tmp_path)
     assert (again.log.log_start_offset, again.log.log_end_offset) == (2, 10)
+
+
+def kept_on_disk(directory: Path) -> list[int]:
+    """Where the segments begin that a start would find."""
+    return sorted(int(path.stem) for path in directory.glob("*.log"))
+
+
+@pytest.mark.parametrize("refused", [("rename",), ("rename", "unlink")], ids=["names", "names and removals"])
+@pytest.mark.parametrize("step", [0, 1, 2, 3, 4, 10])
+def test_what_a_full_disk_does_not_let_go_stays_in_the_log_and_goes_later(
+    tmp_path: Path, refused: tuple[str, ...], step: int
+) -> None:
+    rig = Rig(tmp_path, retention_bytes=1000)
+    fill(rig.log, rig.clock, 20)
+    end, count = rig.log.log_end_offset, rig.log.segment_count
+    with (
+        FaultyFiles(tmp_path, fail_at=step, lasting=True, error=errno.ENOSPC, steps=refused) as files,
+        suppress(DiskFull),
+    ):
+        while rig.manager.delete_old_segments(TP, end):
+            pass
+    assert files.count > step, "nothing was refused"
+    start, first = rig.log.log_start_offset, rig.log._segments.first.base_offset
+    assert kept_on_disk(tmp_path / "t-0") == list(rig.log._segments.bases)
+    assert first == start if refused == ("rename",) else first < start
+    assert 0 < start < end
+    assert offsets_from(rig.log, start) == list(range(start, end))
+    with pytest.raises(ApiError) as caught:
+        rig.log.read(start - 1, 100, rig.log.end, min_one_batch=True)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    for known in (0, start):
+        again = opened_after_crash(rig.log.directory, tmp_path / f"crashed-{known}", known)
+        assert (again.log_start_offset, again.log_end_offset) == (max(known, first), end)
+        assert offsets_from(again, start) == list(range(start, end))
+        again.close()
+    while rig.manager.delete_old_segments(TP, end):
+        pass
+    rig.clock.advance(61)
+    finish(rig.manager.unlink_due())
+    assert rig.log.segment_count < count
+    assert rig.log._segments.first.base_offset == start
+    assert not [path.name for path in (tmp_path / "t-0").iterdir() if path.suffix == ".deleted"]
+    assert kept_on_disk(tmp_path / "t-0") == list(rig.log._segments.bases)
+
+
+def offsets_from(log: Log, start: int) -> list[int]:
+    """What a reader gets that begins there."""
+    found: list[int] = []
+    while start < log.log_end_offset:
+        piece = log.read(start, 1, log.end, min_one_batch=True)
+        (batch,) = iter_batches(memoryview(read_bytes(piece)))
+        found += range(batch.base_offset, batch.next_offset)
+        start = batch.next_offset
+    return found
+
+
+def opened_after_crash(directory: Path, copy: Path, start: int) -> Log:
+    """What a start finds after a kill; ``start`` is what the checkpoint says."""
+    shutil.copytree(directory, copy)
+    return open_log(copy, {"segment.bytes": "400"}, clean=False, log_start_offset=start)
+
+
+def test_what_is_given_up_is_in_the_log_no_more_before_the_first_file_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path, retention_bytes=1000)
+    fill(rig.log, rig.clock, 20)
+    seen: list[int] = []
+    rename = os.rename
+
+    def watched(source: Path, target: Path) -> None:
+        if str(target).endswith(".deleted"):
+            seen.append(rig.log.log_start_offset)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", watched)
+    assert rig.manager.delete_old_segments(TP, rig.log.log_end_offset)
+    assert seen == [rig.log._segments.first.base_offset] * len(seen)
+    assert seen[0] > 0

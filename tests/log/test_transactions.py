@@ -7,8 +7,8 @@ import pytest
 from log.samples import abandon, marker_of, open_log, read_bytes, transactional
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogDirFailed, LogError
+from sparklog.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, read_aborted
 from sparklog.log.origin import AppendOrigin
-from sparklog.log.transaction_index import AbortedTransaction, TransactionIndex, read_aborted
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches

@@ -149,7 +149,7 @@ def test_what_is_neither_compressed_nor_large_is_short():
 
 def placed(offset, *times, delta=None):
     """A batch as a leader sends it to a follower."""
-    records = batch_of(*times)
+    records = bytearray(batch_of(*times))
     if delta is not None:
         records = bytearray(patched(23, delta.to_bytes(4, "big"), records))
     patch_header(records, 0, offset, 0)

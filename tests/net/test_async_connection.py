@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
+from net.listening import IMPOSSIBLE
 
 from sparklog.errors import ConnectionFailed, RemoteProtocolError
 from sparklog.net.async_connection import AsyncConnection
@@ -65,6 +67,12 @@ def test_a_failure_closes_the_connection(peer, data, error, complaint):
 def test_nobody_there():
     with pytest.raises(ConnectionFailed, match=r"cannot reach a broker at 127\.0\.0\.1:1"):
         asyncio.run(AsyncConnection.open(Endpoint("127.0.0.1", 1)))
+
+
+@pytest.mark.parametrize("address", IMPOSSIBLE)
+def test_an_address_that_cannot_be_one(address):
+    with pytest.raises(ConnectionFailed, match="cannot reach a broker at"):
+        asyncio.run(AsyncConnection.open(Endpoint(*address)))
 
 
 def test_requests_do_not_wait_for_one_another(peer):
@@ -233,13 +241,14 @@ class Recording:
 def test_small_pieces_of_a_request_go_out_in_one_and_large_ones_uncopied(peer):
     async def written(body):
         connection = await AsyncConnection.open(peer.endpoint)
-        socket, connection._transport = connection._transport, Recording()
+        recording: Any = Recording()
+        socket, connection._transport = connection._transport, recording
         answer = connection.submit(ApiKey.PRODUCE, 3, body)
-        recorded, connection._transport = connection._transport.written, socket
+        connection._transport = socket
         connection.close()
         with pytest.raises(ConnectionFailed):
             await answer
-        return recorded
+        return recording.written
 
     (whole,) = asyncio.run(written([b"some", bytearray(b"small"), memoryview(b"pieces")]))
     assert whole.endswith(b"somesmallpieces")
@@ -253,19 +262,20 @@ def test_small_pieces_of_a_request_go_out_in_one_and_large_ones_uncopied(peer):
 def test_requests_that_are_held_go_out_together_and_in_order(peer):
     async def written():
         connection = await AsyncConnection.open(peer.endpoint)
-        socket, connection._transport = connection._transport, Recording()
+        recording: Any = Recording()
+        socket, connection._transport = connection._transport, recording
         connection.hold()
         answers = [connection.submit(ApiKey.PRODUCE, 3, [each]) for each in (b"first", b"second")]
-        assert connection._transport.written == []
+        assert recording.written == []
         connection.let_go()
         connection.hold()
         answers.append(connection.submit(ApiKey.PRODUCE, 3, [b"third"]))
         await connection.submit(ApiKey.PRODUCE, 3, [b"unanswered"], expect_response=False)
-        recorded, connection._transport = connection._transport.written, socket
+        connection._transport = socket
         connection.close()
         connection.let_go()
         await asyncio.gather(*answers, return_exceptions=True)
-        return recorded
+        return recording.written
 
     together, rest = asyncio.run(written())
     assert together.index(b"first") < together.index(b"second")

@@ -1,6 +1,7 @@
 """The blocking asking end, against a peer that answers rightly, wrongly, or not at all."""
 
 import pytest
+from net.listening import IMPOSSIBLE
 
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, RemoteProtocolError
 from sparklog.net.connection import BlockingConnection
@@ -31,6 +32,12 @@ def test_a_request_in_the_newest_version_of_both(peer):
         (12, 3, "me"),
         (12, 1, "me"),
     ]
+
+
+@pytest.mark.parametrize("address", IMPOSSIBLE)
+def test_an_address_that_cannot_be_one(address):
+    with pytest.raises(ConnectionFailed, match="cannot reach a broker at"):
+        BlockingConnection(Endpoint(*address))
 
 
 def test_an_api_that_the_peer_lacks_is_named(peer):

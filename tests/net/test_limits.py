@@ -1,13 +1,9 @@
-"""Limits and complaints without a socket."""
-
-import logging
+"""Limits without a socket."""
 
 import pytest
 
 from sparklog.config.broker import parse_overrides
 from sparklog.errors import ConfigError
-from sparklog.net import complaints as complaints_module
-from sparklog.net.complaints import Complaints
 from sparklog.net.limits import UNLIMITED, AcceptRate, Limits, by_address
 
 
@@ -52,23 +48,3 @@ def test_no_rate_and_none_at_all():
     rate = AcceptRate(0.0)
     assert all(rate.delay(UNLIMITED, 0.0) == 0.0 for _ in range(1000))
     assert rate.delay(0, 5.0) == 1.0
-
-
-def test_complaints_are_counted_when_they_are_too_many(caplog, monkeypatch):
-    monkeypatch.setattr(complaints_module, "_A_WINDOW", 5)
-    now = [0.0]
-    complaints = Complaints(logging.getLogger("test"), lambda: now[0])
-    with caplog.at_level(logging.WARNING):
-        for number in range(20):
-            complaints.warn("kind", f"complaint {number}")
-        complaints.warn("other", "another")
-        now[0] = 10.0
-        complaints.warn("kind", "again")
-        now[0] = 30.0
-        complaints.warn("kind", "once more")
-    assert [each.getMessage() for each in caplog.records] == [
-        *(f"complaint {number}" for number in range(5)),
-        "another",
-        "again (and 15 more of this kind before)",
-        "once more",
-    ]

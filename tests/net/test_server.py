@@ -132,7 +132,7 @@ def test_what_is_no_request_ends_the_connection(server, sent, caplog):
 def test_http_gets_an_answer_in_http_and_one_line_in_the_log(server, caplog):
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            connection = http.client.HTTPConnection(*server.endpoint, timeout=10)
+            connection = http.client.HTTPConnection(server.endpoint.host, server.endpoint.port, timeout=10)
             connection.request("GET", "/")
             answer = connection.getresponse()
             assert answer.status == 400

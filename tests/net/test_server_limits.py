@@ -9,8 +9,8 @@ import threading
 import pytest
 from net.listening import Server, answer, assert_hung_up, assert_serves, framed, read_exactly, read_frame
 
+from sparklog import rate_limit
 from sparklog.net import channel as net_channel
-from sparklog.net import complaints
 from sparklog.testing.eventually import eventually
 
 
@@ -232,7 +232,7 @@ def test_a_client_that_hangs_up_gives_its_memory_back(server):
 
 
 def test_one_client_cannot_fill_the_log(server, caplog, monkeypatch):
-    monkeypatch.setattr(complaints, "_A_WINDOW", 5)
+    monkeypatch.setattr(rate_limit, "_IN_AN_INTERVAL", 5)
     server.limit(max_per_host=0)
     with caplog.at_level(logging.WARNING):
         for _ in range(50):

@@ -9,7 +9,10 @@ from net.listening import LIMIT, Server, answer, assert_serves, framed, read_fra
 
 from sparklog.log.file_records import FileRecords
 from sparklog.net import channel as net_channel
+from sparklog.net.answer import Ordered
 from sparklog.net.limits import Limits
+from sparklog.net.page_cache import read_ahead
+from sparklog.net.turns import SHARE_S
 from sparklog.structs import FileSlice
 from sparklog.testing.eventually import eventually
 
@@ -73,7 +76,7 @@ class Later:
             return answer(name)
         self.places.append(None if name.endswith(b"at once") else self._loop.create_future())
         self.answers.append(self._loop.create_future())
-        return net_channel.Ordered(self.answers[-1], self.places[-1])
+        return Ordered(self.answers[-1], self.places[-1])
 
     def reply(self, number):
         self.answers[number].set_result(answer(b"%d" % number))
@@ -112,7 +115,7 @@ def test_a_request_that_has_its_place_at_once_keeps_those_of_its_api_from_nothin
 
 def test_a_large_answer_is_sent_a_share_at_a_time(server):
     big = bytes(32 << 20)
-    clock = itertools.count(step=net_channel.SHARE_S * 10)  # the time is up after every piece
+    clock = itertools.count(step=SHARE_S * 10)  # the time is up after every piece
     server.call(setattr, server.server.turns, "time", lambda: next(clock))
     server.dispatch = lambda frame, host: answer(big if frame == b"big" else bytes(frame))
     unsent = []
@@ -205,7 +208,7 @@ def test_a_segment_that_is_not_in_memory_is_read_by_a_thread(server, tmp_path, m
     content = os.urandom(3 << 20)
     records = FileRecords(tmp_path / "0.log", create=True)
     records.append(memoryview(content))
-    cached, threads, read_ahead = set(), [], net_channel.read_ahead
+    cached, threads = set(), []
 
     def is_cached(piece):
         return piece.position in cached
@@ -233,7 +236,7 @@ def test_a_segment_that_is_not_in_memory_is_read_by_a_thread(server, tmp_path, m
 def test_answers_behind_a_segment_that_is_read_count_as_memory(server, tmp_path, monkeypatch):
     records = FileRecords(tmp_path / "0.log", create=True)
     records.append(memoryview(bytes(64 << 10)))
-    go_on, read_ahead = threading.Event(), net_channel.read_ahead
+    go_on = threading.Event()
 
     def reading(piece):
         assert go_on.wait(60)

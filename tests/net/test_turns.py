@@ -251,7 +251,7 @@ def test_what_holds_up_everybody_is_told_with_its_name(clock, caplog):
     with caplog.at_level(logging.WARNING, "sparklog.net.turns"):
         run(body)
     assert [record.getMessage() for record in caplog.records] == [
-        "METADATA of client 'me' held up everybody else for 100 ms"
+        "METADATA of client 'me' held up all others for 100 ms"
     ]
 
 

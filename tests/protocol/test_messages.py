@@ -55,10 +55,10 @@ def test_a_text_that_looks_like_an_endless_varint_is_still_a_text():
 
 def test_an_endless_varint_is_refused_at_once():
     # A decoder that followed it would need minutes: each byte makes the number longer.
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(RemoteProtocolError, match="malformed"):
         decode_request(ApiKey.HEARTBEAT, 4, memoryview(b"\xff" * 4_000_000))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_field_out_of_its_range_is_our_own_mistake():
@@ -83,6 +83,16 @@ def test_only_api_versions_answers_with_the_old_header():
 def test_no_version_is_offered_that_the_schemas_do_not_describe():
     for api, versions in OFFERED.items():
         assert versions.stop - 1 <= messages.highest_version(api)
+
+
+def test_an_answer_is_read_as_the_class_that_its_request_names():
+    asked = messages.HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    body = memoryview(encode(messages.HeartbeatResponse(throttle_time_ms=7, error_code=25), 4))
+    answer = messages.decode_answer(asked, 4, body)
+    assert type(answer) is messages.HeartbeatResponse
+    assert (answer.throttle_time_ms, answer.error_code) == (7, 25)
+    with pytest.raises(RemoteProtocolError, match="malformed HeartbeatResponse version 4"):
+        messages.decode_answer(asked, 4, body[:3])
 
 
 def test_a_null_within_a_structure_is_refused():

@@ -1,6 +1,6 @@
 import gc
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -65,7 +65,7 @@ class Placed(NamedTuple):
     timestamp_type: int
     key: bytes | None
     value: bytes | None
-    headers: tuple
+    headers: tuple[tuple[str, bytes | None], ...]
     leader_epoch: int
 
 
@@ -112,7 +112,7 @@ def test_records_live_and_die_without_the_garbage_collector():
 
 
 def test_the_native_codec_makes_named_tuples_only():
-    codec = _impl.load("native")
+    codec: Any = _impl.load("native")
     for kind in (list, int, dict):
         with pytest.raises(TypeError, match="no named tuple"):
             codec.read_placed_records(b"", BatchFields(0, 0, 0, None), RecordPlace("t", 0, 0, 0), kind)

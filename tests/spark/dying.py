@@ -20,7 +20,7 @@ from sparklog.spark.write.writer import Sink, SparklogStreamWriter
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-_LATE = ("finish", "sweep")
+_LATE = ("finish", "abort_orphans")
 
 
 class Death:
@@ -86,8 +86,8 @@ class DyingSink(Sink):
         super().__init__(options)
         self._death = death
 
-    def decider(self, scope, *, lasts):
-        return DyingDecider(self._options.client, Scope(scope, lasts), self._death)
+    def decider(self, scope, *, is_resumable):
+        return DyingDecider(self._options.client, Scope(scope, is_resumable), self._death)
 
 
 class DyingWriter(SparklogStreamWriter):
@@ -113,4 +113,4 @@ class DyingSource(SparklogDataSource):
         return "sparklog-dying"
 
     def streamWriter(self, schema, overwrite):
-        return DyingWriter(WriteOptions.from_spark(self.options), schema, Death(self.options))
+        return DyingWriter(WriteOptions.for_stream(self.options), schema, Death(self.options))

@@ -8,6 +8,7 @@ commits has. One that stops at a step goes on from there after others have decid
 import random
 import uuid
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,7 +25,7 @@ from sparklog.spark.write.attempt import _Attempt
 from sparklog.spark.write.decider import Decider
 from sparklog.spark.write.decisions import DECISIONS_TOPIC, Scope
 from sparklog.spark.write.options import WriteOptions
-from sparklog.spark.write.task_place import Place
+from sparklog.spark.write.task_attempt import TaskAttempt
 from sparklog.spark.write.writer import Sink
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.cluster import ClusterHarness
@@ -33,7 +34,7 @@ from sparklog.testing.eventually import eventually
 pytestmark = pytest.mark.integration
 
 PARTITIONS, BATCHES = 2, 8
-_STEPS = ("take_over", "survey", "check_open", "record", "finish", "sweep")
+_STEPS = ("take_over", "list_open", "check_open", "record", "finish", "abort_orphans")
 
 
 class _Killed(BaseException):
@@ -43,7 +44,7 @@ class _Killed(BaseException):
 class _HostileDecider(Decider):
     """Something may happen before and after each of its steps, and between a decision's record and its commit."""
 
-    history = None
+    history: Any
 
     def _write(self, decision):
         producer = self._producer
@@ -87,7 +88,7 @@ class _History(Sink):
     """
 
     def __init__(self, servers, topic, seed, *, is_patient, restart=None):
-        super().__init__(WriteOptions.from_spark({"kafka.bootstrap.servers": servers, "topic": topic}))
+        super().__init__(WriteOptions.for_batch({"kafka.bootstrap.servers": servers, "topic": topic}))
         self.chance = random.Random(seed)
         self.scope = f"history-{uuid.uuid4().hex}"
         self.is_query = seed % 2 == 0
@@ -115,8 +116,8 @@ class _History(Sink):
         if self.restart is not None and self.happens(0.01):
             self.restart()
 
-    def decider(self, scope, *, lasts):
-        made = _HostileDecider(self._options.client, Scope(scope, lasts))
+    def decider(self, scope, *, is_resumable):
+        made = _HostileDecider(self._options.client, Scope(scope, is_resumable))
         made.history = self
         made.close, close = lambda: None, made.close  # the dead do not hang up
         self.deciders.append(close)
@@ -146,8 +147,8 @@ class _History(Sink):
     def _attempt(self, run, batch, task, number, rows):
         if self.happens(0.1):
             with suppress(_Killed):
-                self.write(Place(self.scope, run, batch, task, number + 10), _breaks_after(rows))
-        return self.write(Place(self.scope, run, batch, task, number), iter([rows]))
+                self.write(TaskAttempt(self.scope, run, batch, task, number + 10), _breaks_after(rows))
+        return self.write(TaskAttempt(self.scope, run, batch, task, number), iter([rows]))
 
     def live(self):
         """Driver after driver until all batches are committed; then one more, to whom nothing happens."""
@@ -174,7 +175,7 @@ def _breaks_after(rows):
 
 @pytest.fixture(autouse=True)
 def _decisions_are_indexed_often(monkeypatch):
-    monkeypatch.setattr(decision_index, "STRETCH", 16)
+    monkeypatch.setattr(decision_index, "INDEX_INTERVAL", 16)
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,7 @@ import pytest
 
 from sparklog.client import Producer
 from sparklog.client.admin.admin import Admin, NewTopic
-from sparklog.spark.read import direct
-from sparklog.spark.read import fetch_paths as paths_taken
+from sparklog.spark.read import direct, fetch_paths
 from sparklog.spark.read.batch_reader import SparklogReader
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.schema import source_schema
@@ -181,6 +180,6 @@ def test_a_broker_that_restarts_in_the_middle_of_a_read_costs_a_retry(lonely, mo
 @pytest.fixture
 def taken(monkeypatch):
     """What the readers of this test did."""
-    sums = paths_taken.PathsTaken()
-    monkeypatch.setattr(paths_taken, "PROCESS", sums)
+    sums = fetch_paths.ReadPathCounters()
+    monkeypatch.setattr(fetch_paths, "PROCESS", sums)
     return sums

@@ -4,6 +4,8 @@ import os
 import re
 from pathlib import Path
 
+from fix_programs import PACKAGES, not_run
+
 from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config
 from sparklog.local.jars import JAR_SETS
 
@@ -22,3 +24,30 @@ def test_spark_jobs_use_the_delta_that_tests_use():
 
 def test_the_check_of_a_change_can_be_run():
     assert os.access(HOUSE / ".ci" / "run", os.X_OK)
+
+
+def test_make_installs_the_programs_that_tests_need():
+    wanted = re.findall(r"^\t\$\(call want,(\S+),(\S+)\)$", (HOUSE / "Makefile").read_text(), re.MULTILINE)
+    assert dict(wanted) == PACKAGES
+
+
+def test_a_run_ends_with_what_was_not_run_and_what_to_type():
+    reasons = [f"Skipped: kcat is missing; type: {line}" for line in ("A", "A", "B")] + ["Skipped: not a segment"]
+    assert not_run(reasons) == "not run: 2 tests: kcat is missing; type: A; 1 test: kcat is missing; type: B"
+    assert not_run(["Skipped: not a segment"]) == ""
+
+
+def test_a_test_module_has_the_name_of_what_it_tests_or_is_said_not_to():
+    page = (HOUSE / "docs" / "developing.md").read_text()
+    (section,) = re.findall(r"^## Where tests are$(.*?)^## ", page, re.MULTILINE | re.DOTALL)
+    folders = set(re.findall(r"`tests/(\w+)/`", section))
+    paths = {path.relative_to(HOUSE / "tests") for path in (HOUSE / "tests").rglob("test_*.py")}
+    strays = {str(path) for path in paths if path.parts[0] not in folders and not _has_its_mirror(path)}
+    assert strays == set(re.findall(r"`([\w/]+/test_\w+\.py)`", section))
+
+
+def _has_its_mirror(test):
+    """Whether it begins with the name of a module or a package of the same folder, or of the folder itself."""
+    folder = HOUSE / "src" / "sparklog" / test.parent
+    names = {each.stem.strip("_") for each in (folder, *folder.iterdir())} if folder.is_dir() else set()
+    return any(re.fullmatch(f"test_{name}(_\\w+)?", test.stem) for name in names)

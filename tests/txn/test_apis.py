@@ -21,9 +21,9 @@ from sparklog.broker.apis import (
     write_txn_markers,
 )
 from sparklog.broker.context import ApiRequest
-from sparklog.broker.txn_coordinators import TransactionCoordinators
-from sparklog.broker.txn_entry import TransactionEntry
-from sparklog.broker.txn_markers import markers_request
+from sparklog.broker.txn.coordinators import TransactionCoordinators
+from sparklog.broker.txn.entry import TransactionEntry
+from sparklog.broker.txn.markers import markers_request
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode
 from sparklog.group.runtime import GroupCoordinator
@@ -36,7 +36,6 @@ from sparklog.protocol.messages import (
     EndTxnRequest,
     InitProducerIdRequest,
     ListTransactionsRequest,
-    Message,
     TxnOffsetCommitRequest,
 )
 from sparklog.structs import TopicPartition
@@ -60,7 +59,7 @@ NEW, OLD = Producer(7, 0), Producer(7, -1)
 NO_TOPICS = SimpleNamespace(version=0, topic=lambda name: None)
 
 
-def _codes(topics: list[Message]) -> dict[tuple[str, int], ErrorCode]:
+def _codes(topics: list[Any]) -> dict[tuple[str, int], ErrorCode]:
     return {
         (each.name, result.partition_index): ErrorCode(result.partition_error_code)
         for each in topics
@@ -107,15 +106,15 @@ class Client:
             producer_ids=SimpleNamespace(take=take),
             txn_markers=SimpleNamespace(take=self.append),
         )
-        replicas: Any = SimpleNamespace(leads=lambda _: True, partition=lambda _: SimpleNamespace(log=log))
-        coordinators = TransactionCoordinators(self.broker.transactions, metadata)  # type: ignore[arg-type]
+        replicas: Any = SimpleNamespace(leads=lambda _: True, partition=lambda _: log)
+        coordinators = TransactionCoordinators(self.broker.transactions, metadata, None, clock)
         self.broker.txn_entry = TransactionEntry(coordinators, replicas)
 
     async def append(self, marker: Marker, partitions: list[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         self.appended.append((marker, partitions))
         return {tp: ErrorCode.NOT_LEADER_OR_FOLLOWER if tp.partition else ErrorCode.NONE for tp in partitions}
 
-    async def call(self, module: ModuleType, version: int, request: Message) -> Message:
+    async def call(self, module: ModuleType, version: int, request: Any) -> Any:
         body = memoryview(messages.encode(request, version))
         message = messages.decode_request(module.API, version, body)
         answer = module.handle(self.broker, ApiRequest(module.API, version, "app", "/10.0.0.1", message))
@@ -147,7 +146,7 @@ class Client:
         return _codes((await self.call(add_partitions_to_txn, version, request)).results_by_topic_v3_and_below)
 
     async def add_batched(
-        self, version: int, transactions: list[tuple[str, Producer, bool, list[Message]]]
+        self, version: int, transactions: list[tuple[str, Producer, bool, list[Any]]]
     ) -> list[dict[tuple[str, int], ErrorCode]]:
         """As brokers ask: id, producer, whether only to verify, topics; the codes of each."""
         transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
@@ -379,7 +378,7 @@ def test_write_markers(loop: Any, client: Client, version: int) -> None:
 @versions(list_transactions)
 def test_list(loop: Any, client: Client, version: int) -> None:
     async def listed(**filters: Any) -> list[str]:
-        asked = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1} | filters
+        asked: dict[str, Any] = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1, **filters}
         answer = await client.call(list_transactions, version, ListTransactionsRequest(**asked))
         assert answer.error_code == 0
         assert list(answer.unknown_state_filters) == [each for each in asked["state_filters"] if each == "Odd"]

@@ -29,7 +29,9 @@ from sparklog.txn.state import (
     TransactionState,
 )
 
-S, E, V = TransactionState, ErrorCode, ClientVersion
+S = TransactionState
+E = ErrorCode
+V = ClientVersion
 MACHINE = TransactionMachine(TransactionSettings(900_000, 10_000, allows_two_phase=True))
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 VERSIONS = st.sampled_from(list(V))

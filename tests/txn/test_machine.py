@@ -18,7 +18,8 @@ from sparklog.txn.state import (
     TransactionState,
 )
 
-S, E = TransactionState, ErrorCode
+S = TransactionState
+E = ErrorCode
 MACHINE = TransactionMachine(TransactionSettings(900_000, 10_000))
 NOW = 100_000
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)

@@ -22,7 +22,8 @@ from sparklog.txn.records import build_batch, read_key, read_value
 from sparklog.txn.runtime import EndAnswer, InitAnswer, TransactionCoordinator
 from sparklog.txn.state import LAST_EPOCH, ClientVersion, Producer, Transaction, TransactionState
 
-S, E = TransactionState, ErrorCode
+S = TransactionState
+E = ErrorCode
 V2 = ClientVersion.EPOCH_A_TRANSACTION
 ID = "payments"
 HOME = coordinator_partition(ID, 4)
@@ -66,6 +67,7 @@ class Scene:
         return await self.txns.init_producer_id(InitRequest(ID, timeout_ms, expected))
 
     async def producer(self) -> Producer:
+        producer: Producer
         error, producer, _ = await self.init()
         assert error is E.NONE
         return producer
@@ -138,7 +140,7 @@ def test_a_transaction_from_beginning_to_end(play: Any, happened: list[Any], com
 
     play(body)
     prepare = S.PREPARE_COMMIT if commit else S.PREPARE_ABORT
-    order = [each if isinstance(each, Marker) else transaction_in(each).state for each in happened]  # type: ignore[union-attr]
+    order = [each if isinstance(each, Marker) else transaction_in(each).state for each in happened]
     assert order == [S.EMPTY, S.ONGOING, prepare, Marker(Producer(100, 0), commit, 5), complete, S.ONGOING]
 
 
@@ -149,7 +151,7 @@ def test_no_marker_is_written_before_the_decision_is_replicated(play: Any) -> No
         scene.log.gate = lambda: gate
         ending = scene.loop.create_task(scene.end(producer, commit=True))
         await asyncio.sleep(1)
-        assert scene.written()[-1].state is S.PREPARE_COMMIT  # type: ignore[union-attr]
+        assert scene.written()[-1].state is S.PREPARE_COMMIT
         assert not ending.done()
         assert scene.markers.written == []
         assert scene.state is S.ONGOING
@@ -434,7 +436,7 @@ def test_whatever_of_the_log_is_left_ends_in_one_outcome(play: Any, steps: int) 
         scene.clock.advance(10)
         finish(scene.txns.abort_timed_out())
         await asyncio.sleep(1)
-        decided = {False: [], True: []}  # type: ignore[var-annotated]
+        decided = {False: [], True: []}
         for marker, partitions in scene.markers.written:
             decided[marker.commit].append(partitions)
         expected = {

@@ -16,7 +16,8 @@ from sparklog.txn.markers import Marker
 from sparklog.txn.records import read_value, value_of
 from sparklog.txn.state import COMPLETION, LAST_EPOCH, NO_TIMEOUT_MS, HeldTransaction, Producer, TransactionState
 
-S, E = TransactionState, ErrorCode
+S = TransactionState
+E = ErrorCode
 MACHINE = TransactionMachine(TransactionSettings(900_000, 10_000, allows_two_phase=True))
 CURRENT, BEFORE = Producer(7, 3), Producer(7, 2)
 ENDING = {
@@ -109,7 +110,7 @@ def test_a_clients_own_end_that_was_lost_fences_nobody(commit: bool) -> None:
 def test_what_is_left_after_a_record_was_lost_and_after_an_end_is_what_the_log_says() -> None:
     """So a coordinator that goes on from memory and one that reads the log answer alike."""
     fenced = second(S.ONGOING)
-    fenced.begin(MACHINE.init(fenced, request(), None, NOW).record)  # type: ignore[arg-type]
+    fenced.begin(MACHINE.init(fenced, request(), None, NOW).record)
     fenced.failed()
     kept = MACHINE.init(second(S.ONGOING), keeping(), None, NOW).record
     assert kept is not None
@@ -222,7 +223,7 @@ def test_only_the_client_of_now_keeps_by_name() -> None:
 def test_an_abort_whose_record_was_lost_leaves_the_transaction_whose_it_was() -> None:
     """Else whoever keeps it next would not know it again, and abort what is committed elsewhere."""
     prepared = second(S.ONGOING)
-    prepared.begin(MACHINE.init(prepared, request(), None, NOW).record)  # type: ignore[arg-type]
+    prepared.begin(MACHINE.init(prepared, request(), None, NOW).record)
     prepared.failed()
     kept = MACHINE.init(prepared, keeping(), None, NOW).record
     assert kept is not None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.permissions import check_settings_keep_state
@@ -20,7 +20,7 @@ from sparklog.config.dynamic import (
 )
 from sparklog.config.topic import check_together, parse_stored
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode
-from sparklog.protocol.messages import Message
+from sparklog.protocol.messages import AlterConfigsResponse, IncrementalAlterConfigsResponse
 from sparklog.protocol.slices import Steps
 from sparklog.zk.znodes import CLUSTER_ENTITY, broker_entity, topic_entity
 
@@ -28,10 +28,19 @@ TOPIC, BROKER = 2, 4
 """Kafka's numbers for what has settings (``ConfigResource.java``)."""
 
 _OPERATIONS = frozenset(Operation)
+R = TypeVar("R", AlterConfigsResponse, IncrementalAlterConfigsResponse)
+
+
+class Resource(NamedTuple):
+    """What a request has changed of one resource: its settings as the wire has them (name, operation, value)."""
+
+    kind: int
+    name: str
+    changes: Sequence[tuple[str, int, str | None]]
 
 
 class Asked(NamedTuple):
-    """One resource of a request; ``afresh``: what is stored now counts for nothing."""
+    """The same, if it makes sense; ``afresh``: what is stored now counts for nothing."""
 
     kind: int
     name: str
@@ -47,38 +56,32 @@ class Outcome(NamedTuple):
 
 
 def altered(
-    broker: BrokerContext, request: Message, response: type[Any], operation_of: Callable[[Any], int], *, afresh: bool
-) -> Steps[Awaitable[Message]]:
-    """Understand the request in steps, a setting each, and then carry it out; ``response`` is the class of the answer.
-
-    ``operation_of`` says what is to be done with one of its settings.
-    """
+    broker: BrokerContext, resources: Iterable[Resource], response: type[R], *, afresh: bool, validate_only: bool
+) -> Steps[Awaitable[R]]:
+    """Understand what is asked in steps, a setting each, and then do it; ``response`` is the class of the answer."""
     keys, asked = [], []
-    for each in request.resources:
-        key = each.resource_type, each.resource_name
-        keys.append(key)
-        changes = [(entry.name, operation_of(entry), entry.value) for entry in each.configs]
-        asked.append((yield from _asked_for(*key, changes, afresh=afresh)))
+    for each in resources:
+        keys.append((each.kind, each.name))
+        asked.append((yield from _asked_for(*each, afresh=afresh)))
         yield
-    return _answer(broker, asked, keys, response, validate_only=request.validate_only)
+    return _answer(broker, asked, keys, response, validate_only=validate_only)
 
 
 async def _answer(
     broker: BrokerContext,
     asked: list[Asked | ApiError],
     keys: list[tuple[int, str]],
-    response: type[Any],
+    response: type[R],
     *,
     validate_only: bool,
-) -> Message:
+) -> R:
     outcomes = await _alter_each(broker, asked, keys, validate_only=validate_only)
     result = response.AlterConfigsResourceResponse
     results = [
         result(error_code=outcome.code, error_message=outcome.message, resource_type=kind, resource_name=name)
         async for (kind, name), outcome in broker.turns.paced(zip(keys, outcomes, strict=True))
     ]
-    answer: Message = response(throttle_time_ms=0, responses=results)
-    return answer
+    return response(throttle_time_ms=0, responses=results)
 
 
 async def _alter_each(
@@ -103,7 +106,7 @@ async def _alter_each(
 def _asked_for(
     kind: int, name: str, changes: Sequence[tuple[str, int, str | None]], *, afresh: bool
 ) -> Steps[Asked | ApiError]:
-    """A resource of a request as the wire has it (name, operation, value), if it makes sense; a setting a step."""
+    """A resource of a request, if it makes sense; a setting a step."""
     twice = sorted(key for key, times in Counter(each for each, _, _ in changes).items() if times > 1)
     if twice:
         return ApiError(ErrorCode.INVALID_REQUEST, f"these settings stand there twice: {', '.join(twice)}")

@@ -7,29 +7,29 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sparklog.broker.fence import ControllerFence
 from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.leases import Leases
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.preparation import Preparation
-from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.settings import Settings
 from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
-from sparklog.broker.txn_coordinators import TransactionCoordinators
-from sparklog.broker.txn_entry import TransactionEntry
-from sparklog.broker.txn_markers import TransactionMarkers
+from sparklog.broker.txn.coordinators import TransactionCoordinators
+from sparklog.broker.txn.entry import TransactionEntry
+from sparklog.broker.txn.markers import TransactionMarkers
+from sparklog.broker.txn.producer_ids import ProducerIds
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import TopicConfig, parse_stored
 from sparklog.controller.runtime import Controller
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.runtime import GroupCoordinator
+from sparklog.net.peers import Peers
 from sparklog.net.tasks import Tasks
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
 from sparklog.structs import TopicPartition
@@ -38,6 +38,7 @@ from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
+M = TypeVar("M")
 
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
@@ -54,14 +55,14 @@ class KeyType(IntEnum):
 _COORDINATED = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTIONS_TOPIC}
 
 
-class ApiRequest(NamedTuple):
-    """One request, decoded."""
+class ApiRequest(NamedTuple, Generic[M]):
+    """One request, decoded: ``M`` is its class, as the API's handler wants it."""
 
     api: ApiKey
     version: int
     client_id: str | None
     client_host: str
-    message: Message
+    message: M
     after: asyncio.Future[Any] | None = None
     """Done when the requests of this API that came before on the connection have their places."""
 
@@ -84,6 +85,7 @@ class BrokerContext:
     fetch_sessions: FetchSessions
     leases: Leases
     txn_coordinators: TransactionCoordinators
+    peers: Peers
     txn_entry: TransactionEntry
     preparation: Preparation
     topics: TopicMaker

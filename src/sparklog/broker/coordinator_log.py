@@ -52,6 +52,6 @@ class CoordinatorLog:
     async def read(self, partition: int) -> AsyncIterator[memoryview]:
         """Whole batches, from the start of the log to its end; the disk is read on another thread."""
         loop = asyncio.get_running_loop()
-        pieces = self._replicas.partition(TopicPartition(self._topic, partition)).log.read_all(_READ_BLOCK)
+        pieces = self._replicas.partition(TopicPartition(self._topic, partition)).read_all(_READ_BLOCK)
         while (piece := await loop.run_in_executor(None, next, pieces, None)) is not None:
             yield piece

@@ -89,7 +89,7 @@ class Dispatcher:
     async def _await(
         self, frame: memoryview, request: Request, handler: Handler, unbegun: list[Awaitable[Any]]
     ) -> Answer:
-        answer = unbegun.pop()  # whoever cancels this from now on cancels that
+        answer = unbegun.pop()  # to cancel this from now on cancels that
         what = partial(describe_request, frame)
         given = await (self._turns.timed(answer, what) if isinstance(answer, Coroutine) else answer)
         framed = self._framed(request, handler, given)
@@ -118,7 +118,7 @@ class Dispatcher:
 
 
 def _drop(unbegun: list[Awaitable[Any]]) -> None:
-    """Nobody waits for it: where it was not even begun, it never is."""
+    """No client waits for it: where it was not even begun, it never is."""
     for answer in unbegun:
         if isinstance(answer, Coroutine):
             answer.close()

@@ -7,8 +7,8 @@ Invariants:
   the field; every version that is served here has it, so -1 is as stale as any other epoch.
 - A controller is believed when ZooKeeper has confirmed its id and its epoch, once an epoch. A higher epoch than the
   highest that was confirmed is looked up first, so that a forged frame cannot fence the controller in office. One look
-  serves all who wait for it, and only one is under way: frames cannot pile up work on ZooKeeper.
-- The last check and what it allows happen in one turn of the loop. Whoever awaits something after ``admit`` asks
+  serves all requests that wait for it, and only one is under way: frames cannot pile up work on ZooKeeper.
+- The last check and what it allows happen in one turn of the loop. A handler that awaits something after ``admit`` asks
   ``check`` again.
 
 A controller sends one request at a time to a broker and waits for its answer, so holding one keeps their order.
@@ -20,15 +20,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from sparklog.errors import ApiError, CoordinationError, ErrorCode
-from sparklog.protocol.messages import Message
+from sparklog.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from sparklog.zk.client import Office
 
+OfController = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 _ASK_AGAIN_S = 0.2
 _NOBODY = Office(-1, -1)
 
 
 class ControllerFence:
-    """``ask`` finds out who is in office; ``warn`` is told of requests that ZooKeeper does not bear out."""
+    """``ask`` looks up the controller in office; ``warn`` is told of requests that ZooKeeper does not bear out."""
 
     def __init__(self, ask: Callable[[], Awaitable[Office]], warn: Callable[[str], None]) -> None:
         self._ask = ask
@@ -58,7 +59,7 @@ class ControllerFence:
             look.cancel()
         await asyncio.gather(*looks, return_exceptions=True)
 
-    async def admit(self, request: Message) -> ErrorCode:
+    async def admit(self, request: OfController) -> ErrorCode:
         """NONE if the request is to be obeyed now, or the code to answer; it may take a look at ZooKeeper."""
         await self._settled.wait()
         if self._broker_epoch is not None and request.controller_epoch > self._office.epoch:
@@ -71,7 +72,7 @@ class ControllerFence:
             )
         return code
 
-    def check(self, request: Message) -> ErrorCode:
+    def check(self, request: OfController) -> ErrorCode:
         """NONE if what was admitted may still be done in this turn of the loop, or the code to answer."""
         if request.broker_epoch != self._broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
@@ -80,10 +81,10 @@ class ControllerFence:
         return ErrorCode.NONE
 
     async def _learn(self) -> None:
-        """Find out who is in office, with a look that begins after this call."""
+        """Find out which controller is in office, with a look that begins after this call."""
         if self._following is None:
             self._following = asyncio.ensure_future(self._look(self._running))
-        await asyncio.wait((self._following,))  # not cancelled with one of those who wait
+        await asyncio.wait((self._following,))  # not cancelled with one of its waiters
 
     async def _look(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:

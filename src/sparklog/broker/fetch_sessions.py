@@ -8,8 +8,8 @@ Invariants:
 
 - A session answers each epoch once and in order. A request with another epoch is refused, and so is an answer whose
   session has gone on to the next epoch meanwhile.
-- Who has all answers of a session knows the high watermark and log start of every partition in it as they were last
-  read: what is left out is what he knows.
+- A client that has all answers of a session knows the high watermark and log start of every partition in it as they
+  were last read: what is left out is what he knows.
 - A partition that gave records goes behind all others, so that none is kept out of a bounded answer for ever.
 - A session names its topics as its first request did, by name or by id; an id that had no name is looked up again with
   each request, one that had one keeps it, so that a topic made anew is told from the one that was asked for.

@@ -1,8 +1,8 @@
 """Making and taking away many partitions: the disk is waited for off the loop, a slice of them at a time.
 
-Invariants: what makes or takes away partitions holds ``replicas.changing`` for a slice, so nobody finds one half made
+Invariants: what makes or takes away partitions holds ``replicas.changing`` for a slice, so no other finds one half made
 or half gone. A partition that was made ahead is served from the turn of the loop in which the fence lets it be, or is
-removed before the slice ends. A slice that was begun is finished, whoever gives up waiting for it.
+removed before the slice ends. A slice that was begun is finished, also if its request is given up.
 """
 
 from __future__ import annotations

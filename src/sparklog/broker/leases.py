@@ -17,7 +17,7 @@ class Leases:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._running: dict[int, Lease] = {}
-        self._last_id = clock.now_ms()  # so that an id from before a restart is nobody's
+        self._last_id = clock.now_ms()  # so that an id from before a restart is not given again
 
     def grant(self, duration_s: float) -> tuple[int, Lease]:
         """A lease of ``duration_s`` from now on, and its id."""

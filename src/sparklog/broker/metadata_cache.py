@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from sparklog.protocol.hot.fetch import LeaderHint
-from sparklog.protocol.messages import Message
+from sparklog.protocol.messages import UpdateMetadataRequest
 from sparklog.protocol.slices import Shared, Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition
@@ -47,7 +47,7 @@ class TopicUpdate:
     deleted: list[int] = field(default_factory=list)
     can_be: bool = True
 
-    def take(self, state: Message) -> None:
+    def take(self, state: UpdateMetadataRequest.UpdateMetadataTopicState.UpdateMetadataPartitionState) -> None:
         number = state.partition_index
         self.can_be = self.can_be and number >= 0
         if state.leader == _LEADER_DURING_DELETE:
@@ -59,7 +59,7 @@ class TopicUpdate:
         )
 
 
-def describe(states: Iterable[Message]) -> Steps[list[TopicUpdate]]:
+def describe(states: Iterable[UpdateMetadataRequest.UpdateMetadataTopicState]) -> Steps[list[TopicUpdate]]:
     """What an UpdateMetadata says of its topics, a partition a step."""
     topics = []
     for state in states:
@@ -105,8 +105,8 @@ class MetadataCache:
         topic = self._topics.get(tp.topic)
         return topic is not None and tp.partition in topic.partitions
 
-    def name_of(self, topic_id: UUID) -> str | None:
-        return self._names.get(topic_id)
+    def name_of(self, topic_id: UUID | None) -> str | None:
+        return None if topic_id is None else self._names.get(topic_id)
 
     def leader(self, tp: TopicPartition) -> BrokerInfo | None:
         """The live broker that leads the partition."""
@@ -123,7 +123,7 @@ class MetadataCache:
             return None
         return LeaderHint(leader.id, found.leader_epoch, leader.endpoint, leader.rack)
 
-    def update(self, request: Message, topics: Iterable[TopicUpdate]) -> list[TopicPartition]:
+    def update(self, request: UpdateMetadataRequest, topics: Iterable[TopicUpdate]) -> list[TopicPartition]:
         """Take over an UpdateMetadata request, whose topics are described already, in one turn of the loop; whoever
         waits for what it brings is woken. Returns what it deletes.
         """

@@ -1,4 +1,4 @@
-"""What a client that asks may do: without security, all that can be done, save what nobody does on purpose.
+"""What a client that asks may do: without security, all that can be done, save what is never done on purpose.
 
 The topics in which the coordinators and Spark's sinks keep what they know are protected: they are not deleted or given
 other partitions or another retention, unless ``sparklog.internal.topics.protect`` is false. Kafka leaves that to an

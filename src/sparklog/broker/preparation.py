@@ -12,7 +12,7 @@ not appended, and those behind it wait for those before it. One thread prepares,
 time is one batch's.
 
 A request that gets no answer (acks=0) is not given up when its client hangs up, for a client hangs up as soon as it has
-sent the last one; what such requests hold in memory without anybody's account is bounded.
+sent the last one; what such requests hold in memory on no connection's account is bounded.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Preparation:
             if waited_for and tp in waited_for:
                 return True
             if batch is not None and not is_short(batch) and self._replicas.leads(tp):
-                size += size_to_prepare(batch, self._replicas.partition(tp).log.config)
+                size += size_to_prepare(batch, self._replicas.partition(tp).config)
         return size > LONG
 
     def append_in_order(
@@ -92,7 +92,7 @@ class Preparation:
         def done(kept: asyncio.Future[T]) -> None:
             self._kept -= size
             if not kept.cancelled():
-                kept.exception()  # or asyncio reports it as one that nobody looked at, once the shield is cancelled
+                kept.exception()  # or asyncio reports it as never retrieved, once the shield is cancelled
 
         work.add_done_callback(done)
         return asyncio.shield(work)
@@ -107,7 +107,7 @@ class Preparation:
         for number, (tp, batch) in enumerate(records):
             if batch is None or is_short(batch) or not self._replicas.leads(tp):
                 continue
-            config = self._replicas.partition(tp).log.config
+            config = self._replicas.partition(tp).config
             if size_to_prepare(batch, config):
                 prepared[number] = await self._prepare(batch, config)
         if before:

@@ -92,7 +92,7 @@ class Registration:
                 on_registered()
 
     def give_up(self) -> None:
-        """The broker is to stop: nobody waits for ZooKeeper any more."""
+        """The broker is to stop: do not wait for ZooKeeper any more."""
         self._given_up.set()
 
     async def register(self) -> None:

@@ -1,63 +1,18 @@
 """From an API's number to its handler and the versions it is served in.
 
-What ApiVersions offers is derived from here.
+Every module of ``apis`` is one. What ApiVersions offers is derived from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from sparklog.broker.apis import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_configs,
-    alter_partition_reassignments,
-    api_versions,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_topic_partitions,
-    describe_transactions,
-    elect_leaders,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leader_and_isr,
-    lease_segments,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sasl_handshake,
-    stop_replica,
-    sync_group,
-    txn_offset_commit,
-    update_metadata,
-    write_txn_markers,
-)
+from sparklog.broker import apis
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Encoded, Message, decode_request, encode
 from sparklog.structs import Chunk
@@ -77,6 +32,11 @@ class Handler(NamedTuple):
     """Whether its messages are the schema library's, which can be decoded and encoded in steps."""
 
 
+def _handlers() -> Iterator[Handler]:
+    for found in iter_modules(apis.__path__):
+        yield _handler(import_module(f"{apis.__name__}.{found.name}"))
+
+
 def _handler(module: ModuleType) -> Handler:
     api: ApiKey = module.API
     decode = getattr(module, "decode", None)
@@ -94,59 +54,5 @@ def _encode(message: Message | Encoded, version: int) -> list[Chunk] | None:
     return [message.body if isinstance(message, Encoded) else encode(message, version)]
 
 
-HANDLERS: dict[int, Handler] = {
-    handler.api.value: handler
-    for handler in map(
-        _handler,
-        (
-            add_offsets_to_txn,
-            add_partitions_to_txn,
-            alter_configs,
-            alter_partition_reassignments,
-            api_versions,
-            consumer_group_describe,
-            consumer_group_heartbeat,
-            create_partitions,
-            create_topics,
-            delete_records,
-            delete_groups,
-            delete_topics,
-            describe_cluster,
-            describe_configs,
-            describe_groups,
-            describe_log_dirs,
-            describe_producers,
-            describe_topic_partitions,
-            describe_transactions,
-            elect_leaders,
-            end_txn,
-            fetch,
-            find_coordinator,
-            heartbeat,
-            incremental_alter_configs,
-            init_producer_id,
-            join_group,
-            leader_and_isr,
-            lease_segments,
-            leave_group,
-            list_groups,
-            list_offsets,
-            list_partition_reassignments,
-            list_transactions,
-            metadata,
-            offset_commit,
-            offset_delete,
-            offset_fetch,
-            offset_for_leader_epoch,
-            produce,
-            sasl_handshake,
-            stop_replica,
-            sync_group,
-            txn_offset_commit,
-            update_metadata,
-            write_txn_markers,
-        ),
-    )
-}
-
+HANDLERS: dict[int, Handler] = {handler.api.value: handler for handler in _handlers()}
 OFFERED: dict[ApiKey, range] = {handler.api: handler.versions for handler in HANDLERS.values()}

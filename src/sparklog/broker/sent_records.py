@@ -1,6 +1,6 @@
 """What the versions of Produce demand of a partition's records, whatever partition it is.
 
-Version 3 and later bring exactly one batch of format 2; zstd is for those who speak version 7 (Kafka 3.9,
+Version 3 and later bring exactly one batch of format 2; zstd is for clients of version 7 (Kafka 3.9,
 ``ProduceRequest.validateRecords``, and ``ByteBufferLogInputStream`` for what counts as a batch). A last batch that is
 not whole counts for nothing.
 """

@@ -5,6 +5,8 @@ Requests of controllers are held until the epoch of the registration is known (`
 Stop: run what is registered in ``before_leaving`` (leadership is given away there), take no more requests, answer those
 in hand (waiting fetches with what there is, members of groups with NOT_COORDINATOR) for ``_GRACE_S`` at most, leave
 ZooKeeper, hang up, flush and close the logs, leave the marker of a clean stop. ``hurry`` cuts the waiting short.
+A start that fails is followed by the steps of a stop for which it has made something. Each step is taken, also where
+one before it has failed.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from enum import IntEnum, auto
 from pathlib import Path
 from typing import TypeVar
+from uuid import UUID
 
-from sparklog.broker.connection_limits import limits_of
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.dispatch import Dispatcher
@@ -29,25 +33,28 @@ from sparklog.broker.leases import Leases
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.predecessor import SessionFiles
 from sparklog.broker.preparation import Preparation
-from sparklog.broker.producer_ids import ProducerIds
 from sparklog.broker.registration import Registration
 from sparklog.broker.registry import OFFERED
 from sparklog.broker.settings import Settings
+from sparklog.broker.strays import why_stray
 from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
-from sparklog.broker.txn_coordinators import TransactionCoordinators
-from sparklog.broker.txn_entry import TransactionEntry
-from sparklog.broker.txn_markers import TransactionMarkers
+from sparklog.broker.txn.coordinators import TransactionCoordinators
+from sparklog.broker.txn.entry import TransactionEntry
+from sparklog.broker.txn.markers import TransactionMarkers
+from sparklog.broker.txn.producer_ids import ProducerIds
 from sparklog.clock import Clock, SystemClock
-from sparklog.config.broker import BrokerConfig
+from sparklog.config.broker import BrokerConfig, parse_overrides
 from sparklog.controller.runtime import Controller
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode, LogDirFailed
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.log.loader import Knowledge
 from sparklog.log.manager import LogManager
-from sparklog.net.complaints import Complaints
+from sparklog.net.limits import Limits, by_address
+from sparklog.net.peers import Peers
 from sparklog.net.server import SocketServer
+from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.manager import ReplicaManager
-from sparklog.structs import Endpoint
+from sparklog.structs import Endpoint, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo
@@ -57,6 +64,25 @@ _READY_TIMEOUT = 30.0
 _GRACE_S = 5.0
 _REPORT_AGAIN_S = 1.0
 T = TypeVar("T")
+
+
+class _Step(IntEnum):
+    """What a stop does after ``before_leaving``, in this order."""
+
+    REGISTRATION = auto()
+    REQUESTS = auto()
+    CONTROLLER = auto()
+    SETTINGS = auto()
+    ZOOKEEPER = auto()
+    CONNECTIONS = auto()
+    TRANSACTIONS = auto()
+    PEERS = auto()
+    COORDINATORS = auto()
+    PREPARATION = auto()
+    ZOOKEEPER_THREAD = auto()
+    DISK_THREAD = auto()  # nothing is written behind the back of the last checkpoint
+    LOGS = auto()
+    SESSION_FILES = auto()  # last: a process that gets their locks may take this one for dead
 
 
 class Broker:
@@ -70,6 +96,11 @@ class Broker:
         self._disk_thread = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._zk_timeout = config.zookeeper_session_timeout_ms / 1000
         self._stopping = False
+        self._steps: dict[_Step, Callable[[], object]] = {
+            _Step.ZOOKEEPER_THREAD: self._zk_thread.shutdown,
+            _Step.DISK_THREAD: self._disk_thread.shutdown,
+        }
+        self._registration: Registration | None = None
         self._limits_asked = 0
         self._chores: list[asyncio.Task[None]] = []
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
@@ -105,16 +136,22 @@ class Broker:
         try:
             await self._start()
         except BaseException:
-            await self.stop()
+            try:
+                await self.stop()
+            except Exception:
+                _logger.exception("the start failed, and stopping after it")
             raise
 
     async def _start(self) -> None:
         config = self._config
         self._server = self._bind(config)
+        self._steps[_Step.CONNECTIONS] = self._server.close
         self._zk = await self._loop.run_in_executor(self._zk_thread, self._connect_zookeeper)
+        self._steps[_Step.ZOOKEEPER] = self._close_zookeeper
         await self.run_zk(self._zk.ensure_tree)
         cluster_id = await self.run_zk(self._zk.cluster_id)
         self._settings = Settings(config, self._zk, self.run_zk)
+        self._steps[_Step.SETTINGS] = self._settings.close
         await self._settings.load()
         self._logs = LogManager(
             [Path(each) for each in config.log_dirs],
@@ -124,13 +161,16 @@ class Broker:
             recovery_threads=config.num_recovery_threads_per_data_dir,
             defaults=Knowledge(producer_expiration_ms=self._settings.layers.in_force.producer_id_expiration_ms),
         )
+        self._steps[_Step.LOGS] = self._logs.close
         self._logs.own(cluster_id, config.broker_id)
         await self._load_logs()
+        registration = self._registration = self._make_registration()
+        self._steps[_Step.REGISTRATION] = registration.close
         self._assemble(cluster_id)
         self._server.start()
         self._settings.follow(self._context.replicas, self._limit_connections)
-        await self._registration.register()
-        self._registration.follow(self._controller.on_session_expired, self._fail)
+        await registration.register()
+        registration.follow(self._controller.on_session_expired, self._fail)
         self._controller.start()
         metadata = self._context.metadata
         if not await metadata.wait_for(lambda: config.broker_id in metadata.brokers, _READY_TIMEOUT):
@@ -143,7 +183,7 @@ class Broker:
         server = SocketServer(
             self._loop,
             lambda *asked: self._dispatch(*asked),
-            limits_of(config),
+            _limits_of(config),
         )
         try:
             self.endpoint = server.bind(config.host, config.port)
@@ -161,7 +201,7 @@ class Broker:
 
     async def _look_up_limits(self, config: BrokerConfig, asked: int) -> None:
         try:
-            limits = await self._loop.run_in_executor(None, limits_of, config)
+            limits = await self._loop.run_in_executor(None, _limits_of, config)
         except ConfigError as error:
             _logger.error("the limits on connections stay as they are: %s", error)
             return
@@ -175,12 +215,16 @@ class Broker:
             on_session=self._hear_session,
         )
 
+    def _close_zookeeper(self) -> Awaitable[None]:
+        """On another thread than the one of its calls, for one of them may wait for ZooKeeper."""
+        return self._loop.run_in_executor(None, self._zk.close)
+
     def _hear_session(self, event: str) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._on_session, event)
 
     def _on_session(self, event: str) -> None:
-        if not self._stopping and hasattr(self, "_registration"):
+        if not self._stopping and self._registration is not None:
             self._registration.on_session(event)
 
     def _fail(self, error: BaseException) -> None:
@@ -190,8 +234,17 @@ class Broker:
     async def _load_logs(self) -> None:
         topics = await self.run_zk(self._zk.topics)
         configs = {topic: await self._settings.topic(topic) for topic in topics}
-        await self._loop.run_in_executor(None, self._logs.load, configs)
+        await self._loop.run_in_executor(None, self._logs.load, configs, self._why_stray)
         self._logs.on_failure = self._hear_disk_failed
+
+    def _why_stray(self, tp: TopicPartition, topic_id: UUID) -> str | None:
+        """Asked on the thread that opens the logs; None also where the znode of the topic cannot be read."""
+        asked = self.run_zk(self._zk.assignment, tp.topic)
+        try:
+            assignment = asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+        except ApiError:
+            return None
+        return why_stray(tp, topic_id, assignment, self._config.broker_id)
 
     def _hear_disk_failed(self, path: Path, reason: str) -> None:
         self._loop.call_soon_threadsafe(self._on_disk_failed, path, reason)
@@ -218,26 +271,31 @@ class Broker:
                 _logger.warning("the failed log directory will be reported again: %s", error)
                 await asyncio.sleep(_REPORT_AGAIN_S)
 
+    def _make_registration(self) -> Registration:
+        warnings = RateLimitedLogger(_logger, self._clock.monotonic)
+        self._fence = ControllerFence(
+            lambda: self.run_zk(self._zk.office), lambda text: warnings.warn("controller", text)
+        )
+        files = SessionFiles(map(Path, self._config.log_dirs))
+        self._steps[_Step.SESSION_FILES] = files.close
+        info = BrokerInfo(self._config.broker_id, self.advertised)
+        return Registration(info, self._zk, self.run_zk, self._fence, files, self._clock, self._zk_timeout)
+
     def _assemble(self, cluster_id: str) -> None:
         config, metadata = self._config, MetadataCache()
         replicas = ReplicaManager(config.broker_id, self._logs, self._loop)
-        complaints = Complaints(_logger, self._clock.monotonic)
-        self._fence = ControllerFence(
-            lambda: self.run_zk(self._zk.office), lambda text: complaints.warn("controller", text)
-        )
-        self._session_files = SessionFiles(map(Path, config.log_dirs))
-        info = BrokerInfo(config.broker_id, self.advertised)
-        self._registration = Registration(
-            info, self._zk, self.run_zk, self._fence, self._session_files, self._clock, self._zk_timeout
-        )
         self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock)
+        self._steps[_Step.CONTROLLER] = self._controller.close
         offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
         states = CoordinatorLog(TRANSACTIONS_TOPIC, config.transaction_state_log_num_partitions, replicas, metadata)
         groups = GroupCoordinator(config, offsets, self._clock, self._loop, GroupTopics(metadata))
-        markers = TransactionMarkers(replicas, metadata, groups.end_transaction, self._clock, self._zk, self._ask_zk)
+        peers = Peers("sparklog")
+        markers = TransactionMarkers(
+            replicas, metadata, groups.end_transaction, self._clock, self._zk, self._ask_zk, peers
+        )
         producer_ids = ProducerIds(config.broker_id, self._zk, self._ask_zk)
         transactions = TransactionCoordinator(config, states, markers, producer_ids.take, self._clock, self._loop)
-        coordinators = TransactionCoordinators(transactions, metadata)
+        coordinators = TransactionCoordinators(transactions, metadata, peers, self._clock)
         self._context = BrokerContext(
             config=config,
             settings=self._settings,
@@ -256,6 +314,7 @@ class Broker:
             ),
             leases=Leases(self._clock),
             txn_coordinators=coordinators,
+            peers=peers,
             txn_entry=TransactionEntry(coordinators, replicas),
             preparation=Preparation(replicas, self._clock),
             topics=TopicMaker(self._settings, metadata, self._zk, self._ask_zk, self._controller.refusals),
@@ -268,6 +327,13 @@ class Broker:
             producer_ids=producer_ids,
             offered=OFFERED,
         )
+        self._steps |= {
+            _Step.REQUESTS: self._answer_last_requests,
+            _Step.TRANSACTIONS: transactions.close,
+            _Step.PEERS: peers.close,
+            _Step.COORDINATORS: coordinators.close,
+            _Step.PREPARATION: self._context.preparation.close,
+        }
         self._dispatch = Dispatcher(self._context, self._server.turns)
 
     async def _every(self, interval_ms: int, work: Callable[[], object]) -> None:
@@ -304,7 +370,7 @@ class Broker:
 
     def give_up_start(self) -> None:
         """Let a ``start`` that waits for ZooKeeper to register the broker fail; ``stop`` is to follow."""
-        if hasattr(self, "_registration"):
+        if self._registration is not None:
             self._registration.give_up()
 
     def hurry(self) -> None:
@@ -325,38 +391,39 @@ class Broker:
             _logger.warning("%s: hanging up on %d connections not answered yet", why, self._server.connections)
 
     async def stop(self) -> None:
-        """Leave the cluster and close everything that was opened; safe after a failed start."""
+        """Leave the cluster and close everything that was opened; safe after a failed start.
+
+        Raises what the last step that failed has raised, after all steps.
+        """
         self._stopping = True
         for chore in self._chores:
             chore.cancel()
-        for leave in self.before_leaving:
-            await leave()
-        if hasattr(self, "_registration"):
-            await self._registration.close()
-        if hasattr(self, "_context"):
-            await self._answer_last_requests()
-        await self._leave_cluster()
-        if hasattr(self, "_server"):
-            self._server.close()
-        if hasattr(self, "_context"):
-            await self._context.transactions.close()
-            self._context.txn_markers.close()
-            await self._context.txn_coordinators.close()
-            self._context.preparation.close()
-        self._zk_thread.shutdown()
-        self._disk_thread.shutdown()  # nothing is written behind the back of the last checkpoint
-        if hasattr(self, "_logs"):
-            self._logs.close()
-        if hasattr(self, "_session_files"):
-            self._session_files.close()  # last: whoever gets their locks may take this process for dead
+        async with AsyncExitStack() as stack:
+            for _, step in sorted(self._steps.items(), reverse=True):
+                stack.push_async_callback(_taken, step)
+            for leave in reversed(self.before_leaving):
+                stack.push_async_callback(leave)
 
-    async def _leave_cluster(self) -> None:
-        if hasattr(self, "_controller"):
-            await self._controller.close()
-        if hasattr(self, "_settings"):
-            await self._settings.close()
-        if hasattr(self, "_zk"):
-            await self._loop.run_in_executor(None, self._zk.close)  # a call on the other thread may wait for ZooKeeper
+
+async def _taken(step: Callable[[], object]) -> None:
+    """Take one step of a stop to its end."""
+    outcome = step()
+    if isinstance(outcome, Awaitable):
+        await outcome
+
+
+def _limits_of(config: BrokerConfig) -> Limits:
+    """What the settings allow clients. Raises ConfigError if a host is named that cannot be looked up."""
+    return Limits(
+        max_request_size=config.socket_request_max_bytes,
+        max_in_flight=config.queued_max_requests,
+        max_request_memory=config.queued_max_request_bytes,
+        max_connections=config.max_connections,
+        max_per_host=config.max_connections_per_ip,
+        per_host_overrides=by_address(parse_overrides(config.max_connections_per_ip_overrides)),
+        max_rate=config.max_connection_creation_rate,
+        max_idle_s=config.connections_max_idle_ms / 1000,
+    )
 
 
 def _remedy(host: str, error: OSError) -> str:

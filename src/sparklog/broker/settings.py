@@ -1,6 +1,6 @@
 """Settings that change while this broker runs: read from ZooKeeper at the start, followed from then on.
 
-Whoever changes settings writes them, then a notification under ``/config/changes``; every broker reads the
+A broker that changes settings writes them, then a notification under ``/config/changes``; every broker reads the
 notifications in the order of their numbers and takes over what they name. A lost watch costs seconds: the numbers tell
 what was missed. Where one is missing, for this broker was away for longer than it was kept, all settings are read
 again; ZooKeeper leaves no number out. Notifications are kept for a quarter of an hour (Kafka 3.9,

@@ -7,7 +7,8 @@ or one that has no replica of the partition here. What a controller leaves out o
 names, moves nothing; where ZooKeeper cannot tell, all stays as it is and is not served.
 
 Every LeaderAndIsr is looked through before it is applied: for partitions that it names under another id, and a full
-one, which names all that this broker holds, for those that it does not name.
+one, which names all that this broker holds, for those that it does not name. A start looks through the partitions that
+are in several log directories.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ from sparklog.broker import holdings
 from sparklog.broker.context import BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.making import Departure
-from sparklog.protocol.messages import Message
-from sparklog.protocol.wire import ZERO_UUID
+from sparklog.protocol.messages import LeaderAndIsrRequest
 from sparklog.structs import TopicPartition, uuid_to_text
 from sparklog.zk.znodes import TopicAssignment
 
@@ -31,7 +31,7 @@ _FULL = 2
 """The type of a LeaderAndIsr that names all partitions of the broker."""
 
 
-async def make_way(broker: BrokerContext, request: Message) -> None:
+async def make_way(broker: BrokerContext, request: LeaderAndIsrRequest) -> None:
     """Set aside what stands in the way of the ``request``, and if it is a full one what it does not name."""
     found: dict[TopicPartition, UUID | None] = dict(_replaced(broker, request))
     if request.type == _FULL:
@@ -45,7 +45,7 @@ async def make_way(broker: BrokerContext, request: Message) -> None:
         except ApiError as error:
             _logger.error("%s is left as it is, and not served: %s", tp, error)
             continue
-        why = _why_stray(tp, topic_id, assignments[tp.topic], broker.config.broker_id)
+        why = why_stray(tp, topic_id, assignments[tp.topic], broker.config.broker_id)
         if why is None:
             _logger.warning("%s is left as it is: the controller does not name it, but ZooKeeper does", tp)
         else:
@@ -62,23 +62,25 @@ def _set_aside(broker: BrokerContext, tp: TopicPartition, topic_id: UUID | None,
     return broker.replicas.depart(tp, why)
 
 
-def _named(request: Message) -> Iterator[TopicPartition]:
+def _named(request: LeaderAndIsrRequest) -> Iterator[TopicPartition]:
     for topic in request.topic_states:
         for each in topic.partition_states:
             yield TopicPartition(topic.topic_name, each.partition_index)
 
 
-def _replaced(broker: BrokerContext, request: Message) -> Iterator[tuple[TopicPartition, UUID]]:
+def _replaced(broker: BrokerContext, request: LeaderAndIsrRequest) -> Iterator[tuple[TopicPartition, UUID]]:
     """The partitions that the request names under another topic id than the one that they bear here."""
     for topic in request.topic_states:
-        for each in topic.partition_states if topic.topic_id != ZERO_UUID else ():
+        if topic.topic_id is None:  # as the codec reads an id of zeros
+            continue
+        for each in topic.partition_states:
             tp = TopicPartition(topic.topic_name, each.partition_index)
             topic_id = broker.replicas.topic_id(tp)
             if topic_id and topic_id != topic.topic_id:
                 yield tp, topic_id
 
 
-def _why_stray(
+def why_stray(
     tp: TopicPartition, topic_id: UUID | None, assignment: TopicAssignment | None, broker_id: int
 ) -> str | None:
     """Why the partition, of ``topic_id`` on the disk, is none of the cluster's; None if it is one, or may be."""

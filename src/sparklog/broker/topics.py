@@ -114,7 +114,7 @@ class TopicMaker:
     async def ensure(self, name: str, patience_s: float = PATIENCE_S) -> ErrorCode:
         """Make a topic that a client asked for by using it; what a client is to be told meanwhile.
 
-        It is made once for all who ask for it, and even if nobody has the patience to wait for it.
+        It is made once for all requests, and also if none has the patience to wait for it.
         """
         making = self._making.get(name)
         if making is None:

@@ -147,7 +147,7 @@ class _Reading:
             _print(rounds, self._layout, most, None if sys.stdout.isatty() else advance)
 
     def follow(self, start: Position, most: int | None) -> None:
-        """Print what comes, until somebody interrupts; a partition that cannot be asked at the start is left out."""
+        """Print what comes, until it is interrupted; a partition that cannot be asked at the start is left out."""
         with administering(self._cluster) as admin:
             starts, failures = resolve_position(admin, self._wanted, start)
         self._leave_out(failures)

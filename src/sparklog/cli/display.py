@@ -95,5 +95,5 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody is there to ask: add --yes")
+        raise click.UsageError("this is no terminal, so the question cannot be asked: add --yes")
     click.confirm(question, abort=True)

@@ -1,6 +1,6 @@
 """Keeps collections of cyclic garbage short in a process that lives long and holds much.
 
-A full collection of CPython walks over every object that may be part of a cycle, and a broker serves nobody meanwhile:
+A full collection of CPython walks over every object that may be part of a cycle. A broker serves no request meanwhile:
 40 ms with 3,000 partitions. So what a full collection leaves is set aside (``gc.freeze``), and the next looks only at
 what has come since. Objects that are set aside are still freed as soon as nothing refers to them; only their cycles
 wait.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparklog.structs import TopicPartition
 
 _DEAD = "Dead"
-"""The state of a group that nobody knows."""
+"""The state of a group that no coordinator knows."""
 
 
 @click.group()
@@ -172,7 +172,7 @@ def _say_clamped(offsets: Mapping[TopicPartition, int], position: Position) -> N
 
 
 def _described(admin: Admin, name: str) -> GroupDescription:
-    """The group. Raises ApiError(GROUP_ID_NOT_FOUND) where nobody knows it."""
+    """The group. Raises ApiError(GROUP_ID_NOT_FOUND) where the coordinator does not know it."""
     found = admin.describe_groups([name])[name]
     if found.state == _DEAD and not found.members:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparklog.client.cluster.info import TopicInfo
+    from sparklog.cluster.info import TopicInfo
 
 
 def is_internal_topic(topic: TopicInfo) -> bool:

@@ -47,7 +47,7 @@ class TopicLimits:
         self.ask()
 
     def ask(self, batch_size: int = 0) -> None:
-        """Ask again: somebody may have raised a limit since. For a large batch the largest request counts too."""
+        """Ask again: a limit may have been raised since. For a large batch the largest request counts too."""
         try:
             with administering(self._cluster) as admin:
                 topic = {each.name: each.value or "" for each in admin.topic_configs(self._topic)}

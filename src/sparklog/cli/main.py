@@ -56,7 +56,7 @@ class LazyGroup(click.Group):
             sys.stdout.flush()
             return result
         except BrokenPipeError:
-            _drop_output()  # whoever read it has gone
+            _drop_output()  # the reader has gone
             ctx.exit(BROKEN_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

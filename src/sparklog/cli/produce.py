@@ -49,7 +49,7 @@ def _separator(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 )  # fmt: skip
 @click.option(
     "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True,
-    help="Who must have a batch: all replicas in sync, the leader, nobody.",
+    help="Which replicas must have a batch: all in sync, the leader, none.",
 )  # fmt: skip
 @click.option("--null-empty", is_flag=True, help="An empty value becomes null: deletes its key in a compacted topic.")
 @bootstrap_option
@@ -170,7 +170,7 @@ class _LineWriter:
         except (SparklogError, OSError, KeyboardInterrupt) as error:
             outcome = "written before it" if isinstance(error, LineRefused) else "surely written before that"
             if self._cluster.config.required_acks == 0:
-                outcome = "sent before that; with --acks 0 nobody says whether they are written"
+                outcome = "sent before that; with --acks 0 no answer says whether they are written"
             click.echo(f"{counted(producer.acknowledged_records, 'line')} {outcome}", err=True)
             raise
 

@@ -24,7 +24,7 @@ from sparklog.errors import ApiError, ErrorCode, SparklogError
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
     from sparklog.client.admin.admin import Admin, ConfigEntry
-    from sparklog.client.cluster.info import PartitionInfo, TopicInfo
+    from sparklog.cluster.info import PartitionInfo, TopicInfo
     from sparklog.structs import TopicPartition
 
 _MOST_COPIES = 32767

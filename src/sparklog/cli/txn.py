@@ -19,7 +19,7 @@ _SILENT_S = 900
 
 @click.group()
 def txn() -> None:
-    """See which transactions are open, and end those that nobody will come back for.
+    """See which transactions are open, and end those that are abandoned.
 
     A TRANSACTIONAL_ID is what a producer has as its transactional.id. Consumers with isolation.level=read_committed
     read no further than where an open transaction begins. Those of Spark jobs: see "sparklog writes".
@@ -96,8 +96,9 @@ def describe(transactional_id: str, as_json: bool, bootstrap: str) -> None:
 def commit(transactional_id: str, yes: bool, bootstrap: str) -> None:
     """Commit the open transaction of TRANSACTIONAL_ID in place of its producer.
 
-    Do so only if whoever decides has decided so: a transaction that is not prepared may be half of what was meant. The
-    producer, if it lives, is fenced: it gets an error and can write no more under this id until it is started anew.
+    Do so only if the program that decides has decided so: a transaction that is not prepared may be half of what was
+    meant. The producer, if it lives, is fenced: it gets an error and can write no more under this id until it is
+    started anew.
 
     \b
     Examples:
@@ -142,7 +143,7 @@ def abort(
         raise click.UsageError("name a transactional id, or else all of --topic, --partition and --start-offset")
 
 
-@txn.command("find-hanging", short_help="Find transactions that nobody will end.")
+@txn.command("find-hanging", short_help="Find transactions that no coordinator will end.")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option(
     "--silent-for", type=click.IntRange(0), default=_SILENT_S, show_default=True, metavar="SECONDS",

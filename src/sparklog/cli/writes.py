@@ -11,7 +11,7 @@ from sparklog.cli.display import confirm, counted, output_option, show_json, sho
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 
 if TYPE_CHECKING:
-    from sparklog.spark.write.leftovers import OpenWrite
+    from sparklog.spark.write.open_writes import OpenWrite
 
 
 @click.group()
@@ -73,7 +73,7 @@ def list_writes(scopes: tuple[str, ...], open_for: int, as_json: bool, bootstrap
 def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) -> None:
     """Finish what dead jobs left, in these SCOPEs or in all: commit what is decided, abort the rest.
 
-    Do so for jobs that nobody will start again. One that still runs loses the batch that it is at, and fails;
+    Do so for jobs that will not be started again. One that still runs loses the batch that it is at, and fails;
     restarted, it writes that batch again. Exit code 1, and nothing is finished, where a SCOPE is none. A scope whose
     decision cannot be read is left as it is, and the others are finished; the exit code is 1 then.
 
@@ -88,7 +88,7 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
         click.echo("nothing is open")
         return
     confirm(f"Finish {counted(len(found), 'open transaction')} of {', '.join(names)}?", yes=yes)
-    from sparklog.spark.write.leftovers import finish_scope
+    from sparklog.spark.write.open_writes import finish_scope
 
     refused: list[DataSourceError] = []
     with connected(bootstrap) as cluster:
@@ -130,7 +130,7 @@ def declare(scope: str, last_batch: int, yes: bool, force: bool, bootstrap: str)
     Examples:
       sparklog writes declare daily-import@orders --last-batch 20261121 --yes
     """
-    from sparklog.spark.write.leftovers import declare_last_batch, is_known
+    from sparklog.spark.write.open_writes import declare_last_batch, is_known
 
     if not force:
         with connected(bootstrap) as cluster, administered(bootstrap) as admin:
@@ -143,7 +143,7 @@ def declare(scope: str, last_batch: int, yes: bool, force: bool, bootstrap: str)
 
 
 def _check_known(scopes: tuple[str, ...], bootstrap: str) -> None:
-    from sparklog.spark.write.leftovers import unknown_scopes
+    from sparklog.spark.write.open_writes import unknown_scopes
 
     if not scopes:
         return
@@ -162,7 +162,7 @@ def _unknown(scopes: list[str], advice: str) -> ApiError:
 
 
 def _found(scopes: tuple[str, ...], open_for: int, bootstrap: str) -> list[OpenWrite]:
-    from sparklog.spark.write.leftovers import open_writes
+    from sparklog.spark.write.open_writes import open_writes
 
     with connected(bootstrap) as cluster, administered(bootstrap) as admin:
         found = open_writes(cluster, admin, scopes)

@@ -1,8 +1,8 @@
 """What talks to brokers, ours or Kafka's.
 
 ``Producer``, ``Consumer``, ``Admin``, and the same with ``Async`` before the name, are for programs; they are imported
-when they are first named, so that whoever needs only a part of this package pays only for that. Beneath them, blocking
-and in whole batches: ``batch_producer``, ``batch_consumer``, ``fetcher``.
+when they are first named, so that a program that needs a part of this package pays only for that. Beneath them,
+blocking and in whole batches: ``batch_producer``, ``batch_consumer``, ``fetcher``.
 """
 
 from __future__ import annotations

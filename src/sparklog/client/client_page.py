@@ -14,7 +14,6 @@ from typing import Any, ForwardRef
 
 from sparklog import errors
 from sparklog.client.admin import admin
-from sparklog.client.cluster import info as cluster_info
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.offsets import OffsetAndTimestamp
 from sparklog.client.consumer.async_consumer import AsyncConsumer
@@ -26,6 +25,7 @@ from sparklog.client.producer import delivery
 from sparklog.client.producer.async_producer import AsyncProducer
 from sparklog.client.producer.config import ProducerConfig
 from sparklog.client.producer.producer import Producer
+from sparklog.cluster import info as cluster_info
 from sparklog.config.definition import definitions
 from sparklog.structs import TopicPartition
 

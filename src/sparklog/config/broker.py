@@ -102,7 +102,7 @@ class BrokerConfig:
         "Bytes of requests in hand, of all connections, beyond which none is begun to be read; -1 for any number.",
     )
     max_connections: int = setting(
-        "max.connections", T.INT, _INT_MAX, "Most connections; who comes then waits for one to end.", at_least(0)
+        "max.connections", T.INT, _INT_MAX, "Most connections; a new client then waits for one to end.", at_least(0)
     )
     max_connections_per_ip: int = setting(
         "max.connections.per.ip", T.INT, _INT_MAX, "Most connections of one address; more are hung up on.", at_least(0)
@@ -193,7 +193,7 @@ class BrokerConfig:
         "group.consumer.assignors",
         T.LIST,
         ("uniform", "range"),
-        "Who may share out the partitions of such a group; the first, if its members do not say.",
+        "The assignors of such a group; the first is used if its members name none.",
         any_of("uniform", "range", *ASSIGNOR_CLASSES),
     )
     group_consumer_migration_policy: str = setting(
@@ -204,7 +204,7 @@ class BrokerConfig:
         one_of("disabled", "upgrade", "downgrade", "bidirectional"),
     )
     offsets_retention_minutes: int = setting(
-        "offsets.retention.minutes", T.INT, 10_080, "How long a committed offset that nobody uses is kept.", at_least(1)
+        "offsets.retention.minutes", T.INT, 10_080, "How long an unused committed offset is kept.", at_least(1)
     )
     offsets_retention_check_interval_ms: int = setting(
         "offsets.retention.check.interval.ms", T.LONG, 600_000, "Between two looks for such offsets.", at_least(1)
@@ -286,7 +286,7 @@ class BrokerConfig:
         "transactional.id.expiration.ms",
         T.INT,
         604_800_000,
-        "How long a transactional id that nobody uses is remembered.",
+        "How long an unused transactional id is remembered.",
         at_least(1),
     )
     transaction_abort_timed_out_interval_ms: int = setting(

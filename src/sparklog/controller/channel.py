@@ -1,25 +1,28 @@
-"""The line from the controller to one broker: requests in order, each tried until the broker answers or is gone."""
+"""The line from the controller to one broker: requests in order, each tried until the broker answers or is gone.
+
+The queue has no bound: no decision may be left out, and all that wait end with the broker's registration.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from sparklog.errors import SparklogError
-from sparklog.net.async_connection import AsyncConnection
+from sparklog.net.peers import Peer
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message
+from sparklog.protocol.messages import A, Request
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.2
 
 
-class _Queued(NamedTuple):
+class _Queued(NamedTuple, Generic[A]):
     api: ApiKey
-    message: Message
-    answer: asyncio.Future[Message]
+    message: Request[A]
+    answer: asyncio.Future[A]
 
 
 class BrokerChannel:
@@ -27,14 +30,13 @@ class BrokerChannel:
 
     def __init__(self, broker: BrokerInfo, client_id: str) -> None:
         self.broker = broker
-        self._client_id = client_id
-        self._queue: asyncio.Queue[_Queued] = asyncio.Queue()
-        self._connection: AsyncConnection | None = None
+        self._peer = Peer(broker.endpoint, client_id)
+        self._queue: asyncio.Queue[_Queued[Any]] = asyncio.Queue()
         self._task = asyncio.ensure_future(self._run())
 
-    def send(self, api: ApiKey, message: Message) -> asyncio.Future[Message]:
+    def send(self, api: ApiKey, message: Request[A]) -> asyncio.Future[A]:
         """Queue a request; the future is the answer, cancelled if the broker goes away first."""
-        queued = _Queued(api, message, asyncio.get_running_loop().create_future())
+        queued = _Queued[A](api, message, asyncio.get_running_loop().create_future())
         self._queue.put_nowait(queued)
         return queued.answer
 
@@ -49,12 +51,10 @@ class BrokerChannel:
             if not queued.answer.done():
                 queued.answer.set_result(answer)
 
-    async def _ask(self, queued: _Queued) -> Message:
+    async def _ask(self, queued: _Queued[A]) -> A:
         while True:
             try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = await AsyncConnection.open(self.broker.endpoint, client_id=self._client_id)
-                return await self._connection.request(queued.api, lambda _version: queued.message)
+                return await self._peer.request(queued.api, lambda _version: queued.message)
             except SparklogError as error:
                 _logger.warning("broker %d did not take %s, trying again: %s", self.broker.id, queued.api.name, error)
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -67,5 +67,4 @@ class BrokerChannel:
             await asyncio.wait((self._task,), timeout=_RETRY_SECONDS)
         while not self._queue.empty():
             self._queue.get_nowait().answer.cancel()
-        if self._connection is not None:
-            self._connection.close()
+        await self._peer.close()

@@ -27,7 +27,7 @@ class Pauses(Generic[K]):
             self._due[key] = self._clock.monotonic() + pause
 
     def forget(self, key: K) -> None:
-        """It worked, or concerns nobody any more."""
+        """It worked, or does not matter any more."""
         self._next.pop(key, None)
         self._due.pop(key, None)
 

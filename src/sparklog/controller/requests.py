@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
+from uuid import UUID
 
 from sparklog.controller.context import ControllerContext
 from sparklog.errors import ErrorCode
-from sparklog.protocol.messages import LeaderAndIsrRequest, Message, StopReplicaRequest, UpdateMetadataRequest
+from sparklog.protocol.messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+)
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import NO_LEADER, TopicPartition
@@ -21,6 +28,7 @@ LEADER_DURING_DELETE = -2
 """The leader that UpdateMetadata gives a partition that is going away."""
 FULL, _INCREMENTAL = 2, 1
 """The types of a LeaderAndIsr."""
+_MetadataState = UpdateMetadataRequest.UpdateMetadataTopicState.UpdateMetadataPartitionState
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
@@ -37,7 +45,7 @@ def leader_and_isr(
     partitions: Iterable[TopicPartition],
     *,
     full: bool,
-) -> Steps[Message]:
+) -> Steps[LeaderAndIsrRequest]:
     """Tells one broker to lead or follow ``partitions``; ``full`` says that it holds no others."""
     request = LeaderAndIsrRequest
     state_type = request.LeaderAndIsrTopicState.LeaderAndIsrPartitionState
@@ -83,12 +91,14 @@ def leader_and_isr(
     )
 
 
-def refused_replicas(request: Message, answer: Message) -> dict[TopicPartition, ErrorCode]:
+def refused_replicas(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> dict[TopicPartition, ErrorCode]:
     """The partitions of a LeaderAndIsr request that the broker does not hold, and why not.
 
     Topics without an id are known by their place, which the answer keeps.
     """
-    names = {topic.topic_id: topic.topic_name for topic in request.topic_states if topic.topic_id}
+    names: dict[UUID | None, str] = {
+        topic.topic_id: topic.topic_name for topic in request.topic_states if topic.topic_id
+    }
     refused = {}
     for place, topic in enumerate(answer.topics):
         name = names.get(topic.topic_id)
@@ -102,7 +112,7 @@ def refused_replicas(request: Message, answer: Message) -> dict[TopicPartition, 
 
 def update_metadata(
     context: ControllerContext, controller_id: int, broker_epoch: int, partitions: Iterable[TopicPartition]
-) -> Steps[Message]:
+) -> Steps[UpdateMetadataRequest]:
     """Tells one broker which brokers live, and the state of ``partitions``."""
     request = UpdateMetadataRequest
     topic_states = []
@@ -134,12 +144,12 @@ def update_metadata(
     )
 
 
-def _metadata_state(context: ControllerContext, tp: TopicPartition) -> Message:
+def _metadata_state(context: ControllerContext, tp: TopicPartition) -> _MetadataState:
     state = context.states[tp]
     replicas = context.replicas(tp)
     leader = LEADER_DURING_DELETE if tp.topic in context.deleting else context.announced_leader(tp)
     online = context.online(tp)
-    return UpdateMetadataRequest.UpdateMetadataTopicState.UpdateMetadataPartitionState(
+    return _MetadataState(
         partition_index=tp.partition,
         controller_epoch=context.epoch,
         leader=leader,
@@ -153,7 +163,7 @@ def _metadata_state(context: ControllerContext, tp: TopicPartition) -> Message:
 
 def stop_replicas(
     context: ControllerContext, controller_id: int, broker_epoch: int, partitions: Iterable[TopicPartition]
-) -> Steps[Message]:
+) -> Steps[StopReplicaRequest]:
     """Tells one broker to stop and delete its replicas of ``partitions``."""
     request = StopReplicaRequest
     topic_states = []
@@ -176,7 +186,7 @@ def stop_replicas(
     )
 
 
-def has_stopped(answer: Message) -> bool:
+def has_stopped(answer: StopReplicaResponse) -> bool:
     """Whether a broker did all that a StopReplica request asked of it."""
     return answer.error_code == ErrorCode.NONE and all(
         each.error_code == ErrorCode.NONE for each in answer.partition_errors

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sparklog.clock import Clock
@@ -26,13 +26,20 @@ from sparklog.controller.pauses import Pauses
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message
+from sparklog.protocol.messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
 from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo
 
 _logger = logging.getLogger(__name__)
+T = TypeVar("T")
+R = TypeVar("R", LeaderAndIsrResponse, UpdateMetadataResponse)
 _LOOK_AT_LEAST_EVERY_S = 5.0
 """Also without a watch: a word lost on the way to this loop costs seconds, not the cluster's attention."""
 _STAND_AGAIN_S = 0.2
@@ -71,7 +78,7 @@ class Controller:
         """The brokers that refused a request whole, and its kind."""
         self._retries = Pauses[int](self._clock)
         self._deletions = Pauses[str](self._clock)
-        self._stops: dict[str, asyncio.Future[list[Message | BaseException]]] = {}
+        self._stops: dict[str, asyncio.Future[list[StopReplicaResponse | BaseException]]] = {}
         """What the brokers answer that were asked to delete a topic."""
 
     @property
@@ -126,7 +133,7 @@ class Controller:
                     await self._serve()
                     continue
                 await self._resign()
-                # After a failure in office the znode is still ours: vacate it, or nobody could stand.
+                # After a failure in office the znode is still ours: vacate it, or no broker could stand for election.
                 if not await self._run_zk(self._zk.give_up_controller):
                     await self._stand.wait()
             except CoordinationError as error:
@@ -281,8 +288,8 @@ class Controller:
         context: ControllerContext,
         channel: BrokerChannel,
         asked: dict[TopicPartition, int],
-        request: Message,
-        answer: asyncio.Future[Message],
+        request: LeaderAndIsrRequest,
+        answer: asyncio.Future[LeaderAndIsrResponse],
     ) -> None:
         """Take note of which partitions the broker holds; what was decided anew meanwhile is asked anew."""
         is_full = request.type == requests.FULL
@@ -329,10 +336,10 @@ class Controller:
         context: ControllerContext,
         channel: BrokerChannel,
         api: ApiKey,
-        answer: asyncio.Future[Message],
+        answer: asyncio.Future[R],
         *,
         is_full: bool,
-    ) -> Message | None:
+    ) -> R | None:
         """The answer, if the broker is still the one that was asked, and took the request as a whole.
 
         What it refused to hear is said again by a request that is full: others, sent before or since, do not say it.
@@ -368,7 +375,7 @@ class Controller:
             if self._id in self._channels:
                 await self._tell(
                     context, self._channels[self._id], []
-                )  # wakes who waits here for the end of the deletion
+                )  # wakes the tasks that wait here for the end of the deletion
             _logger.info("topic %s is deleted", topic)
 
     async def _stop_replicas(self, context: ControllerContext, topic: str, holders: set[int]) -> None:
@@ -384,25 +391,26 @@ class Controller:
         self._stops[topic] = asyncio.gather(*answers, return_exceptions=True)
         self._stops[topic].add_done_callback(lambda _: self._look.set())
 
-    def _all_stopped(self, topic: str, answers: list[Message | BaseException]) -> bool:
+    def _all_stopped(self, topic: str, answers: list[StopReplicaResponse | BaseException]) -> bool:
         """Whether every broker has deleted each partition that it was asked to. After a refusal the topic pauses."""
-        if any(isinstance(each, BaseException) for each in answers):  # a broker has gone meanwhile
+        told = [each for each in answers if not isinstance(each, BaseException)]
+        if len(told) < len(answers):  # a broker has gone meanwhile
             self._look.set()
             return False
-        if not all(requests.has_stopped(each) for each in answers):
+        if not all(requests.has_stopped(each) for each in told):
             _logger.warning("topic %s could not be deleted everywhere; this will be tried again", topic)
             self._deletions.postpone(topic)
             return False
         return True
 
 
-async def _in_steps(steps: Steps[Message]) -> Message:
+async def _in_steps(steps: Steps[T]) -> T:
     """What they come to; the loop serves others between."""
     while True:
         try:
             for _ in range(_STEPS_A_TURN):
                 next(steps)
         except StopIteration as end:
-            message: Message = end.value
-            return message
+            result: T = end.value
+            return result
         await asyncio.sleep(0)

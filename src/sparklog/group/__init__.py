@@ -1,1 +1,1 @@
-"""The group coordinator: who belongs to a consumer group, who reads what, and how far each group has read."""
+"""The group coordinator: the members of a consumer group, the partitions of each, and how far the group has read."""

@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.group.classic.group import Group
+from sparklog.group.classic.group import Group, GroupState
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.offsets import build_tombstones, partition_for
 from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
@@ -22,6 +23,8 @@ from sparklog.net.tasks import Tasks
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
+_BURY_AGAIN_S = 10.0
+_BURIED_AT_ONCE = 2000
 _LONGEST_STRING = (1 << 15) - 1
 """What an id or a text may take in a record, in bytes of UTF-8."""
 
@@ -81,7 +84,7 @@ class Board:
 
     @asynccontextmanager
     async def turn(self, group_id: str) -> AsyncIterator[Hosted]:
-        """Nobody else changes who is in the group meanwhile. Raises ApiError if it is not ours (any more)."""
+        """No other task changes the group's members meanwhile. Raises ApiError if it is not ours (any more)."""
         while True:
             error = self.status(group_id, allow_empty_id=True)
             if error is not ErrorCode.NONE:
@@ -97,9 +100,11 @@ class Board:
                     return
 
     def is_current(self, hosted: Hosted) -> bool:
-        """Whether the group is still coordinated here, and nobody has begun another of its name."""
+        """Whether the group is still coordinated here, has not been removed, and no other of its name has begun."""
         led = hosted.partition
-        return self.led.get(led.number) is led and led.hosted.get(hosted.group.group_id, hosted) is hosted
+        if self.led.get(led.number) is not led or hosted.group.state is GroupState.DEAD:
+            return False
+        return led.hosted.get(hosted.group.group_id, hosted) is hosted
 
     def wake(self, hosted: Hosted, wake_ms: int) -> None:
         """Call ``on_wake`` no later than this."""
@@ -115,9 +120,38 @@ class Board:
         self._on_wake(hosted)
 
     def bury(self, led: LedPartition, keys: Iterable[bytes]) -> asyncio.Task[ErrorCode]:
-        """Write tombstones. If that fails, the next coordinator finds what they were to take back, and ages it anew."""
+        """Write tombstones; returns how that went.
+
+        What the log refuses, as a full disk does, is written again until it takes it, but for what is there again by
+        then. If this broker does not lead it for so long, the next coordinator finds what was to go, and ages it anew.
+        """
+        keys = list(keys)
         batches = build_tombstones(keys, self.clock.now_ms())
-        return self.spawn(_worst([self.append(led, each, "tombstones", GROUP_STORE_ERRORS) for each in batches]))
+        written = [self.append(led, each, "tombstones", GROUP_STORE_ERRORS) for each in batches]
+        return self.spawn(self._buried(led, keys, written))
+
+    async def _buried(
+        self, led: LedPartition, keys: list[bytes], written: list[asyncio.Future[ErrorCode]]
+    ) -> ErrorCode:
+        error = await _worst(written)
+        if error is not ErrorCode.NONE:
+            led.unburied.update(dict.fromkeys(keys))
+            self._bury_later(led)
+        return error
+
+    def _bury_later(self, led: LedPartition) -> None:
+        if led.unburied and led.burial is None and self.led.get(led.number) is led:
+            led.burial = self.loop.call_later(_BURY_AGAIN_S, self._bury_again, led)
+
+    def _bury_again(self, led: LedPartition) -> None:
+        led.burial = None
+        some = list(islice(led.unburied, _BURIED_AT_ONCE))
+        for key in some:
+            del led.unburied[key]
+        self._bury_later(led)
+        keys = [key for key in some if not led.knows(key)]
+        if keys and self.led.get(led.number) is led:
+            self.bury(led, keys)
 
     def append(
         self, led: LedPartition, batch: bytes, what: str, meanings: dict[ErrorCode, ErrorCode]
@@ -125,7 +159,7 @@ class Board:
         """Write to the log now; done when that is replicated or has failed, at once if the log refuses it."""
 
         def error_of(error: Exception) -> ErrorCode:
-            if not isinstance(error, ApiError):  # whatever it is, whoever waits must be answered
+            if not isinstance(error, ApiError):  # whatever it is, the client that waits must be answered
                 _LOG.error("%s: cannot write to __consumer_offsets", what, exc_info=error)
                 return ErrorCode.UNKNOWN_SERVER_ERROR
             _LOG.warning("%s: cannot write to __consumer_offsets: %s", what, error)
@@ -146,7 +180,7 @@ class Board:
             return refused
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Work that goes on when whoever asked for it hangs up."""
+        """Work that goes on when the client that asked for it hangs up."""
         return self._tasks.spawn(work)
 
     async def finish(self) -> None:

@@ -1,6 +1,6 @@
 """ConsumerGroups: drives the groups of the consumer protocol on the coordinator's board.
 
-Whoever changes a group takes its turn: decides, writes what the decision changes, and puts the new group in the place
+A change takes the group's turn: it decides, writes what the decision changes, and puts the new group in the place
 of the old when every in-sync replica has that. So what is in memory follows the log, nobody is told what the log does
 not have, and a write that fails changes nothing. (One that may yet be replicated, REQUEST_TIMED_OUT, is in the log: the
 group changes, and the member is told to ask again.)
@@ -221,7 +221,7 @@ class ConsumerGroups:
             self._board.wake(hosted, wake_ms)
 
     async def expire(self, hosted: Hosted, group: ConsumerGroup) -> None:
-        """Put out of the group whoever missed its time; look again when the next may have. In the group's turn."""
+        """Remove the members that missed their deadlines; look again at the next deadline. In the group's turn."""
         await self._look_up(group)
         missed = [each for each in hosted.timers.missed(self._board.now_ms()) if each in group.members]
         next_ms = hosted.timers.next_ms()

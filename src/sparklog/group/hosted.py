@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from sparklog.group.classic.group import CommittedOffset, Group, GroupState
 from sparklog.group.consumer.group import ConsumerGroup
-from sparklog.group.consumer.records import changes
+from sparklog.group.consumer.records import changes, read_consumer_key
 from sparklog.group.consumer.timers import Timers
-from sparklog.group.offsets import OffsetKey, group_key, offset_key
+from sparklog.group.offsets import OffsetKey, group_key, offset_key, read_key
 from sparklog.group.pending import PendingOffsets, PlacedOffset
 from sparklog.structs import TopicPartition
 
@@ -29,6 +29,20 @@ class LedPartition:
     deleted: list[frozenset[TopicPartition]] = field(default_factory=list)
     pending: PendingOffsets = field(default_factory=PendingOffsets)
     last_place: int = 0
+    unburied: dict[bytes, None] = field(default_factory=dict)
+    """Keys whose tombstones the log has refused."""
+    burial: asyncio.TimerHandle | None = None
+    """When these are written again."""
+
+    def knows(self, key: bytes) -> bool:
+        """Whether what the log has under ``key`` is part of a group now."""
+        parsed = read_key(key) or read_consumer_key(key)
+        hosted = self.hosted.get(parsed.group_id) if parsed is not None else None
+        if hosted is None:
+            return False
+        if isinstance(parsed, OffsetKey):
+            return parsed.tp in hosted.group.offsets or parsed.tp in hosted.group.pending_commits
+        return not hosted.is_empty
 
     def host(self, group_id: str) -> Hosted:
         """The group, made if need be; ``Hosted.keep`` keeps it if something came of it."""
@@ -46,7 +60,7 @@ class Hosted:
 
     A partition whose offset was taken out while a commit of it was under way has a place too: that commit is too late.
     The members of a group of the consumer protocol are in ``consumer``, and ``group`` has none but keeps the offsets.
-    ``turn`` is held by whoever must keep the members as they are over an await.
+    A task that must keep the members as they are over an await holds ``turn``.
     """
 
     group: Group

@@ -12,13 +12,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.board import Board, fits
-from sparklog.group.classic.group import Group
 from sparklog.group.classic.machine import GroupMachine, GroupSettings
 from sparklog.group.classic.requests import (
+    CommitRequest,
     JoinAnswer,
     JoinRequest,
     LeaveAnswer,
@@ -28,13 +27,14 @@ from sparklog.group.classic.requests import (
     SyncAnswer,
     SyncRequest,
 )
+from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
 from sparklog.group.consumer.topics import Topics
 from sparklog.group.consumer_groups import ConsumerGroups
 from sparklog.group.hosted import Hosted
 from sparklog.group.offsets import build_batch, group_record
 from sparklog.group.reserved import reserved_error
-from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
+from sparklog.group.storage import GROUP_STORE_ERRORS
 
 T = TypeVar("T")
 
@@ -42,15 +42,7 @@ T = TypeVar("T")
 class MemberRequests:
     """All methods belong to the loop's thread. ``new_id`` gives a string never given before, for member ids."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: OffsetsStore,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        topics: Topics,
-        new_id: Callable[[], str],
-    ) -> None:
+    def __init__(self, config: BrokerConfig, board: Board, topics: Topics, new_id: Callable[[], str]) -> None:
         settings = GroupSettings(
             config.group_min_session_timeout_ms,
             config.group_max_session_timeout_ms,
@@ -58,15 +50,11 @@ class MemberRequests:
             config.group_max_size,
         )
         self._protects = config.internal_topics_protect
+        self._board = board
         self._machine = GroupMachine(settings, new_id)
-        self._board = Board(store, clock, loop, self._expire)
-        self._consumers = ConsumerGroups(config, self._board, topics, self._machine, self._apply, new_id)
+        self._consumers = ConsumerGroups(config, board, topics, self._machine, self._apply, new_id)
 
-    def partition_for(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
-        return self._board.partition_for(group_id)
-
-    # Requests. ``_status`` first: is the group ours, and loaded?
+    # Requests. The board's ``status`` first: is the group ours, and loaded?
 
     async def consumer_heartbeat(self, request: ConsumerHeartbeat) -> ConsumerAnswer:
         """A member of the consumer protocol; returns when the log has what its heartbeat changed."""
@@ -77,7 +65,9 @@ class MemberRequests:
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinAnswer:
         """Returns when the member's next generation begins, or at once if there is nothing to wait for."""
-        error = self._open_status(group_id)
+        error = reserved_error(group_id, self._protects)
+        if error is ErrorCode.NONE:
+            error = self._board.status(group_id)
         texts = (request.member_id, request.instance_id, request.client_id, request.protocol_type)
         if error is ErrorCode.NONE and not all(map(fits, (*texts, *(each.name for each in request.protocols)))):
             error = ErrorCode.INVALID_REQUEST
@@ -92,7 +82,7 @@ class MemberRequests:
                 return answered
         hosted = self._board.hosted(group_id)
         waiter: asyncio.Future[JoinAnswer] = self._board.loop.create_future()
-        self._apply(hosted, self._machine.join(hosted.group, request, waiter, self._now_ms()))
+        self._apply(hosted, self._machine.join(hosted.group, request, waiter, self._board.now_ms()))
         return await waiter
 
     async def _join_consumers(self, hosted: Hosted, request: JoinRequest) -> JoinAnswer | None:
@@ -108,7 +98,7 @@ class MemberRequests:
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
         """Returns when the leader's assignment is stored."""
-        error = self._status(group_id)
+        error = self._board.status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # The rebalance that this belonged to is lost with the old coordinator, and old clients know no such error.
             error = ErrorCode.REBALANCE_IN_PROGRESS
@@ -123,25 +113,25 @@ class MemberRequests:
                 return answered
         hosted = self._board.hosted(group_id)
         waiter: asyncio.Future[SyncAnswer] = self._board.loop.create_future()
-        self._apply(hosted, self._machine.sync(hosted.group, request, waiter, self._now_ms()))
+        self._apply(hosted, self._machine.sync(hosted.group, request, waiter, self._board.now_ms()))
         return await waiter
 
     async def _sync_consumers(self, hosted: Hosted, request: SyncRequest) -> SyncAnswer | None:
         return None if hosted.consumer is None else self._consumers.sync(hosted, hosted.consumer, request)
 
     def heartbeat(self, group_id: str, identity: MemberIdentity) -> ErrorCode:
-        error = self._status(group_id)
+        error = self._board.status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE  # nothing is known against the member, and its session starts anew after the load
         if error is not ErrorCode.NONE:
             return error
-        hosted = self._find(group_id)
+        hosted = self._board.find(group_id)
         if hosted is not None and hosted.consumer is not None:
             return self._consumers.classic_heartbeat(hosted, hosted.consumer, identity)
-        return self._machine.heartbeat(self._peek(group_id), identity, self._now_ms())
+        return self._machine.heartbeat(self._board.peek(group_id), identity, self._board.now_ms())
 
     async def leave(self, group_id: str, members: list[MemberIdentity]) -> LeaveAnswer:
-        error = self._status(group_id)
+        error = self._board.status(group_id)
         if error is not ErrorCode.NONE:
             return LeaveAnswer(error)
         if not self._is_plain(group_id):
@@ -152,7 +142,7 @@ class MemberRequests:
             if answered is not None:
                 return answered
         hosted = self._board.hosted(group_id)
-        answer, outcome = self._machine.leave(hosted.group, members, self._now_ms())
+        answer, outcome = self._machine.leave(hosted.group, members, self._board.now_ms())
         self._apply(hosted, outcome)
         return answer
 
@@ -161,11 +151,11 @@ class MemberRequests:
 
     def _is_plain(self, group_id: str) -> bool:
         """Whether the group is none of the consumer protocol, nor about to become one."""
-        hosted = self._find(group_id)
+        hosted = self._board.find(group_id)
         return hosted is None or (hosted.consumer is None and not hosted.turn.locked())
 
     async def _in_turn(self, group_id: str, act: Callable[[Hosted], Coroutine[Any, Any, T | None]]) -> T | None:
-        """What ``act`` says in the group's turn, also if whoever asked hangs up. Raises ApiError.
+        """What ``act`` says in the group's turn, also if the client hangs up. Raises ApiError.
 
         None leaves it to the machine of the classic protocol, whose group it is when this returns.
         """
@@ -179,24 +169,46 @@ class MemberRequests:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # it became another meanwhile; ask again
         return answer
 
-    # The machinery.
+    # What a member may do with its group's offsets. The group is ours, and loaded.
 
-    def _now_ms(self) -> int:
-        return self._board.now_ms()
+    def commit_error(self, group_id: str, request: CommitRequest, *, in_transaction: bool) -> ErrorCode:
+        """NONE if the client may commit offsets of the group."""
+        identity, hosted = request.identity, self._board.find(group_id)
+        if hosted is None and identity.generation >= 0:
+            return ErrorCode.GROUP_ID_NOT_FOUND if request.knows_epochs else ErrorCode.ILLEGAL_GENERATION
+        if hosted is not None and hosted.consumer is not None:
+            return self._consumers.machine.commit_error(
+                hosted.consumer,
+                identity.member_id,
+                identity.generation,
+                knows_epochs=request.knows_epochs,
+                in_transaction=in_transaction,
+            )
+        return self._machine.commit_error(self._board.peek(group_id), identity, self._board.now_ms())
 
-    def _status(self, group_id: str, *, allow_empty_id: bool = False) -> ErrorCode:
-        return self._board.status(group_id, allow_empty_id=allow_empty_id)
+    def fetch_error(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """NONE unless the group is one of the consumer protocol, and the client is not the member it claims to be."""
+        hosted = self._board.find(group_id)
+        if hosted is None or hosted.consumer is None:
+            return ErrorCode.NONE
+        return self._consumers.machine.fetch_error(hosted.consumer, member_id, member_epoch)
 
-    def _open_status(self, group_id: str) -> ErrorCode:
-        """``_status`` for what must not be done to a reserved group."""
-        error = reserved_error(group_id, self._protects)
-        return self._status(group_id) if error is ErrorCode.NONE else error
+    def assignor_of(self, group: ConsumerGroup) -> str:
+        """Who shares out the partitions of a group of the consumer protocol."""
+        return group.assignor(self._consumers.machine.settings.assignors)
 
-    def _find(self, group_id: str) -> Hosted | None:
-        return self._board.find(group_id)
+    # Leadership, and time.
 
-    def _peek(self, group_id: str) -> Group:
-        return self._board.peek(group_id)
+    def loaded(self, hosted: Hosted, consumer: ConsumerGroup | None) -> None:
+        """The group was read from the log: the classic one that is hosted, or ``consumer`` in its place."""
+        if consumer is None:
+            self._apply(hosted, self._machine.loaded(hosted.group, self._board.now_ms()))
+        else:
+            self._consumers.loaded(hosted, consumer)
+
+    def unload(self, hosted: Hosted) -> None:
+        """Another broker coordinates the group now: held requests are answered so."""
+        self._apply(hosted, self._machine.unload(hosted.group))
 
     def _apply(self, hosted: Hosted, outcome: Outcome) -> None:
         for waiter, answer in outcome.answers:
@@ -208,9 +220,10 @@ class MemberRequests:
         if outcome.wake_ms is not None:
             self._board.wake(hosted, outcome.wake_ms)
 
-    def _expire(self, hosted: Hosted) -> None:
+    def expire(self, hosted: Hosted) -> None:
+        """The time has come that the group was to be looked at."""
         if hosted.consumer is None and not hosted.turn.locked():
-            self._apply(hosted, self._machine.expire(hosted.group, self._now_ms()))
+            self._apply(hosted, self._machine.expire(hosted.group, self._board.now_ms()))
         else:
             self._board.spawn(self._expire_in_turn(hosted.group.group_id))
 
@@ -218,7 +231,7 @@ class MemberRequests:
         with suppress(ApiError):  # it is not ours any more
             async with self._board.turn(group_id) as hosted:
                 if hosted.consumer is None:
-                    self._apply(hosted, self._machine.expire(hosted.group, self._now_ms()))
+                    self._apply(hosted, self._machine.expire(hosted.group, self._board.now_ms()))
                 else:
                     await self._consumers.expire(hosted, hosted.consumer)
 
@@ -230,4 +243,4 @@ class MemberRequests:
         self._board.spawn(self._stored(hosted, store, written))
 
     async def _stored(self, hosted: Hosted, store: Store, written: asyncio.Future[ErrorCode]) -> None:
-        self._apply(hosted, self._machine.stored(hosted.group, store, await written, self._now_ms()))
+        self._apply(hosted, self._machine.stored(hosted.group, store, await written, self._board.now_ms()))

@@ -1,6 +1,6 @@
-"""What may be taken out of a group, and when: offsets that nobody wants any more, and the group itself. Pure.
+"""What may be taken out of a group, and when: unused offsets, and the group itself. Pure.
 
-An offset ages only while nobody uses it, as in Kafka 3.9 (``removeExpiredOffsets``): in a group that has lost its
+An offset ages only while it is unused, as in Kafka 3.9 (``removeExpiredOffsets``): in a group that has lost its
 members, all offsets from that moment on; in a stable group of consumers, an offset of a topic that none of them reads,
 since its commit; in a group that never had members, each since its commit. In the middle of a rebalance nothing
 expires, and never what is being committed. Old commits that name their own time go by that. In a group of the consumer
@@ -117,7 +117,7 @@ def expired_offsets(
 
 
 def _offsets_age(group: Group) -> bool:
-    """Whether the group is in a state in which the offsets that nobody uses can be told."""
+    """Whether the group is in a state in which its unused offsets can be told."""
     if group.state is GroupState.EMPTY:
         return True
     return group.state is GroupState.STABLE and group.protocol_type == PROTOCOL_TYPE

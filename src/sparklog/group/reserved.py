@@ -2,7 +2,7 @@
 
 Only a commit inside a transaction counts there, which is the sink's own. A plain commit would lead the next start of
 the sink to another decision, so it is refused, and so are members, who would commit. Without passwords that is no wall:
-a stranger can still commit in a transaction of his own. Deleting such a group is free, for the sink itself deletes
+a stranger can still commit in a transaction of its own. Deleting such a group is free, for the sink itself deletes
 those of the writes that are over.
 """
 

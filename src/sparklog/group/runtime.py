@@ -20,7 +20,7 @@ from uuid import uuid4
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ErrorCode
-from sparklog.group.board import fits
+from sparklog.group.board import Board, fits
 from sparklog.group.classic.group import CommittedOffset, Group
 from sparklog.group.classic.requests import CommitRequest, TransactionalCommit
 from sparklog.group.consumer.group import ConsumerGroup
@@ -39,8 +39,11 @@ from sparklog.structs import TopicPartition
 Offsets = dict[TopicPartition, CommittedOffset]
 
 
-class GroupCoordinator(MemberRequests):
-    """Beside what members ask: offsets, and the coming and going of leadership, of topics and of whole groups."""
+class GroupCoordinator:
+    """Offsets, and the coming and going of leadership, of topics and of whole groups; ``members`` is what members ask.
+
+    All methods belong to the loop's thread. ``new_id`` gives a string never given before, for member ids.
+    """
 
     def __init__(
         self,
@@ -51,12 +54,18 @@ class GroupCoordinator(MemberRequests):
         topics: Topics,
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
-        super().__init__(config, store, clock, loop, topics, new_id)
+        self._protects = config.internal_topics_protect
+        self._board = Board(store, clock, loop, lambda hosted: self.members.expire(hosted))
+        self.members = MemberRequests(config, self._board, topics, new_id)
         self._retention_ms = config.offsets_retention_minutes * 60_000
         self._metadata_limit = config.offset_metadata_max_bytes
         self._loading = asyncio.Lock()
 
-    # Offsets. ``_status`` first: is the group ours, and loaded?
+    def partition_for(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` whose leader coordinates the group."""
+        return self._board.partition_for(group_id)
+
+    # Offsets. The board's ``status`` first: is the group ours, and loaded?
 
     async def commit_offsets(self, group_id: str, request: CommitRequest) -> dict[TopicPartition, ErrorCode]:
         """An error code for each offset; NONE once it is replicated, and visible to ``fetch_offsets``."""
@@ -73,21 +82,10 @@ class GroupCoordinator(MemberRequests):
         return errors
 
     def _commit_error(self, group_id: str, request: CommitRequest, *, in_transaction: bool = False) -> ErrorCode:
-        error = self._status(group_id, allow_empty_id=True)
+        error = self._board.status(group_id, allow_empty_id=True)
         if error is not ErrorCode.NONE:
             return error
-        identity, hosted = request.identity, self._find(group_id)
-        if hosted is None and identity.generation >= 0:
-            return ErrorCode.GROUP_ID_NOT_FOUND if request.knows_epochs else ErrorCode.ILLEGAL_GENERATION
-        if hosted is not None and hosted.consumer is not None:
-            return self._consumers.machine.commit_error(
-                hosted.consumer,
-                identity.member_id,
-                identity.generation,
-                knows_epochs=request.knows_epochs,
-                in_transaction=in_transaction,
-            )
-        return self._machine.commit_error(self._peek(group_id), identity, self._now_ms())
+        return self.members.commit_error(group_id, request, in_transaction=in_transaction)
 
     def _metadata_fits(self, metadata: str) -> bool:
         return len(metadata) <= self._metadata_limit and fits(metadata)
@@ -103,28 +101,25 @@ class GroupCoordinator(MemberRequests):
 
         A member of a group of the consumer protocol may say who it is, and is told if it is not that any more.
         """
-        error = self._status(group_id, allow_empty_id=True)
+        error = self._board.status(group_id, allow_empty_id=True)
+        if error is ErrorCode.NONE:
+            error = self.members.fetch_error(group_id, member_id, member_epoch)
         if error is not ErrorCode.NONE:
             return error, {}
-        hosted = self._find(group_id)
-        if hosted is not None and hosted.consumer is not None:
-            error = self._consumers.machine.fetch_error(hosted.consumer, member_id, member_epoch)
-            if error is not ErrorCode.NONE:
-                return error, {}
-        offsets = self._peek(group_id).offsets
+        offsets = self._board.peek(group_id).offsets
         return error, {tp: offsets.get(tp) for tp in (offsets if partitions is None else partitions)}
 
     def unstable_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those with a commit under way or in an open transaction, so that ``fetch_offsets`` may not give the last."""
-        if self._status(group_id, allow_empty_id=True) is not ErrorCode.NONE:
+        if self._board.status(group_id, allow_empty_id=True) is not ErrorCode.NONE:
             return set()
-        return self._peek(group_id).pending_commits.keys() & set(partitions)
+        return self._board.peek(group_id).pending_commits.keys() & set(partitions)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Forget a group that has no members, and its offsets; returns once that is replicated."""
         while True:
-            error = self._status(group_id, allow_empty_id=True)
-            hosted = self._find(group_id) if error is ErrorCode.NONE else None
+            error = self._board.status(group_id, allow_empty_id=True)
+            hosted = self._board.find(group_id) if error is ErrorCode.NONE else None
             if hosted is None or not hosted.turn.locked():
                 break
             async with hosted.turn:
@@ -138,10 +133,12 @@ class GroupCoordinator(MemberRequests):
 
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeletion:
         """Forget the group's offsets in these partitions; returns once that is replicated."""
-        error = self._open_status(group_id)
+        error = reserved_error(group_id, self._protects)
+        if error is ErrorCode.NONE:
+            error = self._board.status(group_id)
         if error is not ErrorCode.NONE:
             return OffsetDeletion(error, {})
-        hosted = self._find(group_id)
+        hosted = self._board.find(group_id)
         deletion = offset_deletion(hosted.group if hosted else None, partitions, hosted.consumer if hosted else None)
         free = [tp for tp, code in deletion.partitions.items() if code is ErrorCode.NONE]
         if hosted is None or not free:
@@ -159,19 +156,15 @@ class GroupCoordinator(MemberRequests):
 
     def describe_group(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         """The group of the classic protocol, to be read only; None if there is none of this id."""
-        error = self._status(group_id, allow_empty_id=True)
-        hosted = self._find(group_id) if error is ErrorCode.NONE else None
+        error = self._board.status(group_id, allow_empty_id=True)
+        hosted = self._board.find(group_id) if error is ErrorCode.NONE else None
         return error, hosted.group if hosted and hosted.consumer is None and not hosted.is_empty else None
 
     def describe_consumer_group(self, group_id: str) -> tuple[ErrorCode, ConsumerGroup | None]:
         """Likewise one of the consumer protocol."""
-        error = self._status(group_id)
-        hosted = self._find(group_id) if error is ErrorCode.NONE else None
+        error = self._board.status(group_id)
+        hosted = self._board.find(group_id) if error is ErrorCode.NONE else None
         return error, hosted.consumer if hosted else None
-
-    def assignor_of(self, group: ConsumerGroup) -> str:
-        """Who shares out its partitions."""
-        return group.assignor(self._consumers.machine.settings.assignors)
 
     # Leadership.
 
@@ -197,7 +190,7 @@ class GroupCoordinator(MemberRequests):
 
     async def _read(self, led: LedPartition) -> GroupLoader | None:
         """What the log says, without what was deleted up to this turn: from then on clients may commit offsets in
-        topics of the same names. None if the log is somebody else's by now.
+        topics of the same names. None if another broker leads the log by now.
         """
         loader = GroupLoader(f"__consumer_offsets-{led.number}")
         async for piece in self._board.store.read(led.number):
@@ -221,28 +214,28 @@ class GroupCoordinator(MemberRequests):
 
     def _take_in(self, led: LedPartition, loader: GroupLoader) -> None:
         """The groups that the log describes; a consumer group in whose place the log has a classic one too counts."""
-        now_ms, led.last_place = self._now_ms(), loader.last_place
+        led.last_place = loader.last_place
         for group in loader.groups.values():
             hosted = led.hosted[group.group_id] = Hosted(group, led)
             if group.group_id not in loader.consumers:
-                self._apply(hosted, self._machine.loaded(group, now_ms))
+                self.members.loaded(hosted, None)
         for group_id, consumer in loader.consumers.items():
-            self._consumers.loaded(led.host(group_id), consumer)
+            self.members.loaded(led.host(group_id), consumer)
 
     def unload(self, partition: int) -> None:
-        """Another broker leads the partition now: whoever waits is sent away."""
+        """Another broker leads the partition now: held requests are answered so."""
         led = self._board.led.pop(partition, None)
         for hosted in [*led.hosted.values()] if led else ():
-            self._apply(hosted, self._machine.unload(hosted.group))
+            self.members.unload(hosted)
             if hosted.timer is not None:
                 hosted.timer.cancel()
 
-    # What nobody wants any more.
+    # What is not wanted any more.
 
     def forget_topics(self, partitions: Collection[TopicPartition]) -> Generator[None, None, None]:
         """These partitions are deleted: so are all groups' offsets in them; some offsets a step.
 
-        It is for the caller to let nobody commit an offset in a topic of the same name before the last step.
+        The caller must refuse commits for a topic of the same name until the last step.
         """
         deleted = frozenset(partitions)
         listed = [*deleted]
@@ -295,7 +288,7 @@ class GroupCoordinator(MemberRequests):
             yield
 
     async def close(self) -> None:
-        """Send everybody away, and let what is being written come to its end."""
+        """Answer all held requests, and let the writes under way come to their end."""
         for partition in [*self._board.led]:
             self.unload(partition)
         await self._board.finish()
@@ -309,7 +302,9 @@ class GroupCoordinator(MemberRequests):
         identity, offsets = request.commit.identity, request.commit.offsets
         is_member = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
         error = (
-            self._commit_error(group_id, request.commit, in_transaction=True) if is_member else self._status(group_id)
+            self._commit_error(group_id, request.commit, in_transaction=True)
+            if is_member
+            else self._board.status(group_id)
         )
         if error is not ErrorCode.NONE:
             return dict.fromkeys(offsets, error)

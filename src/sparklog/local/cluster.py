@@ -26,7 +26,7 @@ class LocalCluster(Running):
     """ZooKeeper and ``brokers`` brokers (ids from 0) under ``data_dir``; an existing one goes on from where it was.
 
     Broker N listens on ``base_port + N`` of ``host``, and tells clients ``advertised_host`` where that is given;
-    ZooKeeper, which asks nobody for a password, listens on the loopback address only. ``base_port`` 0 picks free ports.
+    ZooKeeper, which asks for no password, listens on the loopback address only. ``base_port`` 0 picks free ports.
     ZooKeeper's port, if 0, is last run's when that is still free. Ports picked once are kept while the directory lives.
     A broker or a ZooKeeper that dies is started again; ``on_event(text)`` hears of it, on another thread, of a
     broker that serves but reported errors at the start, of what a start cut off a damaged log, and of full disks.
@@ -105,7 +105,7 @@ class LocalCluster(Running):
             self._supervisor.start()
 
     def stop(self) -> None:
-        """Stop the brokers, then ZooKeeper; whoever does not go in time is killed."""
+        """Stop the brokers, then ZooKeeper; a process that does not go in time is killed."""
         if not self.directory.is_locked:
             return  # The directory, and the pid files in it, may be another cluster's.
         if self._supervisor is not None:

@@ -17,10 +17,10 @@ _held: Final[deque[int]] = deque()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now, and that the system gives to nobody by itself from now on.
+    """A port that no process listens on now, and that the system gives to none by itself from now on.
 
-    On Linux this process keeps it until it ends or has chosen 200 more: the port is neither chosen for somebody else's
-    connection nor by a second ``free_port``, while whoever names it, as a server does that is told its port, can
+    On Linux this process keeps it until it ends or has chosen 200 more: the port is neither chosen for another's
+    connection nor by a second ``free_port``, while a process that names it, as a server does that is told its port, can
     listen on it (``SO_REUSEADDR`` on both sides). Elsewhere another process may be faster.
     """
     chosen = socket.socket(_family(host))

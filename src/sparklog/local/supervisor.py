@@ -52,7 +52,7 @@ class Supervisor:
     """Looks at every service ten times a second; a dead one is started again after a delay that doubles each time.
 
     ``report(text)`` is told of each death and each return, and what a service has to say; ``started(service)`` that
-    there is a new process id. Both are called on the supervisor's thread. ``look`` is one round, for whoever has a
+    there is a new process id. Both are called on the supervisor's thread. ``look`` is one round, for a caller with a
     thread or a test of their own.
     """
 

@@ -98,7 +98,7 @@ def write_meta_properties(directory: Path, cluster_id: str, broker_id: int) -> N
 
 
 def read_meta_properties(directory: Path) -> dict[str, str]:
-    """Empty for a directory that nobody has owned yet. Raises CorruptRecord if it is not text."""
+    """Empty for a directory that no broker has owned yet. Raises CorruptRecord if it is not text."""
     try:
         lines = _lines(directory / META_PROPERTIES)
     except FileNotFoundError:

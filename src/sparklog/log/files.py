@@ -31,7 +31,7 @@ SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 """A file to be removed."""
 CORRUPT_SUFFIX = ".corrupt"
-"""What was cut out of a log for standing behind damage; nobody but a person removes it. Kafka has no such files."""
+"""What was cut out of a log for standing behind damage; only a person removes it. Kafka has no such files."""
 
 TEMPORARY_SUFFIX = ".tmp"
 """What is to replace a small file, while it is being written; the next start removes what a crash left."""
@@ -39,7 +39,7 @@ TEMPORARY_SUFFIX = ".tmp"
 DELETED_DIR_SUFFIX = "-delete"
 """A partition to be removed: ``TOPIC-PARTITION.UNIQUE-delete``."""
 STRAY_DIR_SUFFIX = "-stray"
-"""A partition that the cluster does not know, named likewise; nobody but a person removes it."""
+"""A partition that the cluster does not know, named likewise; only a person removes it."""
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 SESSION_FILE = ".sparklog-session"
@@ -96,7 +96,7 @@ def partition_path(home: Path, tp: TopicPartition) -> Path:
 
 
 def path_aside(directory: Path, tp: TopicPartition, suffix: str) -> Path:
-    """Another name for the partition's ``directory``, which nobody has had: ``TOPIC-PARTITION.UNIQUE`` and ``suffix``.
+    """Another name for the partition's ``directory``, never used before: ``TOPIC-PARTITION.UNIQUE`` and ``suffix``.
 
     A long topic name is cut short, as in Kafka (``LocalLog.logDirNameWithSuffixCappedLength``).
     """
@@ -177,6 +177,24 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def rename_deleted(path: Path) -> Path:
+    """Put ``.deleted`` behind the name of a file and return the new one, to be unlinked later if it is there.
+
+    Where the disk has no room for a longer name the file goes at once: that needs none, and who has it open can read it
+    to its end either way.
+    """
+    doomed = path.with_name(path.name + DELETED_SUFFIX)
+    try:
+        path.rename(doomed)
+    except FileNotFoundError:  # a person has removed it
+        pass
+    except OSError as error:
+        if not is_full(error):
+            raise
+        path.unlink()
+    return doomed
+
+
 _numbers = count()
 
 
@@ -203,6 +221,6 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def remove_temporaries(directory: Path) -> None:
-    """Remove what ``write_atomically`` left in ``directory`` when a crash cut it short; nobody may be writing there."""
+    """Remove what ``write_atomically`` left in ``directory`` when a crash cut it short; there must be no writer."""
     for path in directory.glob(f"*{TEMPORARY_SUFFIX}"):
         path.unlink(missing_ok=True)

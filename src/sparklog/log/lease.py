@@ -1,7 +1,7 @@
-"""Leases: segments that somebody reads by name stay where they are for a while.
+"""Leases: segments that a Spark task reads by name stay where they are for a while.
 
 While a lease runs, the segments that it holds are neither renamed nor removed: retention passes them over, a swap is
-refused. It ends at its time, whatever becomes of who took it. It holds back neither the deletion of the whole
+refused. It ends at its time, whatever becomes of the task. It holds back neither the deletion of the whole
 partition nor a truncation, by which a log follows its leader.
 """
 
@@ -21,7 +21,7 @@ class Lease:
         leases.append(self)
 
     def end(self) -> None:
-        """Before its time: who took it has the files open, or needs them no more."""
+        """End it before its time: the task has the files open, or needs them no more."""
         self.until = float("-inf")
 
 

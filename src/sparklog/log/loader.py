@@ -177,8 +177,12 @@ class LogLoader:
             if was_recovered:
                 recovered = self._recover(segment, after)
                 loaded.next_offset = cut.offset = recovered.next_offset
+                is_broken = recovered.damage is not None or (is_due and self._has_lost_its_end(segment, after))
+                if is_broken and self._is_before_the_start(after):
+                    self._drop_front(segment)
+                    continue
                 cut.take_rest(segment, recovered)
-                is_cut = recovered.damage is not None or (is_due and self._has_lost_its_end(segment, after))
+                is_cut = is_broken
             else:
                 loaded.next_offset = segment.next_offset() if after is None else after
                 self._state_is_current = False
@@ -191,6 +195,24 @@ class LogLoader:
             sync_directory(self.directory)  # or they could come back behind a clean stop
         cut.say(self.directory)
 
+    def _is_before_the_start(self, after: int | None) -> bool:
+        """Whether nothing before ``after``, where the next segment begins, is part of the log any more.
+
+        What lacks there was deleted, or was to be: it says nothing against what lies behind it.
+        """
+        return after is not None and after <= self.known.log_start_offset
+
+    def _drop_front(self, last: LogSegment) -> None:
+        """Delete the segments up to ``last``, in which something lacks and behind which the log starts."""
+        segments = self._loaded.segments
+        _logger.warning(
+            "%s and what lies before it is removed: it is damaged, and the log starts behind it", last.log.path
+        )
+        for segment in (*segments, last):
+            segments.remove(segment)
+            for path in (segment.delete_log(), *segment.delete_indexes()):
+                path.unlink(missing_ok=True)
+
     def _has_lost_its_end(self, segment: LogSegment, after: int | None) -> bool:
         """Whether a segment that was not flushed ends before the next one begins: what was between them is lost.
 
@@ -201,7 +223,8 @@ class LogLoader:
             return False
         if after - segment.base_offset > MAX_RELATIVE_OFFSET:
             return False  # a follower's leader had a hole that no segment could hold
-        _logger.error("%s ends before offset %d; offsets up to %d are lost", segment.log.path, end, after - 1)
+        if not self._is_before_the_start(after):
+            _logger.error("%s ends before offset %d; offsets up to %d are lost", segment.log.path, end, after - 1)
         return True
 
     def _recover(self, segment: LogSegment, limit: int | None) -> Recovered:
@@ -213,7 +236,7 @@ class LogLoader:
             self._load_producers_up_to(segment.base_offset)
             self._state_is_current = True
         recovered = recover_segment(segment, limit, self._visit)
-        producers.end_offset = recovered.next_offset
+        producers.end_offset = limit if limit and self._is_before_the_start(limit) else recovered.next_offset
         if limit is not None:
             producers.take_snapshot(self.now_ms, durable=False)
         loaded.scanned_bytes += recovered.scanned_bytes
@@ -259,7 +282,7 @@ def _can_be_believed(segment: LogSegment, *, is_last: bool) -> bool:
     """Whether the indexes hold together, and the end of the log, where appends go on, can be read.
 
     A batch that went bad in an older segment since a clean stop is not cut away with all that follows it: it is left,
-    said in the log, and fails whoever reads it.
+    said in the log, and a read of it fails.
     """
     try:
         segment.check_indexes()

@@ -5,11 +5,12 @@ either whole in the log or not in it; every batch bears the leader epoch under w
 fall; a transaction's abort is in the transaction index before its marker counts as appended. Durable: everything below
 ``recovery_point``, with the leader epochs that began there; the rest is as durable as the page cache until ``flush``.
 An append as leader never waits for the disk: where ``flush.messages`` wants its batch flushed, ``awaits_flush`` says
-so, and nobody is to be told of the batch before ``flush`` has returned. Whole: ``docs/adr/0006-the-log-on-disk``.
+so, and no client is to be told of the batch before ``flush`` has returned. Whole: ``docs/adr/0006-the-log-on-disk``.
 """
 
 from __future__ import annotations
 
+import errno
 import random
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,6 +25,8 @@ from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
 from sparklog.log.extents import Extents, find_extents
 from sparklog.log.files import MISPLACED, disk_refused, segment_paths, sync_directory
+from sparklog.log.indexes.time_index import TimestampOffset
+from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.lease import Lease, is_leased
 from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin, Verification
@@ -31,8 +34,6 @@ from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.retention import SegmentView, deletable, policies_of
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.log.segments import LogPosition
-from sparklog.log.time_index import TimestampOffset
-from sparklog.log.transaction_index import AbortedTransaction
 from sparklog.log.validator import PreparedBatch, as_topic_compresses, batches_of_leader, validate_appended
 from sparklog.record.batch import RecordBatch, patch_append_time
 from sparklog.record.layout import NO_TIMESTAMP
@@ -53,6 +54,8 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time: int
     """ms, or -1 where records keep their producer's time."""
+    log_start_offset: int
+    """Where the log begins."""
 
 
 class Log:
@@ -99,6 +102,7 @@ class Log:
         self.scanned_bytes = loaded.scanned_bytes
         self.recovered_bytes_dropped = loaded.dropped_bytes
         self._recovery_lock = threading.Lock()
+        self._is_rolling = False
         self._truncations = 0
         self._has_new_names = False
         self._unflushed_since_ms: int | None = None
@@ -196,7 +200,8 @@ class Log:
         batch = prepared or validate_appended(records, self._config, origin, now)
         repeated = self._producers.check(batch, origin)
         if repeated is not None:
-            return Appended(repeated.first_offset, repeated.last_offset, self._append_time(repeated.timestamp))
+            append_time = self._append_time(repeated.timestamp)
+            return Appended(repeated.first_offset, repeated.last_offset, append_time, self.log_start_offset)
         if batch.is_transactional and origin is AppendOrigin.CLIENT:
             self._check_begun(batch, verification, now)
         batch = as_topic_compresses(batch, self._config)
@@ -213,7 +218,7 @@ class Log:
         self._append((batch,), batch.buffer, now)
         if self._flush_is_wanted:
             self._flush_wanted = self.log_end_offset
-        return Appended(batch.base_offset, batch.last_offset, append_time)
+        return Appended(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
 
     @property
     def _flush_is_wanted(self) -> bool:
@@ -221,7 +226,7 @@ class Log:
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether ``flush.messages`` wants a flush before anybody is told of what was appended last."""
+        """Whether ``flush.messages`` wants a flush before a client is told of what was appended last."""
         return self.recovery_point < self._flush_wanted
 
     def _check_begun(self, batch: RecordBatch, verification: Verification | None, now: int) -> None:
@@ -314,20 +319,28 @@ class Log:
             raise disk_refused(f"cannot roll {self.directory}", error) from error
 
     def _roll(self, base: int) -> LogSegment:
-        """Begin a new segment at ``base``, and flush the old one in the background; one that is empty is removed."""
+        """Begin a new segment at ``base``, and flush the old one in the background; one that is empty is removed.
+
+        Where all of the old one counts as flushed, its indexes are flushed before a name of the new one may reach the
+        disk: a start believes the indexes of a segment that lies below the recovery point and is not the last. It is
+        sealed only when the new one is there, so that appends go on in it where the disk refuses that.
+        """
         old = self._segments.active
         self._producers.take_snapshot(self._clock.now_ms(), durable=False)
         try:
+            with self._recovery_lock:
+                self._is_rolling = True
+                counts_as_flushed = self.recovery_point >= self.log_end_offset
+            if counts_as_flushed:  # but its indexes are not, nor is the cutting off of a failed write
+                self._sync(old.flush_before_seal)
             new = LogSegment(self.directory, base, self._config, active=True, create=True)
-            old.seal()
-            if self.recovery_point >= self.log_end_offset:
-                # it counts as flushed, but its indexes are not, nor is the cutting off of a failed write
-                self._sync(old.flush)
+            old.seal(flushed=counts_as_flushed)
         except (OSError, LogDirFailed):
-            for path in segment_paths(self.directory, base):  # or the log would be taken to end there
-                path.unlink()
+            self._unlink_files(base)
             old.reopen_for_append()
             raise
+        finally:
+            self._is_rolling = False
         new.created_ms = monotonic_ms(self._clock)
         jitter = min(self._config.segment_jitter_ms, self._config.segment_ms)
         new.jitter_ms = self._draw(jitter) if jitter else 0
@@ -338,6 +351,11 @@ class Log:
         self._has_new_names = True
         self._submit(lambda: self._flush_to(base))
         return new
+
+    def _unlink_files(self, base: int) -> None:
+        """Of a segment that could not be begun, or the log would be taken to end there."""
+        for path in segment_paths(self.directory, base):
+            path.unlink()
 
     # Reading
 
@@ -449,10 +467,12 @@ class Log:
             self._submit(self.write_epochs)
 
     def delete_old_segments(self, high_watermark: int) -> list[Path]:
-        """Give up the segments that the topic's retention no longer wants and return their files, renamed ``.deleted``.
+        """Give up the segments that the topic's retention no longer wants and return the files, renamed ``.deleted``,
+        that the caller unlinks once no reader can still have them. One may be gone already: see ``rename_deleted``.
 
         No more than ``_DELETED_AT_ONCE``: ask again until there is none. One that is leased stays for now, and those
-        behind it. The caller unlinks the files once nobody can still be reading them.
+        behind it. The log starts behind all of them before the first goes. One that the disk does not let go stays too,
+        with those behind it, and goes when this is asked again. Raises LogDirFailed where that is the first.
         """
         self._check_open()
         policies = policies_of(self._config, self.log_start_offset)
@@ -462,15 +482,29 @@ class Log:
             return []
         if count == len(self._segments) and not self._is_rolled():
             count -= 1
+        segments = list(self._segments)
+        self.advance_start(segments[count].base_offset)
+        deleted: list[Path] = []
         try:
-            doomed = list(self._segments)[:count]
-            self._segments.remove(*doomed)
-            paths = [path for segment in doomed for path in segment.rename_deleted()]
+            self._delete_from_front(segments[:count], deleted)
             self._producers.discard_snapshots(before=self._segments.first.base_offset)
-            self.advance_start(self._segments.first.base_offset)
         except OSError as error:
-            raise disk_refused(f"cannot delete segments of {self.directory}", error) from error
-        return paths
+            refused = disk_refused(f"cannot delete segments of {self.directory}", error)
+            if not (deleted and isinstance(refused, DiskFull)):
+                raise refused from error
+        return deleted
+
+    def _delete_from_front(self, doomed: list[LogSegment], deleted: list[Path]) -> None:
+        """From the first to the last, so that neither crash nor refusal leaves a hole; the names go to ``deleted``."""
+        gone = []
+        try:
+            for segment in doomed:
+                deleted.append(segment.delete_log())
+                gone.append(segment)
+                for path in segment.delete_indexes():
+                    deleted.append(path)
+        finally:
+            self._segments.remove(*gone)
 
     def _is_rolled(self) -> bool:
         """Whether the active segment can go, since another could be begun behind it; an empty one need not."""
@@ -485,7 +519,7 @@ class Log:
         return True
 
     def _unleased(self) -> int:
-        """How many segments, from the front, nobody has leased."""
+        """How many segments, from the front, are not leased."""
         now = self._clock.monotonic()
         return next((n for n, each in enumerate(self._segments) if is_leased(each.leases, now)), len(self._segments))
 
@@ -543,9 +577,10 @@ class Log:
     def _drop_segments(self, doomed: list[LogSegment]) -> None:
         """From the last to the first, so that a crash leaves no hole; durable on return."""
         for segment in reversed(doomed):
+            gone = segment.delete_log()
             self._segments.remove(segment)
-            for path in segment.rename_deleted():
-                path.unlink()
+            for path in (gone, *segment.delete_indexes()):
+                path.unlink(missing_ok=True)
         if doomed:
             sync_directory(self.directory)
 
@@ -574,8 +609,13 @@ class Log:
         self._check_open()
         self.lower_recovery_point(0)
         try:
-            self._drop_segments(list(self._segments))
-            self._segments.add(LogSegment(self.directory, offset, self._config, active=True, create=True))
+            if offset not in self._segments.bases:
+                self._segments.add(self._created(offset))
+            self._drop_segments([each for each in self._segments if each.base_offset != offset])
+            survivor = self._segments.active
+            survivor.reopen_for_append()
+            survivor.truncate_to(offset)
+            self._sync(survivor.log.flush)
             sync_directory(self.directory)
             self.epochs.clear()
             self._producers.restart_at(offset)
@@ -583,6 +623,14 @@ class Log:
             raise disk_refused(f"cannot restart {self.directory} at offset {offset}", error) from error
         self.log_end_offset = self.log_start_offset = offset
         self.recovery_point = offset
+
+    def _created(self, base: int) -> LogSegment:
+        """An empty segment, before the others go: a full disk refuses it, and the log is as it was then."""
+        try:
+            return LogSegment(self.directory, base, self._config, active=True, create=True)
+        except OSError:
+            self._unlink_files(base)
+            raise
 
     def replace_segments(self, new: Sequence[int], old: Sequence[int]) -> list[Path]:
         """Swap the segments of base offsets ``old`` for those in ``.cleaned`` files of base offsets ``new``.
@@ -600,7 +648,7 @@ class Log:
             raise SegmentsLeased(f"segments {leased} of {self.tp} are leased to readers: replace them when that ends")
         try:
             swap.prepare(self.directory, new)
-            paths = [path for segment in gone for path in segment.rename_deleted()]
+            paths = [path for segment in gone for path in (segment.delete_log(), *segment.delete_indexes())]
             swap.finish(self.directory, new)
             fresh = tuple(LogSegment(self.directory, base, self._config, active=False) for base in new)
         except OSError as error:
@@ -625,13 +673,25 @@ class Log:
         end = min(end, self.log_end_offset)  # which a truncation may have lowered since the flush was asked for
         try:
             self._sync(lambda: self._flush_segments(end))
+            while not self._raise_recovery_point(end, truncations):  # a roll came between
+                self._sync(lambda: self._flush_segments(end))
         except LogDirFailed:
             if self._closed:  # meanwhile: its directory may have another name by now
                 return
             raise
+
+    def _raise_recovery_point(self, end: int, truncations: int) -> bool:
+        """Let all below ``end`` count as flushed; false while a segment below has indexes that are not, or soon has."""
         with self._recovery_lock:
-            if truncations == self._truncations:
-                self.recovery_point = max(self.recovery_point, end)
+            if truncations != self._truncations:
+                return True
+            if self._is_rolling:
+                return False
+            below = [each for each in self._segments.from_offset(self.recovery_point) if each.base_offset < end]
+            if any(each.awaits_index_flush for each in below):
+                return False
+            self.recovery_point = max(self.recovery_point, end)
+            return True
 
     def _flush_segments(self, end: int) -> None:
         self.write_epochs()  # or a start after a crash would not look for them in batches below the recovery point
@@ -653,6 +713,8 @@ class Log:
         try:
             flush()
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # a file could not be opened: nothing was tried
+                raise disk_refused(f"cannot flush {self.directory}", error) from error
             self._flush_failure = LogDirFailed(f"cannot flush {self.directory}: {error.strerror}")
             raise self._flush_failure from error
 

@@ -43,6 +43,14 @@ class MadePartition:
     """Whether its directory was made for it."""
 
 
+class Begun(NamedTuple):
+    """A partition whose making was begun, and which is neither served nor gone from the disk for certain."""
+
+    directory: Path
+    is_named: bool = False
+    """Whether the directory may bear the topic's id: then no other can be the partition's."""
+
+
 @dataclass(slots=True)
 class Departure:
     """A partition that is served no more, and whose directory is to get another name."""

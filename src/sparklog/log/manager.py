@@ -8,6 +8,11 @@ a log below its own: nothing is appended below what the file says.
 A directory whose disk fails goes out of service with its partitions, which are ``unusable`` from then on; the others
 go on. A partition whose own files cannot be used is unusable alone. Neither is made anew elsewhere.
 
+A partition has one home, from the first step of its making: where the disk refuses a later step, the next attempt goes
+to the same directory, until that bears the partition, is removed durably, or goes out of service before it bore the
+topic's id, which is written last. What a crash leaves of a making is blank; a start never takes it for a partition that
+has, or while a directory is out of service may have, its log elsewhere (``homes``).
+
 A partition is deleted, or set aside, by one rename of its directory and a sync of the one above: that needs no room and
 writes nothing of the partition. It is served no more before that, and counts as gone only after it. What is in a
 directory that bears another topic's id is never served.
@@ -15,7 +20,7 @@ directory that bears another topic's id is never served.
 What waits for the disk is kept apart from what decides, so that it may run on another thread, many partitions at a
 time: ``plan`` decides which are made and where, what it returns makes them, ``get_or_create`` takes one over or
 ``discard`` removes it; ``depart`` ends the service of one, ``rename_away`` renames, ``departed`` counts it as gone.
-Between the two ends of one partition the caller lets nobody else make it or take it away.
+Between the two ends of one partition the caller lets no other task make it or take it away.
 """
 
 from __future__ import annotations
@@ -29,12 +34,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ConfigError, CorruptRecord, DiskFull, InconsistentTopicId, LogDirFailed, LogError
+from sparklog.errors import CorruptRecord, DiskFull, InconsistentTopicId, LogDirFailed, LogError
 from sparklog.log.checkpoints import RECOVERY_POINTS, read_topic_id
 from sparklog.log.directory import LogDir
 from sparklog.log.files import (
@@ -45,13 +50,23 @@ from sparklog.log.files import (
     partition_path,
     path_aside,
 )
+from sparklog.log.homes import WhyStray, home_of, in_doubt, look_into, strays_of
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
-from sparklog.log.making import Departure, MadePartition, NewPartition, make_directories, remove_directory, rename_all
+from sparklog.log.making import (
+    Begun,
+    Departure,
+    MadePartition,
+    NewPartition,
+    make_directories,
+    remove_directory,
+    rename_all,
+)
 from sparklog.log.room import Room
 from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 OnFailure = Callable[[Path, str], None]
 """Told that the disk under a log directory failed, and how; from any thread."""
@@ -65,6 +80,21 @@ class DirectoryUse(NamedTuple):
     partitions: Mapping[TopicPartition, int] = MappingProxyType({})
     total_bytes: int = -1
     usable_bytes: int = -1
+
+
+def _departure(tp: TopicPartition, directory: Path | None, why: str | None) -> Departure:
+    suffix = DELETED_DIR_SUFFIX if why is None else STRAY_DIR_SUFFIX
+    return Departure(tp, why, directory, None if directory is None else path_aside(directory, tp, suffix))
+
+
+def _say_aside(departure: Departure) -> None:
+    assert departure.away is not None
+    _logger.error(
+        "%s is set aside as %s: %s. Remove it when you need it no more",
+        departure.away.parent / str(departure.tp),
+        departure.away.name,
+        departure.why,
+    )
 
 
 class LogManager:
@@ -93,6 +123,7 @@ class LogManager:
         """Partitions that are on a disk here and cannot be served, and why."""
         self._unusable_at: dict[TopicPartition, Path] = {}  # those of them that lie in a directory in service
         self._short_of_room: set[TopicPartition] = set()  # those of these that a full disk kept from being opened
+        self._begun: dict[TopicPartition, Begun] = {}  # all of them in directories in service
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, str] = {}
         self._doomed: list[tuple[int, Path]] = []
@@ -132,20 +163,18 @@ class LogManager:
                 self.fail(log_dir.path, str(disk_refused(f"cannot claim log directory {log_dir.path}", error)))
         self._require_directory()
 
-    def load(self, configs: Mapping[str, TopicConfig]) -> None:
-        """Open every partition found; ``configs`` holds the settings of every topic that there is.
+    def load(self, configs: Mapping[str, TopicConfig], why_stray: WhyStray = lambda *_: None) -> None:
+        """Open every partition found; ``configs`` holds the settings of every topic that there is. ``why_stray`` is
+        asked of a partition that is in several directories.
 
-        Raises ConfigError where two directories hold the same partition, LogDirFailed if no directory can be used.
+        Raises ConfigError where two directories hold a log of the same partition, LogDirFailed if no directory can be
+        used.
         """
         started = self._clock.monotonic()
         self._old_topics.update(configs)
-        dirs, homes = list(self._dirs), dict[TopicPartition, Path]()
-        with ThreadPoolExecutor(len(dirs), thread_name_prefix="load") as pool:
-            errors = list(pool.map(lambda each: self._load_dir(each, configs, homes), dirs))
-        for log_dir, error in zip(dirs, errors, strict=True):
-            if error is not None:
-                self.fail(log_dir.path, str(error))
-        self._require_directory()
+        with ThreadPoolExecutor(len(self._dirs), thread_name_prefix="load") as pool:
+            found = self._find_homes(pool, why_stray)
+            self._in_each(pool, lambda log_dir: self._load_dir(log_dir, found[log_dir], configs))
         self._say_loaded(self._clock.monotonic() - started)
 
     def _say_loaded(self, seconds: float) -> None:
@@ -159,31 +188,79 @@ class LogManager:
             len(self.unusable),
         )
 
-    def _load_dir(
-        self, log_dir: LogDir, configs: Mapping[str, TopicConfig], homes: dict[TopicPartition, Path]
-    ) -> LogDirFailed | None:
-        """Open the partitions of one directory; returns why it cannot be used. ``homes``: where each was found."""
-        try:
+    def _in_each(self, pool: Executor, work: Callable[[LogDir], _T]) -> dict[LogDir, _T]:
+        """What ``work`` returns for each directory, side by side; one where it fails goes out of service."""
+
+        def attempt(log_dir: LogDir) -> _T | LogDirFailed:
+            try:
+                return work(log_dir)
+            except OSError as error:
+                return disk_refused(f"cannot use log directory {log_dir.path}", error)
+            except LogDirFailed as error:
+                return error
+
+        dirs, done = list(self._dirs), dict[LogDir, _T]()
+        for log_dir, outcome in zip(dirs, list(pool.map(attempt, dirs)), strict=True):
+            if isinstance(outcome, LogDirFailed):
+                self.fail(log_dir.path, str(outcome))
+            else:
+                done[log_dir] = outcome
+        self._require_directory()
+        return done
+
+    def _find_homes(self, pool: Executor, why_stray: WhyStray) -> dict[LogDir, dict[TopicPartition, Path]]:
+        """The partitions of each directory; what else is there of one that is in several is gone, durably on return."""
+
+        def look(log_dir: LogDir) -> dict[TopicPartition, Path]:
             log_dir.look()
-            self._remove_leftovers(log_dir)
-            found = log_dir.partitions()
-            for tp, path in found.items():
-                if homes.setdefault(tp, path) != path:  # setdefault: the directories are loaded at the same time
-                    raise ConfigError(f"{tp} is both in {homes[tp]} and in {path}: move one away")
-            with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix="recover") as pool:
-                for _ in pool.map(lambda tp: self._load_log(log_dir, tp, found[tp], configs), found):
-                    pass
-            self._write_lowered_points(log_dir)
-            log_dir.begin()
-        except OSError as error:
-            return disk_refused(f"cannot use log directory {log_dir.path}", error)
-        except LogDirFailed as error:
-            return error
-        return None
+            return log_dir.partitions()
+
+        found = self._in_each(pool, look)
+        is_complete = not self._offline
+        doubted = in_doubt(found.values(), is_complete=is_complete)
+        held = self._in_each(
+            pool, lambda each: {tp: look_into(found[each][tp], each.known(tp)) for tp in doubted & found[each].keys()}
+        )
+        away = defaultdict[LogDir, list[Departure]](list)
+        for tp in sorted(doubted):
+            places = {found[each][tp]: held[each][tp] for each in held if tp in held[each]}
+            are_all = is_complete and len(places) == sum(tp in each for each in found.values())
+            strays = strays_of(tp, places, why_stray)
+            rest = {path: each for path, each in places.items() if path not in strays}
+            home = home_of(tp, rest, is_complete=are_all) if rest else None
+            for log_dir in [each for each in held if tp in held[each] and found[each][tp] != home]:
+                path = found[log_dir].pop(tp)
+                if home is None and path in rest:
+                    self._refuse(tp, path, self._maybe_elsewhere(tp))
+                else:
+                    away[log_dir].append(_departure(tp, path, strays.get(path)))
+        self._in_each(pool, lambda log_dir: self._clear(log_dir, away[log_dir]))
+        return found
+
+    def _load_dir(
+        self, log_dir: LogDir, found: Mapping[TopicPartition, Path], configs: Mapping[str, TopicConfig]
+    ) -> None:
+        """Open the partitions of one directory. Raises LogDirFailed or OSError if it cannot be used."""
+        with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix="recover") as pool:
+            for _ in pool.map(lambda tp: self._load_log(log_dir, tp, found[tp], configs), found):
+                pass
+        self._write_lowered_points(log_dir)
+        log_dir.begin()
 
     @staticmethod
-    def _remove_leftovers(log_dir: LogDir) -> None:
-        """What is left of partitions that were deleted; one that stays is in nobody's way."""
+    def _clear(log_dir: LogDir, away: Iterable[Departure]) -> None:
+        """Rename what is to go ``away``, and remove what is left of partitions that were deleted.
+
+        One of the latter that stays does no harm. Raises OSError if one of the former keeps its name.
+        """
+        rename_all(away)
+        for each in away:
+            if each.error is not None:
+                raise each.error
+            if each.why is None:
+                _logger.warning("%s is removed: nothing was ever in it, and the partition is elsewhere", each.directory)
+            else:
+                _say_aside(each)
         for leftover in log_dir.path.glob(f"*{DELETED_DIR_SUFFIX}"):
             try:
                 shutil.rmtree(leftover)
@@ -253,9 +330,9 @@ class LogManager:
         log = self.logs.get(tp)
         if log is None:
             if self._may_be_elsewhere(tp, is_new=is_new):
-                where = ", ".join(map(str, self._offline))
-                self.unusable[tp] = f"{tp} may lie in a directory that is out of service: {where}"
-                raise LogError(self.unusable[tp])
+                error = self._maybe_elsewhere(tp)
+                self.unusable[tp] = str(error)
+                raise error
             if made is None:
                 made = self.plan([NewPartition(tp, config, topic_id, is_new=is_new)])().get(tp)
             log = self._adopt(tp, made)
@@ -267,11 +344,18 @@ class LogManager:
         return tp in self._short_of_room and tp in self._unusable_at
 
     def _may_be_elsewhere(self, tp: TopicPartition, *, is_new: bool) -> bool:
+        """Whether a partition that is not served may lie in a directory that is out of service."""
+        if tp in self._begun or self._waits_for_room(tp):
+            return False
         return bool(self._offline) and (not is_new or tp.topic in self._old_topics)
+
+    def _maybe_elsewhere(self, tp: TopicPartition) -> LogError:
+        return LogError(f"{tp} may lie in a directory that is out of service: {', '.join(map(str, self._offline))}")
 
     def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
         """What makes, on any thread, those of the partitions that are not here and may be made, each in the directory
-        that is the emptiest then; and what opens those that a full disk kept from being opened, where they are.
+        that is the emptiest then, or in which its making was begun; and what opens those that a full disk kept from
+        being opened, where they are.
         Raises ApiError if there can be no such partition.
         """
         held = Counter(log.directory.parent for log in self.logs.values())
@@ -284,9 +368,11 @@ class LogManager:
                 continue
             is_here = each.tp in self.logs or each.tp in self.unusable
             if filled and not is_here and not self._may_be_elsewhere(each.tp, is_new=each.is_new):
-                home = min(filled, key=lambda log_dir: filled[log_dir])
+                begun = self._begun.get(each.tp)
+                home = self._dir_of(begun.directory) if begun else min(filled, key=lambda log_dir: filled[log_dir])
                 filled[home] += 1
                 planned[home].append(each)
+                self._begun[each.tp] = begun or Begun(partition_path(home.path, each.tp))
         return lambda: {tp: made for home, new in planned.items() for tp, made in self._make(home, new).items()}
 
     def _make(self, home: LogDir, new: list[NewPartition]) -> dict[TopicPartition, MadePartition]:
@@ -320,23 +406,31 @@ class LogManager:
     def _adopt(self, tp: TopicPartition, made: MadePartition | None) -> Log:
         if made is None:
             raise LogDirFailed("no log directory is left in service")
-        if not any(log_dir.path == made.path.parent for log_dir in self._dirs):
-            self.unusable[tp] = f"its log directory {made.path.parent} failed: {self._offline.get(made.path.parent)}"
-            raise LogError(self.unusable[tp])
-        if made.log is not None:
-            self.logs[tp] = made.log
-            self._forget_unusable(tp)
-        elif tp in self.unusable and not isinstance(made.error, DiskFull):
-            self._short_of_room.discard(tp)
-        if made.error is not None:
-            if made.log is None and isinstance(made.error, LogDirFailed):
-                self.report(made.error, made.path)
+        if made.log is None:
+            assert made.error is not None
+            self._was_refused(tp, made.path, made.error)
             raise made.error
-        assert made.log is not None
+        self.logs[tp] = made.log
+        self._forget_unusable(tp)
+        if made.error is not None:
+            raise made.error
         self.written(made.path)
         return made.log
 
+    def _was_refused(self, tp: TopicPartition, path: Path, error: LogError) -> None:
+        """The partition could not be opened: what is to be known of that when it is asked for again."""
+        has_failed = isinstance(error, LogDirFailed) and not isinstance(error, DiskFull)
+        if tp in self.unusable:
+            self.unusable[tp] = str(error)
+            if not isinstance(error, DiskFull):
+                self._short_of_room.discard(tp)
+        elif has_failed and tp in self._begun and not self._begun[tp].is_named:
+            del self._begun[tp]
+        if isinstance(error, LogDirFailed):
+            self.report(error, path)
+
     def _forget_unusable(self, tp: TopicPartition) -> None:
+        self._begun.pop(tp, None)
         self.unusable.pop(tp, None)
         self._unusable_at.pop(tp, None)
         self._short_of_room.discard(tp)
@@ -346,9 +440,14 @@ class LogManager:
         for tp, made in unwanted.items():
             if made.log is not None:
                 made.log.abandon()
+                if tp in self._begun:
+                    self._begun[tp] = Begun(made.path, is_named=True)
             if made.is_fresh:
-                doomed = path_aside(made.path, tp, DELETED_DIR_SUFFIX)
-                self._guarded(partial(remove_directory, made.path, doomed), made.path)
+                self._guarded(partial(self._remove_made, tp, made.path), made.path)
+
+    def _remove_made(self, tp: TopicPartition, path: Path) -> None:
+        remove_directory(path, path_aside(path, tp, DELETED_DIR_SUFFIX))
+        self._begun.pop(tp, None)
 
     @staticmethod
     def _identify(log: Log, topic_id: UUID | None) -> None:
@@ -392,16 +491,17 @@ class LogManager:
     def depart(self, tp: TopicPartition, why: str | None) -> Departure:
         """Serve the partition no more: ``rename_away`` is to follow, then ``departed``. Why it is kept, if it is."""
         self._short_of_room.discard(tp)
-        log = self.logs.get(tp)
+        log, begun = self.logs.get(tp), self._begun.pop(tp, None)
+        here = log.directory if log is not None else begun.directory if begun is not None else None
+        if here is not None:
+            self.unusable[tp] = f"{tp} is being taken away"
+            self._unusable_at[tp] = here
         if log is not None:
             log.abandon()
-            self.unusable[tp] = f"{tp} is being taken away"
-            self._unusable_at[tp] = log.directory
             self._dir_of(log.directory).keep_start(tp, log.log_start_offset)
             del self.logs[tp]
         directory = self._unusable_at.get(tp)
-        suffix = DELETED_DIR_SUFFIX if why is None else STRAY_DIR_SUFFIX
-        return Departure(tp, why, directory, None if directory is None else path_aside(directory, tp, suffix))
+        return _departure(tp, directory, why)
 
     @staticmethod
     def rename_away(departures: Iterable[Departure]) -> None:
@@ -430,12 +530,7 @@ class LogManager:
         if departure.why is None:
             self._in_background(lambda: shutil.rmtree(away), away)
         else:
-            _logger.error(
-                "%s is set aside as %s: %s. Remove it when you need it no more",
-                away.parent / str(tp),
-                away.name,
-                departure.why,
-            )
+            _say_aside(departure)
 
     def truncate_to(self, tp: TopicPartition, offset: int) -> None:
         """Drop what the partition holds at or beyond ``offset``, the recovery point on the disk first.
@@ -545,16 +640,23 @@ class LogManager:
             yield
 
     def fail(self, path: Path, reason: str) -> None:
-        """Take the log directory ``path`` out of service; whoever waits for its partitions is the caller's to tell."""
+        """Take the log directory ``path`` out of service; the caller tells the requests that wait."""
         self._take_offline(path, reason)
+        why = f"its log directory {path} failed: {reason}"
         for log_dir in [each for each in self._dirs if each.path == path]:
             self._dirs.remove(log_dir)
             for tp, log in self._logs_in(log_dir, self.logs).items():
                 log.abandon()
-                self.unusable[tp] = f"its log directory {path} failed: {reason}"
+                self.unusable[tp] = why
                 del self.logs[tp]
+            for tp in [tp for tp, begun in self._begun.copy().items() if begun.directory.parent == path]:
+                self.unusable[tp] = why
+                self._begun.pop(tp, None)
             for tp in [tp for tp, directory in self._unusable_at.items() if directory.parent == path]:
                 del self._unusable_at[tp]
+                if tp in self._short_of_room:
+                    self.unusable[tp] = why
+                    self._short_of_room.discard(tp)
             log_dir.close()
 
     def _take_offline(self, path: Path, reason: str) -> None:
@@ -578,7 +680,7 @@ class LogManager:
             self._room.written(directory.parent)
 
     def _in_background(self, work: Callable[[], None], directory: Path) -> None:
-        """Run ``work`` on a partition's ``directory``; what fails there is logged, for nobody waits for it."""
+        """Run ``work`` on a partition's ``directory``; what fails there is logged, for no caller waits for it."""
         self._executor.submit(self._guarded, work, directory)
 
     def _guarded(self, work: Callable[[], None], directory: Path) -> None:

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class AppendOrigin(Enum):
-    """Who wrote the batches."""
+    """The writer of the batches."""
 
     CLIENT = "client"
     """A producer: everything is checked."""

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode
 from sparklog.log.files import SNAPSHOT_SUFFIX, base_offset_of, segment_path, write_atomically
+from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.producer_snapshot import (
     NO_COORDINATOR,
@@ -31,7 +32,6 @@ from sparklog.log.producer_snapshot import (
     encode_snapshot,
     read_snapshot,
 )
-from sparklog.log.transaction_index import AbortedTransaction
 from sparklog.record.batch import RecordBatch, increment_sequence
 from sparklog.record.control import ControlType, EndTransactionMarker, read_marker
 from sparklog.record.layout import NO_PRODUCER_ID

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparklog.log.files import CORRUPT_SUFFIX, disk_refused, sync_directory
+from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.scan import Damage, DamageKind, OffsetRange, examine, scan_batches
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
-from sparklog.log.time_index import TimestampOffset
-from sparklog.record._impl import codec
-from sparklog.record._impl.abc import ScanLimits
 from sparklog.record.batch import RecordBatch
+from sparklog.record.scanner import ScanLimits, make_scanner
 
 _logger = logging.getLogger(__name__)
 _COPY = 4 << 20
@@ -39,7 +38,7 @@ def recover_segment(segment: LogSegment, limit: int | None, visit: Visit) -> Rec
     where what stands behind damage cannot be kept; the segment is as it was then but for its indexes.
     """
     end = segment.base_offset + MAX_RELATIVE_OFFSET + 1 if limit is None else limit
-    scanner = codec.BatchScanner(
+    scanner = make_scanner(
         ScanLimits(
             segment.base_offset,
             end,

@@ -11,34 +11,25 @@ import errno
 import logging
 import shutil
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparklog.clock import Clock
 from sparklog.errors import DiskFull
+from sparklog.rate_limit import RateLimit
 
 _logger = logging.getLogger(__name__)
-_WINDOW_S = 10.0
+_INTERVAL_S = 10.0
 _UNKNOWN = -1
-
-
-@dataclass(slots=True)
-class _Shortage:
-    """A log directory that refused; ``told_at`` is None while nothing was said of it."""
-
-    told_at: float | None = None
-    untold: int = 0
-    free: int = _UNKNOWN
-    """Bytes at the last refusal; unknown where they do not tell whether there is room."""
 
 
 class Room:
     """Which log directories are short of room; from any thread."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
         self._lock = threading.Lock()
-        self._short: dict[Path, _Shortage] = {}
+        self._limit = RateLimit(clock.monotonic, _INTERVAL_S)
+        self._short: dict[Path, int] = {}
+        """Bytes free at the last refusal; unknown where they do not tell whether there is room."""
 
     @property
     def is_short(self) -> bool:
@@ -49,13 +40,10 @@ class Room:
         """Something in ``log_dir`` could not be written."""
         free = _free(log_dir)
         with self._lock:
-            shortage = self._short.setdefault(log_dir, _Shortage())
-            shortage.free = free if error.errno == errno.ENOSPC else _UNKNOWN
-            now = self._clock.monotonic()
-            if shortage.told_at is not None and now - shortage.told_at < _WINDOW_S:
-                shortage.untold += 1
-                return
-            untold, shortage.told_at, shortage.untold = shortage.untold, now, 0
+            self._short[log_dir] = free if error.errno == errno.ENOSPC else _UNKNOWN
+            untold = self._limit.admit(log_dir)
+        if untold is None:
+            return
         _logger.warning(
             "log directory %s has no room (%s): %s. What it refuses is answered KAFKA_STORAGE_ERROR, and nothing that "
             "was acknowledged is lost; %s%s",
@@ -72,10 +60,11 @@ class Room:
             return
         free = _free(log_dir)
         with self._lock:
-            shortage = self._short.get(log_dir)
-            if shortage is None or (shortage.free != _UNKNOWN and free <= shortage.free):
+            before = self._short.get(log_dir)
+            if before is None or (before != _UNKNOWN and free <= before):
                 return
             del self._short[log_dir]
+            self._limit.forget(log_dir)
         _logger.warning("log directory %s has room again (%d bytes free)", log_dir, free)
 
 

@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.log.file_records import FileRecords
-from sparklog.record import _impl, layout
-from sparklog.record._impl.abc import BatchScanner, ScanLimits
+from sparklog.record import layout
 from sparklog.record.batch import RecordBatch
+from sparklog.record.scanner import BatchScanner, ScanLimits, make_scanner
 
 _logger = logging.getLogger(__name__)
 _BLOCK = 4 << 20
@@ -88,7 +88,7 @@ def good_batches(log: FileRecords, base_offset: int, block: int) -> Iterator[mem
 
     What is damaged is left out, and the log says where it lies.
     """
-    position, scanner = 0, _impl.codec.BatchScanner(_walking(base_offset, base_offset))
+    position, scanner = 0, make_scanner(_walking(base_offset, base_offset))
     while position < log.size:
         view = log.read(position, min(block, log.size - position))
         if len(view) < (wanted := _claimed_size(view)) <= log.size - position:
@@ -109,7 +109,7 @@ def good_batches(log: FileRecords, base_offset: int, block: int) -> Iterator[mem
         )
         position = end
         if found is not None:
-            scanner = _impl.codec.BatchScanner(_walking(base_offset, found.batch.base_offset))
+            scanner = make_scanner(_walking(base_offset, found.batch.base_offset))
 
 
 def _walking(base_offset: int, next_offset: int) -> ScanLimits:

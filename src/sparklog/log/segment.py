@@ -16,19 +16,18 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
 from sparklog.log.file_records import BatchPosition, FileRecords
 from sparklog.log.files import (
-    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    rename_deleted,
     segment_path,
     segment_paths,
 )
+from sparklog.log.indexes.offset_index import OffsetIndex
+from sparklog.log.indexes.time_index import TimeIndex, TimestampOffset
+from sparklog.log.indexes.transaction_index import TransactionIndex
 from sparklog.log.lease import Lease
-from sparklog.log.lookup import first_record_from
-from sparklog.log.offset_index import OffsetIndex
-from sparklog.log.time_index import TimeIndex, TimestampOffset
-from sparklog.log.transaction_index import TransactionIndex
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
 from sparklog.record.layout import NO_TIMESTAMP
@@ -46,6 +45,9 @@ class LogSegment:
         self.base_offset = base_offset
         self.config = config
         self.log = FileRecords(segment_path(directory, base_offset, LOG_SUFFIX), create=create)
+        if create:
+            for path in segment_paths(directory, base_offset)[1:]:  # of a deleted one: see delete_indexes
+                path.unlink()
         size = config.segment_index_bytes
         self.offset_index = OffsetIndex(
             segment_path(directory, base_offset, OFFSET_INDEX_SUFFIX), base_offset, size, writable=active
@@ -61,6 +63,7 @@ class LogSegment:
         self.leases: list[Lease] = []
         """While one of them runs, the files keep their names."""
         self._sealed = not active
+        self._indexes_flushed = not active
         self._bytes_since_index_entry = 0
         self._latest: TimestampOffset | None = None
         self.first_timestamp: int | None = None
@@ -157,14 +160,17 @@ class LogSegment:
     def read(self, offset: int, max_bytes: int, end_position: int, *, min_one_batch: bool) -> FileSlice | None:
         """Batches from the one that holds ``offset`` up to ``end_position`` of the file, at most ``max_bytes``.
 
-        The slice may begin with offsets before the one asked for, and end in the middle of a batch. With
-        ``min_one_batch`` the first batch is given whole even if it is larger than ``max_bytes``. None if the segment
-        has nothing at or beyond ``offset``.
+        The slice may begin with offsets before the one asked for, and end in the middle of any batch but the first. A
+        first batch larger than ``max_bytes`` is given whole with ``min_one_batch``, and otherwise not at all (KIP-74):
+        a client that gets bytes without a whole batch takes that for an error. None if the segment has nothing at or
+        beyond ``offset``.
         """
         batch = self.find(offset)
         if batch is None:
             return None
-        size = max(max_bytes, batch.size) if min_one_batch else max_bytes
+        size = max_bytes
+        if size < batch.size:
+            size = batch.size if min_one_batch else 0
         return self.log.slice(batch.position, max(min(size, end_position - batch.position), 0))
 
     def position_after(self, offset: int) -> int:
@@ -178,7 +184,8 @@ class LogSegment:
         position = self.offset_index.lookup(max(entry.offset, start_offset)).position
         for found in self.log.batches(position):
             if found.max_timestamp >= timestamp and found.last_offset >= start_offset:
-                record = self._first_record_from(found, timestamp, start_offset)
+                batch = RecordBatch(self.log.read(found.position, found.size))
+                record = first_record_from(batch, timestamp, start_offset)
                 if record is not None:
                     return record
         return None
@@ -200,18 +207,8 @@ class LogSegment:
     def _greatest_time(self, found: BatchPosition, start_offset: int) -> int:
         if found.base_offset >= start_offset:
             return found.max_timestamp
-        columns = self._columns(RecordBatch(self.log.read(found.position, found.size)), start_offset)
+        columns = _columns(RecordBatch(self.log.read(found.position, found.size)), start_offset)
         return max(columns["timestamp"].to_pylist(), default=NO_TIMESTAMP)
-
-    def _first_record_from(self, found: BatchPosition, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        return first_record_from(RecordBatch(self.log.read(found.position, found.size)), timestamp, start_offset)
-
-    @staticmethod
-    def _columns(batch: RecordBatch, start_offset: int) -> dict[str, pa.Array]:
-        """Offset and time of each record at or beyond ``start_offset``."""
-        decoder = ColumnarDecoder(("offset", "timestamp"))
-        decoder.append(batch, start_offset)
-        return decoder.finish()
 
     def next_offset(self) -> int:
         """One past the last offset in the file, found from the last index entry on."""
@@ -242,7 +239,7 @@ class LogSegment:
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
         self.txn_index.sanity_check()
-        if self.offset_index.last.position > self.log.size:
+        if self.offset_index.entries and self.offset_index.last.position >= self.log.size:
             raise CorruptRecord(f"{self.offset_index.path} points beyond the end of the log file")
 
     def adopt_indexes(self, offsets: bytes, times: bytes, latest: TimestampOffset, bytes_since_entry: int) -> None:
@@ -264,20 +261,31 @@ class LogSegment:
         self._bytes_since_index_entry = 0
         self.load_latest()
 
-    def seal(self) -> None:
-        """No more appends: write the last time entry and cut the indexes to their size."""
+    def flush_before_seal(self) -> None:
+        """Flush what a sealed segment has, by files that are open already; appends may go on."""
+        self.time_index.maybe_append(*self.latest, beyond_full=True)
+        self.log.flush()
+        self.offset_index.cut()
+        self.time_index.cut()
+        self.flush_indexes()
+
+    def seal(self, *, flushed: bool = False) -> None:
+        """No more appends: write the last time entry and cut the indexes to their size.
+
+        ``flushed``: nothing was appended since ``flush_before_seal``.
+        """
         if not self._sealed:
             self.time_index.maybe_append(*self.latest, beyond_full=True)
-            self._sealed = True
             self.offset_index.trim()
             self.time_index.trim()
+            self._indexes_flushed = flushed
+            self._sealed = True  # last: a flush on another thread goes by it
 
     def reopen_for_append(self) -> None:
-        """Make a sealed segment the active one again."""
-        if self._sealed:
-            self.offset_index.make_writable()
-            self.time_index.make_writable()
-            self._sealed = False
+        """Make a sealed segment, or one whose sealing failed, the active one again."""
+        self._sealed = False
+        self.offset_index.make_writable()
+        self.time_index.make_writable()
 
     def flush(self) -> None:
         """What recovery needs of the segment is on the disk when this returns.
@@ -293,6 +301,12 @@ class LogSegment:
         self.offset_index.flush()
         self.time_index.flush()
         self.txn_index.flush()
+        self._indexes_flushed = True
+
+    @property
+    def awaits_index_flush(self) -> bool:
+        """Whether the segment is sealed, and its indexes have not been flushed since."""
+        return self._sealed and not self._indexes_flushed
 
     def close(self) -> None:
         """Seal, and let go of the indexes; the log file is let go with its last slice."""
@@ -306,7 +320,35 @@ class LogSegment:
         """The files that it has."""
         return segment_paths(self.log.path.parent, self.base_offset)
 
-    def rename_deleted(self) -> list[Path]:
-        """Put ``.deleted`` behind the names of the files and return the new names, to be unlinked later."""
-        self.close()
-        return [path.rename(path.with_name(path.name + DELETED_SUFFIX)) for path in self.paths]
+    def delete_log(self) -> Path:
+        """Take its name from the ``.log`` file, and with it the segment out of the log on the disk: see
+        ``rename_deleted``. ``delete_indexes`` is to follow. If the disk refuses, nothing has changed.
+        """
+        return rename_deleted(self.log.path)
+
+    def delete_indexes(self) -> Iterator[Path]:
+        """Take their names from the other files, one after the other, once the ``.log`` is gone.
+
+        One that the disk does not let go is removed by the next start, or when a segment is begun there.
+        """
+        self.offset_index.release()
+        self.time_index.release()
+        self.txn_index.close()
+        for path in self.paths:
+            yield rename_deleted(path)
+
+
+def first_record_from(batch: RecordBatch, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    """The first record of ``batch`` at or beyond ``start_offset`` that is no earlier than ``timestamp``."""
+    if batch.is_control and batch.record_count:  # a marker counts, though the decoder has no row for it
+        return TimestampOffset(batch.max_timestamp, batch.base_offset)
+    columns = _columns(batch, start_offset)
+    rows = zip(columns["timestamp"].to_pylist(), columns["offset"].to_pylist(), strict=True)
+    return next((TimestampOffset(at, offset) for at, offset in rows if at >= timestamp), None)
+
+
+def _columns(batch: RecordBatch, start_offset: int) -> dict[str, pa.Array]:
+    """Offset and time of each record at or beyond ``start_offset``."""
+    decoder = ColumnarDecoder(("offset", "timestamp"))
+    decoder.append(batch, start_offset)
+    return decoder.finish()

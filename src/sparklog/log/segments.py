@@ -1,6 +1,6 @@
 """The segments of a log, in order, and reading across them.
 
-Copy-on-write: whoever holds a snapshot of the list may walk it undisturbed while segments are added and deleted.
+Copy-on-write: a reader that holds a snapshot of the list walks it undisturbed while segments are added and deleted.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
+from sparklog.log.indexes.time_index import TimestampOffset
+from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.scan import good_batches
 from sparklog.log.segment import LogSegment
-from sparklog.log.time_index import TimestampOffset
-from sparklog.log.transaction_index import AbortedTransaction
 from sparklog.structs import FileSlice
 
 _base_offset = attrgetter("base_offset")

@@ -26,18 +26,16 @@ from sparklog.log.files import (
     find_base_offset,
     parse_partition_dir,
 )
+from sparklog.log.indexes.time_index import TimestampOffset
+from sparklog.log.indexes.transaction_index import read_aborted
 from sparklog.log.loader import Knowledge
-from sparklog.log.lookup import first_record_from
 from sparklog.log.producer_snapshot import read_snapshot
 from sparklog.log.scan import scan_batches
-from sparklog.log.segment import MAX_RELATIVE_OFFSET
-from sparklog.log.time_index import TimestampOffset
-from sparklog.log.transaction_index import read_aborted
+from sparklog.log.segment import MAX_RELATIVE_OFFSET, first_record_from
 from sparklog.record import layout
-from sparklog.record._impl import codec
-from sparklog.record._impl.abc import ScanLimits
 from sparklog.record.batch import RecordBatch
 from sparklog.record.control import ControlType, read_marker
+from sparklog.record.scanner import ScanLimits, make_scanner
 from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -139,7 +137,7 @@ class StoppedPartition:
             except CorruptRecord:
                 pass
         limit = base + MAX_RELATIVE_OFFSET + 1 if after is None else after
-        scanner = codec.BatchScanner(ScanLimits(base, limit, records.size + 1, 0, 0))
+        scanner = make_scanner(ScanLimits(base, limit, records.size + 1, 0, 0))
         scan_batches(records, scanner, lambda _: None)
         return scanner.position
 

@@ -159,7 +159,7 @@ def _check_size(size: int, config: TopicConfig) -> None:
 
 
 def _check_records(batch: RecordBatch) -> None:
-    """Not CORRUPT_MESSAGE: the CRC says that these are the producer's bytes, and to send them again helps nobody."""
+    """Not CORRUPT_MESSAGE: the CRC says that these are the producer's bytes, and sending them again does not help."""
     try:
         check_records(batch)
     except CorruptRecord as error:

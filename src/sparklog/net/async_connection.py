@@ -15,12 +15,13 @@ from functools import partial
 from typing import NamedTuple
 
 from sparklog import __version__
-from sparklog.errors import ConnectionFailed, ProtocolError, RemoteProtocolError, SparklogError
-from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, api_versions_request
+from sparklog.errors import ConnectionFailed, RemoteProtocolError, SparklogError
+from sparklog.net.unreachable import UNREACHABLE
+from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, answer_of, api_versions_request
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.frame import FrameReader
-from sparklog.protocol.messages import Message, decode_response, encode
+from sparklog.protocol.messages import A, ApiVersionsResponse, Request, decode, decode_answer, encode
 from sparklog.structs import Chunk, Endpoint, FileSlice
 
 MAX_RESPONSE = 1 << 30
@@ -35,7 +36,7 @@ Answer = memoryview | SparklogError
 
 
 class _Waiting(NamedTuple):
-    """A request on the wire: who is told its answer, and until when it may take, on the loop's clock."""
+    """A request on the wire: its callback, and its deadline on the loop's clock."""
 
     api: ApiKey
     told: Callable[[Answer], object]
@@ -66,26 +67,24 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, endpoint: Endpoint, *, client_id: str = "sparklog", timeout: float = 10.0) -> AsyncConnection:
-        """Connect. Raises ConnectionFailed if nobody answers within ``timeout`` seconds."""
+        """Connect. Raises ConnectionFailed if there is no answer within ``timeout`` seconds."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):  # wait_for may lose a cancellation in Python 3.11
                 _, connection = await loop.create_connection(lambda: cls(endpoint, client_id), *endpoint)
-        except (OSError, TimeoutError) as error:
+        except UNREACHABLE as error:
             raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {str(error) or 'timed out'}") from error
         return connection
 
     async def request(
-        self, api: ApiKey, build: Callable[[int], Message], *, timeout: float = 30.0, ceiling: int | None = None
-    ) -> Message:
+        self, api: ApiKey, build: Callable[[int], Request[A]], *, timeout: float = 30.0, ceiling: int | None = None
+    ) -> A:
         """Ask and wait: ``build`` is handed the version agreed on, at most ``ceiling``, and returns the request."""
         version = (await self._agree(api, timeout)).best(api, ceiling)
-        body = await self.submit(api, version, [encode(build(version), version)], timeout=timeout)
-        try:
-            return decode_response(api, version, body)
-        except ProtocolError:
-            self.close()
-            raise
+        asked = build(version)
+        body = await self.submit(api, version, [encode(asked, version)], timeout=timeout)
+        with answer_of(self, api):
+            return decode_answer(asked, version, body)
 
     async def versions(self, *, timeout: float = 30.0) -> PeerVersions:
         """What the broker speaks, asked once a connection."""
@@ -104,11 +103,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return self._versions
 
     def _read_versions(self, answer: memoryview) -> PeerVersions:
-        try:
-            return PeerVersions(self.endpoint, decode_response(ApiKey.API_VERSIONS, API_VERSIONS_ASKED, answer))
-        except ProtocolError:
-            self.close()
-            raise
+        with answer_of(self, ApiKey.API_VERSIONS):
+            return PeerVersions(self.endpoint, decode(ApiVersionsResponse, API_VERSIONS_ASKED, answer))
 
     def submit(
         self,
@@ -148,7 +144,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         expect_response: bool = True,
         asked_for: ApiKey | None = None,
     ) -> None:
-        """``submit`` for one who is in a hurry: ``told`` is called as soon as the answer is read, but not in here."""
+        """``submit`` without a future: ``told`` is called as soon as the answer is read, but not in here."""
         if self._failure is not None or self._transport is None or self._transport.is_closing():
             cause = self._failure or ConnectionFailed("it was closed")
             self._loop.call_soon(told, _unanswered(self.endpoint, asked_for or api, cause))
@@ -220,7 +216,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return self._transport is None or self._transport.is_closing()
 
     def _fail(self, error: SparklogError) -> None:
-        """Hang up, and tell everybody who waits; the first failure is the one they are told."""
+        """Hang up, and fail all requests under way with the first failure."""
         if self._failure is None:
             self._failure = error
         if self._transport is not None and not self._transport.is_closing():

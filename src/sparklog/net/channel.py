@@ -6,24 +6,25 @@ between two pieces of the same response, without a task or a copy.
 
 Flow control: a connection is read no further while it has ``max_in_flight`` requests unanswered or ``MAX_UNSENT`` bytes
 of answers unsent, nor begins a request while those of all connections have filled the memory allowed for them. A
-request that has begun to come is read to its end, or nobody might ever give memory back. Answers count as memory from
+request that has begun to come is read to its end, or no memory might ever be given back. Answers count as memory from
 when they are known until they are sent, whether they wait for the peer or for an answer before them: with some of its
 own unsent a connection begins no request while it has ``MAX_ANSWERS`` of them or all connections together have filled
-``max_answer_memory``. One with none may always begin one, so that peers who do not read hold up nobody else.
+``max_answer_memory``. One with none may always begin one, so that peers that do not read hold up no other.
 
 What is sent from a file is looked for in the page cache first, ``_AT_HAND`` bytes at a time: what is not there is read
 by a thread (``net/page_cache.py``), and the loop never waits for the disk.
 
 Order: what is asked on a connection sees what was asked there before. A request whose work is done in steps, or that
-takes effect later (``Ordered``), is followed by no other before there is an answer; the latter only by those of its own
-API, which are told behind what they have their place.
+takes effect later (``Ordered``), is followed by no other before there is an answer. An ``Ordered`` one may be followed
+by others of its own API, which are told their predecessor.
 
 Turns (``net/turns.py``): a connection serves what it has read, and sends its answers, when it is its turn, and no
 longer than that. A request whose work is long is served in steps; until they are done the connection begins no other,
 and when it is closed they are dropped, with all that it had not begun.
 
 A connection is idle since the last whole request, the last ``_PROGRESS`` bytes of one, or the last byte of an answer
-that its peer took: who sends a request in drops or takes no answer is idle. Who waits for an answer is not.
+that its peer took. A client that sends a request in drops, or takes no answer, is idle. One that waits for an answer is
+not.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from typing import Any, Protocol
 
 from sparklog.errors import AnotherProtocol, RemoteProtocolError
 from sparklog.net.answer import Answer, Dispatch, Ordered, Served, Work
-from sparklog.net.complaints import Complaints
 from sparklog.net.limits import Limits
 from sparklog.net.page_cache import is_cached, read_ahead, read_if_cached
 from sparklog.net.turns import SHARE_S, SLOW_S, Turns, Usage, take
 from sparklog.protocol.connection import describe_request
 from sparklog.protocol.frame import FrameReader
+from sparklog.rate_limit import RateLimitedLogger
 from sparklog.structs import Chunk, FileSlice, chunk_size
 
 _logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class Owner(Protocol):
     loop: asyncio.AbstractEventLoop
     dispatch: Dispatch
     limits: Limits
-    complaints: Complaints
+    warnings: RateLimitedLogger
     turns: Turns
 
     @property
@@ -175,7 +176,7 @@ class ServerChannel:
         """Say in the peer's own protocol that this one is not for it, if the socket takes that at once; hang up."""
         with suppress(OSError):
             self._socket.send(error.answer)
-        self._server.complaints.warn(error.protocol, f"closing the connection of {self._address}: {error}", most=1)
+        self._server.warnings.warn(error.protocol, f"closing the connection of {self._address}: {error}", most=1)
         self.close()
 
     def _hold(self, size: int) -> None:
@@ -524,7 +525,7 @@ class ServerChannel:
         if self._closed:
             return
         if why:
-            self._server.complaints.warn("close", f"closing the connection of {self._address}: {why}")
+            self._server.warnings.warn("close", f"closing the connection of {self._address}: {why}")
         self._pause_reading()
         if self._writing:
             self._server.loop.remove_writer(self._fd)

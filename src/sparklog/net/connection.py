@@ -13,10 +13,11 @@ from types import TracebackType
 
 from sparklog import __version__
 from sparklog.errors import ConnectionFailed, PeerSilent, RemoteProtocolError
-from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, api_versions_request
+from sparklog.net.unreachable import UNREACHABLE
+from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, answer_of, api_versions_request
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
-from sparklog.protocol.messages import Message, decode_response, encode
+from sparklog.protocol.messages import A, ApiVersionsResponse, Request, decode, decode_answer, encode
 from sparklog.structs import Chunk, Endpoint, FileSlice
 
 MAX_RESPONSE = 1 << 30
@@ -38,7 +39,7 @@ class BlockingConnection:
         self._protocol = ClientConnection(client_id)
         try:
             self._socket = socket.create_connection(endpoint, timeout=connect_timeout)
-        except OSError as error:
+        except UNREACHABLE as error:
             raise ConnectionFailed(f"cannot reach a broker at {endpoint}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -70,14 +71,17 @@ class BlockingConnection:
         body = encode(api_versions_request("sparklog", __version__), API_VERSIONS_ASKED)
         self.send(ApiKey.API_VERSIONS, API_VERSIONS_ASKED, [body])
         _, version, answer = self.receive()
-        return PeerVersions(self.endpoint, decode_response(ApiKey.API_VERSIONS, version, answer))
+        with answer_of(self, ApiKey.API_VERSIONS):
+            return PeerVersions(self.endpoint, decode(ApiVersionsResponse, version, answer))
 
-    def request(self, api: ApiKey, build: Callable[[int], Message], *, ceiling: int | None = None) -> Message:
+    def request(self, api: ApiKey, build: Callable[[int], Request[A]], *, ceiling: int | None = None) -> A:
         """Ask and wait: ``build`` is handed the version agreed on and returns the request."""
         version = self.versions.best(api, ceiling)
-        self.send(api, version, [encode(build(version), version)])
+        asked = build(version)
+        self.send(api, version, [encode(asked, version)])
         _, version, body = self.receive()
-        return decode_response(api, version, body)
+        with answer_of(self, api):
+            return decode_answer(asked, version, body)
 
     def send(self, api: ApiKey, version: int, body: list[Chunk], *, expect_response: bool = True) -> None:
         """Put a request on the wire, its chunks uncopied."""

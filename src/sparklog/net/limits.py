@@ -1,4 +1,4 @@
-"""What a server lets its clients have: sizes, numbers, and who may connect.
+"""What a server lets its clients have: sizes, numbers, and addresses that may connect.
 
 A host has so many connections at most: its own number if ``per_host_overrides`` names it, else ``max_per_host``; one
 more is hung up on. With ``max_connections`` in all, or when more come in a second than ``max_rate``, the next waits to

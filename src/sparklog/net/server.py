@@ -1,4 +1,4 @@
-"""The broker's listening end: who is let in, how long they may stay, and how it ends.
+"""The broker's listening end: which connections are let in, how long they may stay, and how it ends.
 
 What happens on a connection: ``net/channel.py``. What its clients may have: ``net/limits.py``; the limits may be
 replaced at any time and are in force at once.
@@ -12,9 +12,9 @@ import socket
 
 from sparklog.net.answer import Dispatch
 from sparklog.net.channel import ServerChannel
-from sparklog.net.complaints import Complaints
 from sparklog.net.limits import AcceptRate, Limits
 from sparklog.net.turns import Turns
+from sparklog.rate_limit import RateLimitedLogger
 from sparklog.structs import Endpoint
 
 _logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class SocketServer:
     def __init__(self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch, limits: Limits) -> None:
         self.loop = loop
         self.dispatch = dispatch
-        self.complaints = Complaints(_logger, loop.time)
+        self.warnings = RateLimitedLogger(_logger, loop.time)
         self.turns = Turns(loop)
         self._limits = limits
         self._channels: set[ServerChannel] = set()
@@ -48,7 +48,7 @@ class SocketServer:
 
     @property
     def limits(self) -> Limits:
-        """Setting them puts them in force: who is too many by them is hung up on, the longest idle first."""
+        """Setting them puts them in force: connections beyond them are closed, the longest idle first."""
         return self._limits
 
     @limits.setter
@@ -92,7 +92,7 @@ class SocketServer:
             self.loop.add_reader(self._listener.fileno(), self._on_connection)
 
     def _accept_no_more(self, pause_s: float | None = None) -> None:
-        """Let who comes wait, for ``pause_s`` or until somebody leaves."""
+        """Let new clients wait, for ``pause_s`` or until a connection ends."""
         if self._listener is not None and self._accepting:
             self._accepting = False
             self.loop.remove_reader(self._listener.fileno())
@@ -121,7 +121,7 @@ class SocketServer:
     def _may_accept(self) -> bool:
         most = self._limits.max_connections
         if len(self._channels) >= most:
-            self.complaints.warn("full", f"all max.connections={most} are taken; who comes now waits for one to end")
+            self.warnings.warn("full", f"all max.connections={most} are taken; a new client waits for one to end")
             self._accept_no_more()
             return False
         delay = self._rate.delay(self._limits.max_rate, self.loop.time())
@@ -133,7 +133,7 @@ class SocketServer:
     def _let_in(self, sock: socket.socket, host: str, port: int) -> None:
         held, most = self._by_host.get(host, 0), self._limits.of_host(host)
         if held >= most:
-            self.complaints.warn(
+            self.warnings.warn(
                 "host",
                 f"hung up on {host}:{port}: {host} has {held} connections already, and max.connections.per.ip (or "
                 f"max.connections.per.ip.overrides) allows it {most}",
@@ -197,9 +197,9 @@ class SocketServer:
         """Read on when there is memory again."""
         self._starved[channel] = None
         most = self._limits.max_request_memory
-        self.complaints.warn(
+        self.warnings.warn(
             "memory",
-            f"requests in hand have filled queued.max.request.bytes={most}; nobody is read until some are done",
+            f"requests in hand have filled queued.max.request.bytes={most}; no connection is read until some are done",
         )
 
     def _give_memory(self) -> None:

@@ -1,4 +1,4 @@
-"""Work on an event loop that goes on when whoever asked for it does not wait any more.
+"""Work on an event loop that goes on when its caller does not wait any more.
 
 asyncio itself refers to a task only weakly, so each is held here until it is done; a failure is told to the owner.
 """
@@ -43,3 +43,9 @@ class Tasks:
         for task in self._running:
             task.cancel()
         await self.finish()
+
+
+def retrieve(task: asyncio.Task[T]) -> None:
+    """A done callback: look at the exception. Else asyncio reports it where all callers were cancelled."""
+    if not task.cancelled():
+        task.exception()

@@ -1,19 +1,21 @@
-"""The loop's time shared among connections: a turn for each, and the one that has had least of it is next.
+"""Fair queueing of the loop's time among connections: the connection that has had the least is next.
 
-Invariants: in one turn of the loop requests are served for ``TURN_S`` at most, and one piece of work beyond that; a
-connection with more to do than that comes to the end of its share and waits in the queue while the loop looks at
-sockets and timers. From the queue the connection with the smallest share so far is served, for ``SHARE_S``, or for what
-is left of the turn where no other waits. Who comes to the queue counts as having had about as much as the one served
-last, from the queue or while nobody was in it: at least that less ``_CREDIT_S``, at most that and ``_DEBT_S``. So a
-pause is worth a little and is not saved up, what was had while nobody else wanted it is not held against anybody, and
-nobody waits for all newcomers to catch up with him.
-A turn that is likely to be short comes before long ones: a connection waits behind its share by ``_PATIENCE`` times
-what its last turn counts for, and before its first by that of a whole ``SHARE_S``, more than all its credit. Else many
-newcomers, or many who were idle, would each be served once before a client that had asked for little all the time.
-A turn counts for ``_GROWTH`` times the one before it at most: the machine may have done something else meanwhile.
-So a client that asks now and then is served before those that ask without end, from the first moment on.
-Every other turn goes to the one that has waited longest. So nobody waits for longer than it takes to serve twice those
-who came before him, whatever they have had: neither many who ask for little nor many who ask for much shut one out.
+Invariants:
+
+1. In one turn of the loop requests are served for ``TURN_S`` at most, and for one piece of work beyond that. A
+   connection with more to do waits in the queue while the loop looks at sockets and timers.
+2. Every other turn from the queue goes to the connection with the smallest share so far. It is served for ``SHARE_S``,
+   or for what is left of the turn where no other waits.
+3. The turns between go to the connection that has waited longest. So a connection waits for at most twice as long as
+   those before it take, however many clients ask for little or for much.
+4. A connection that comes to the queue counts as having had about as much as the one served last: at least that less
+   ``_CREDIT_S``, at most that and ``_DEBT_S``. So a pause is worth a little and is not saved up; what a connection had
+   while no other wanted it is not held against it; and no connection waits for all newcomers to catch up with it.
+5. A turn that is likely to be short comes before long ones. To its share a connection's key adds ``_PATIENCE`` times
+   what its last turn counts for, and ``_PATIENCE`` times ``SHARE_S`` before its first, which is more than all its
+   credit. Else many newcomers would each be served once before a client that had asked for little all the time.
+6. A turn counts for at most ``_GROWTH`` times the one before it, since the machine may have done something else
+   meanwhile. So a client that asks now and then is served before those that ask without end, from its first request on.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from itertools import count
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from sparklog.clock import Clock, SystemClock
-from sparklog.net.complaints import Complaints
+from sparklog.rate_limit import RateLimitedLogger
 
 T = TypeVar("T")
 
@@ -106,13 +108,13 @@ class _Queue:
 
 
 class Turns:
-    """Who may work now, and who is next. ``spend`` is told of all work that is done on the loop for a request."""
+    """Which connection may work now, and which is next. ``spend`` is told of all work on the loop for a request."""
 
     def __init__(self, loop: AbstractEventLoop, clock: Clock | None = None) -> None:
         self._loop = loop
         self.time: Callable[[], float] = (clock or SystemClock()).monotonic
         """Seconds on a clock that never goes back."""
-        self._complaints = Complaints(_logger, self.time)
+        self._warnings = RateLimitedLogger(_logger, self.time)
         self._waiting = _Queue()
         self._reached_s = 0.0
         self._spent_s = 0.0
@@ -148,7 +150,7 @@ class Turns:
 
     def tell(self, seconds: float, what: Callable[[], str]) -> None:
         """One piece of work took so long that the log is to name it."""
-        self._complaints.warn("slow", f"{what()} held up everybody else for {seconds * 1000:.0f} ms")
+        self._warnings.warn("slow", f"{what()} held up all others for {seconds * 1000:.0f} ms")
 
     @contextmanager
     def watched(self, what: Callable[[], str]) -> Iterator[None]:
@@ -181,7 +183,7 @@ class Turns:
                 worker.work(SHARE_S if self._waiting else TURN_S - self._spent_s)
             except Exception:  # the others are not to wait for ever
                 _logger.exception("%s failed in its turn", worker)
-            if self._spent_s == before:  # a clock that stands still: nobody may have the loop for himself
+            if self._spent_s == before:  # a clock that stands still: no connection may have the loop for itself
                 self._spent_s += SHARE_S
         if self._waiting:
             self._end_turn_soon()
@@ -227,7 +229,7 @@ class Turns:
 
 
 class _Pause:
-    """Somebody who waits for a turn, and uses it up outside of it."""
+    """A worker that waits for a turn, and uses it up outside of it."""
 
     def __init__(self, over: Future[None]) -> None:
         self.over = over
@@ -240,7 +242,7 @@ class _Pause:
 
 
 class _Driver(Generic[T]):
-    """Steps that are taken for somebody who awaits their end."""
+    """Steps that are taken for a task that awaits their end."""
 
     def __init__(self, turns: Turns, steps: Generator[None, None, T], what: Callable[[], str], done: Future[T]) -> None:
         self._turns = turns

@@ -1,17 +1,21 @@
-"""Which version of each API two peers share."""
+"""Which version of each API two peers share, and the reading of answers in it."""
 
 from __future__ import annotations
 
-from sparklog.errors import ApiError, ErrorCode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from sparklog.errors import ApiError, ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch, produce
-from sparklog.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, Message, highest_version
+from sparklog.protocol.messages import ApiVersionsRequest, ApiVersionsResponse, highest_version
 from sparklog.structs import Endpoint
 
 API_VERSIONS_ASKED = 3
 
 
-def api_versions_request(software: str, version: str) -> Message:
+def api_versions_request(software: str, version: str) -> ApiVersionsRequest:
     """What a client says first on a connection."""
     return ApiVersionsRequest(
         version=API_VERSIONS_ASKED, client_software_name=software, client_software_version=version
@@ -46,3 +50,19 @@ class PeerVersions:
                 f"broker {self._peer} speaks {api.name} versions {low} to {high}, this client up to {ours}",
             )
         return int(min(high, ours))
+
+
+class _Connection(Protocol):
+    endpoint: Endpoint
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def answer_of(connection: _Connection, api: ApiKey) -> Iterator[None]:
+    """Around the decoding of an answer: one that cannot be read ends the connection, and the error names the broker."""
+    try:
+        yield
+    except RemoteProtocolError as error:
+        connection.close()
+        raise RemoteProtocolError(f"broker {connection.endpoint} answered {api.name}: {error}") from error

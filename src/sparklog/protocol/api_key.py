@@ -1,4 +1,8 @@
-"""The numbers of the Kafka APIs."""
+"""The APIs by their numbers: the one list of them.
+
+An API's name is that of its messages: ``LIST_OFFSETS`` has ``ListOffsetsRequest`` and ``ListOffsetsResponse``
+(``message_classes``). A broker serves the APIs that have a handler (``broker/registry``).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """The ``api_key`` of a request header, for every API that sparklog knows by name."""
+    """The ``api_key`` of a request header, for every API that sparklog speaks."""
 
     PRODUCE = 0
     FETCH = 1
@@ -15,7 +19,6 @@ class ApiKey(IntEnum):
     LEADER_AND_ISR = 4
     STOP_REPLICA = 5
     UPDATE_METADATA = 6
-    CONTROLLED_SHUTDOWN = 7
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10

@@ -60,7 +60,7 @@ def _is_known(api: int) -> bool:
     return api in _KNOWN
 
 
-_KNOWN = frozenset(key.value for key in ApiKey if key is not ApiKey.CONTROLLED_SHUTDOWN)
+_KNOWN = frozenset(key.value for key in ApiKey)
 
 
 def frame_response(api: ApiKey, version: int, correlation_id: int, body: list[Chunk]) -> list[Chunk]:

@@ -1,10 +1,11 @@
 """Frames: every message on a Kafka connection is four bytes of length (big-endian), then that many bytes.
 
-``FrameReader`` is fed by whoever owns the socket, in the manner of a buffered protocol: ask ``buffer()`` where the
+``FrameReader`` is fed by the owner of the socket, in the manner of a buffered protocol: ask ``buffer()`` where the
 next bytes shall go, say with ``received(n)`` how many came, take the frames that are whole. A frame that does not fit
 the scratch buffer gets a buffer of its own and is received into it directly, so that a large produce request is
 copied once (kernel to that buffer) and never again before it is written to the log. Only above ``at_once`` it grows as
-the frame comes, by doubling: who claims a size takes no more memory than twice what he has sent, or than that.
+the frame comes, by doubling: a client that claims a size takes no more memory than twice what it has sent, or than
+that.
 
 A length above the limit may be the first bytes of another protocol: those of TLS and of HTTP are recognised, and
 AnotherProtocol carries an answer that such a peer shows its user.

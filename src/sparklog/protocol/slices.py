@@ -26,6 +26,7 @@ from sparklog.protocol.messages import (
     ENDLESS_VARINT,
     SCHEMAS,
     Message,
+    Struct,
     reject_null,
     reject_nulls,
 )
@@ -59,7 +60,7 @@ def each_of(make: Callable[[S], T], items: Iterable[S]) -> Steps[list[T]]:
 
 
 class Shared(Generic[T]):
-    """Steps with a result for many: any of those who want it takes the next step, and nobody waits for another."""
+    """Steps with a result for many: any request that wants it takes the next step, and none waits for another."""
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps: Steps[T] | None = steps
@@ -67,7 +68,7 @@ class Shared(Generic[T]):
         self._error: Exception | None = None
 
     def steps(self) -> Steps[T]:
-        """What is left of them. Raises what they raised, for everybody."""
+        """What is left of them. Raises what they raised, for each caller."""
         while self._steps is not None:
             try:
                 next(self._steps)
@@ -114,13 +115,15 @@ class _Decoder:
 
     def message(self) -> Steps[Message]:
         try:
-            return (yield from self._walk(self._schema._struct, self._schema))
+            message: Message = yield from self._walk(self._schema._struct, self._schema)
         except DECODE_ERRORS as error:
             raise RemoteProtocolError(f"malformed {self._schema.name} version {self._version}: {error}") from error
+        return message
 
-    def _walk(self, schema: Any, data_class: Any) -> Steps[Message]:
-        values = {}
+    def _walk(self, schema: Any, data_class: Any) -> Steps[Any]:
+        values: dict[str, Any] = {}
         for field in schema.untagged_fields(self._version):
+            value: Any
             if field.is_array():
                 value = yield from self._array(field)
             else:
@@ -157,10 +160,11 @@ class _Decoder:
         if self._left < 0:
             raise _too_many(self._api, self._most)
 
-    def _element(self, schema: Any) -> Steps[Message]:
+    def _element(self, schema: Any) -> Steps[Struct]:
         start = self._stream.tell()
         window = self._body[start : start + _WINDOW]
         if not self._flexible or not ENDLESS_VARINT.search(window):
+            message: Struct
             try:
                 message, end = schema.compiled_decode_from(**self._form)(window, 0)
             except DECODE_ERRORS:
@@ -170,14 +174,15 @@ class _Decoder:
                 self._count(_elements(schema, message, self._version))
                 self._stream.seek(start + end)
                 return message
-        return (yield from self._walk(schema, schema.data_class))
+        walked: Struct = yield from self._walk(schema, schema.data_class)
+        return walked
 
 
 def _struct_arrays(schema: Any, version: int) -> Iterator[Any]:
     return (field for field in schema.untagged_fields(version) if field.is_struct_array())
 
 
-def _elements(schema: Any, message: Message, version: int, enough: int = MOST_OF_CONTROLLER) -> int:
+def _elements(schema: Any, message: Struct, version: int, enough: int = MOST_OF_CONTROLLER) -> int:
     """How many structs are in the arrays of ``message``; about ``enough`` if there are more."""
     found = 0
     for field in _struct_arrays(schema, version):
@@ -206,7 +211,7 @@ def encoding(message: Message, version: int) -> Steps[bytes]:
     return bytes(memoryview(out.buf)[: out.pos])
 
 
-def _encode(schema: Any, message: Message, version: int, flexible: bool, out: EncodeBuffer) -> Steps[None]:
+def _encode(schema: Any, message: Struct, version: int, flexible: bool, out: EncodeBuffer) -> Steps[None]:
     form = {"version": version, "compact": flexible, "tagged": flexible}
     for field in schema.untagged_fields(version):
         values = getattr(message, field.name)

@@ -1,4 +1,4 @@
-"""RecordBatch: a view of one batch in somebody else's buffer, and the header fields that a broker rewrites in place."""
+"""RecordBatch: a view of one batch in another's buffer, and the header fields that a broker rewrites in place."""
 
 from __future__ import annotations
 

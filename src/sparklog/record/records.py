@@ -67,7 +67,7 @@ def placed_records(batch: RecordBatch, topic: str, partition: int, kind: type[T]
 def check_records(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -> None:
     """Raises CorruptRecord unless every record of ``batch`` can be read, by the rules that decoding keeps.
 
-    Pure: whoever is handed a batch by somebody else may ask. The header and the CRC are ``RecordBatch.validate``'s.
+    Pure: a leader or a follower may ask. The header and the CRC are ``RecordBatch.validate``'s.
     """
     _impl.codec.check_records(records_section(batch, max_decompressed), batch_fields(batch))
 

@@ -1,1 +1,1 @@
-"""The partitions that this broker holds: who leads, how far they are committed, who waits for what."""
+"""The partitions that this broker holds: their leaders, how far they are committed, the requests that wait for them."""

@@ -28,9 +28,7 @@ from sparklog.log.manager import DirectoryUse, LogManager
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
-from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition
-from sparklog.protocol.wire import ZERO_UUID
-from sparklog.replica.partition import Partition
+from sparklog.replica.partition import Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -56,7 +54,7 @@ class ReplicaManager:
         self.fetch_purgatory = Purgatory(loop)
         self.produce_purgatory = Purgatory(loop)
         self.changing = asyncio.Lock()
-        """Held by who makes partitions, or takes them away, over more than one turn of the loop."""
+        """Held while partitions are made or taken away over more than one turn of the loop."""
 
     def partition(self, tp: TopicPartition) -> Partition:
         """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION if it is not here, KAFKA_STORAGE_ERROR if its disk failed."""
@@ -87,7 +85,6 @@ class ReplicaManager:
 
         INCONSISTENT_TOPIC_ID, with nothing changed, if what is here under that name is another topic's.
         """
-        topic_id = None if topic_id == ZERO_UUID else topic_id
         try:
             partition = self._partitions.get(tp)
             if partition is None:
@@ -107,7 +104,7 @@ class ReplicaManager:
             return ErrorCode.KAFKA_STORAGE_ERROR
 
     def stop(self, tp: TopicPartition, *, delete: bool) -> ErrorCode:
-        """Serve the partition no longer; with ``delete`` its log goes too. Whoever waits for it is woken.
+        """Serve the partition no longer; with ``delete`` its log goes too. Requests that wait for it are woken.
 
         KAFKA_STORAGE_ERROR if the log is still there, for the disk refused: it is served no longer, and ``stop`` may be
         tried again.
@@ -164,7 +161,7 @@ class ReplicaManager:
         self._logs.rename_away(departures)
 
     def departed(self, departure: Departure) -> ErrorCode:
-        """What ``stop`` answers. Whoever waits for the partition is woken."""
+        """What ``stop`` answers. Requests that wait for the partition are woken."""
         code = ErrorCode.NONE
         self._departing.discard(departure.tp)
         try:
@@ -203,7 +200,7 @@ class ReplicaManager:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification: Verification | None = None,
     ) -> Appended:
-        """Append as leader and wake the readers who wait for it. Raises ApiError with the code to answer."""
+        """Append as leader and wake the readers that wait for it. Raises ApiError with the code to answer."""
         partition = self.partition(tp)
         try:
             appended = partition.append_as_leader(records, required_acks, origin, verification)
@@ -227,7 +224,7 @@ class ReplicaManager:
         return over
 
     def _flushed(self, partition: Partition, flush: asyncio.Future[None]) -> BaseException | None:
-        """Whoever comes from now on is served by another flush; returns what went wrong with this one."""
+        """Requests from now on are served by another flush; returns what went wrong with this one."""
         del self.flushing[partition]
         error = asyncio.CancelledError() if flush.cancelled() else flush.exception()
         if error is None and self._partitions.get(partition.tp) is partition:
@@ -318,52 +315,44 @@ class ReplicaManager:
         return self._logs.usage()
 
     def forget_unusable(self) -> list[TopicPartition]:
-        """Serve no more the partitions whose disk has failed; whoever waits for them is woken. Returns which."""
+        """Serve no more the partitions whose disk has failed; requests that wait for them are woken. Returns which."""
         gone = [tp for tp in self._partitions if tp in self._logs.unusable]
         for tp in gone:
             self.stop(tp, delete=False)
         return gone
 
     def read(
-        self, asked: FetchPartition, topic: str, isolation: IsolationLevel, max_bytes: int, *, min_one_batch: bool
-    ) -> tuple[FetchedPartition, LogPosition | None]:
-        """What a consumer gets of one partition, errors included; without one, how far it could see."""
-        tp = TopicPartition(topic, asked.partition)
-        fetched = FetchedPartition(topic, asked.topic_id, asked.partition)
-        try:
-            partition = self.partition(tp)
-            if asked.topic_id is not ZERO_UUID:  # comparing ids costs as much as finding the partition
-                partition.check_topic(asked.topic_id)
-            partition.check_leader(asked.current_leader_epoch)
-            bound = partition.bound(isolation)
-            fetched.high_watermark = partition.high_watermark.offset
-            fetched.last_stable_offset = partition.last_stable_offset
-            fetched.log_start_offset = partition.log.log_start_offset
-            if isolation is IsolationLevel.READ_COMMITTED:
-                fetched.aborted = []
-            limit = min(asked.max_bytes, max_bytes)
-            records = partition.log.read(asked.offset, limit, bound, min_one_batch=min_one_batch)
-            if records is not None and records.size:
-                fetched.records.append(records)
-                if isolation is IsolationLevel.READ_COMMITTED:
-                    aborted = partition.log.aborted_in(records, asked.offset, bound.offset)
-                    fetched.aborted = [(each.producer_id, each.first_offset) for each in aborted]
-        except ApiError as error:
-            fetched.error = error.code
-        except LogClosed:
-            fetched.error = ErrorCode.KAFKA_STORAGE_ERROR
-        except (CorruptRecord, OSError) as error:
-            fetched.error = self._cannot_read(partition, asked.offset, error)
-        else:
-            return fetched, bound
-        return FetchedPartition(topic, asked.topic_id, asked.partition, fetched.error), None
+        self,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        offset: int,
+        max_bytes: int,
+        isolation: IsolationLevel,
+        *,
+        leader_epoch: int = -1,
+        min_one_batch: bool,
+    ) -> PartitionRead:
+        """What a consumer gets of the partition from ``offset`` on.
 
-    def _cannot_read(self, partition: Partition, offset: int, error: CorruptRecord | OSError) -> ErrorCode:
+        Raises ApiError with the code to answer, also where ``topic_id`` or ``leader_epoch`` (-1) is said and another.
+        """
+        partition = self.partition(tp)
+        if topic_id is not None:
+            partition.check_topic(topic_id)
+        partition.check_leader(leader_epoch)
+        try:
+            return partition.read(offset, max_bytes, isolation, min_one_batch=min_one_batch)
+        except LogClosed as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except (CorruptRecord, OSError) as error:
+            self._cannot_read(partition, offset, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _cannot_read(self, partition: Partition, offset: int, error: CorruptRecord | OSError) -> None:
         """Damage concerns one partition; a disk that cannot be read takes its log directory out of service."""
         _logger.error("cannot read %s at offset %d: %s", partition.tp, offset, error)
         if isinstance(error, OSError):
             self._logs.report(disk_refused("cannot read", error), partition.log.directory)
-        return ErrorCode.KAFKA_STORAGE_ERROR
 
     def available(self, tp: TopicPartition, since: LogPosition, isolation: IsolationLevel) -> int:
         """Bytes that have become visible since a reader could see up to ``since``; many if the partition is gone."""

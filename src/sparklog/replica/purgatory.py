@@ -2,7 +2,7 @@
 
 An operation waits under every partition that may complete it; ``check`` is called whenever one of them has moved. It is
 told which: one that waits for thousands looks at that one alone, or each append to a partition for which many of them
-wait would hold up everybody else. Kafka's name for it (``DelayedOperationPurgatory``).
+wait would hold up all others. Kafka's name for it (``DelayedOperationPurgatory``).
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Purgatory:
             self._waiting.setdefault(key, set()).add(operation)
         operation.arm(timeout_ms / 1000)
         operation.future.add_done_callback(lambda _: operation.complete(False))
-        if is_satisfied(None):  # it may have come about since the caller looked, and nobody will check again for that
+        if is_satisfied(None):  # it may have come about since the caller looked, and no other check will come for that
             operation.complete(True)
         return operation.future
 
     def check(self, key: TopicPartition) -> None:
-        """``key`` has moved: complete whoever waited for that."""
+        """``key`` has moved: complete the requests that waited for that."""
         waiting = self._waiting.get(key)
         if waiting:
             for operation in [each for each in waiting if each.is_satisfied(key)]:

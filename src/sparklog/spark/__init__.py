@@ -1,6 +1,6 @@
-"""The Spark data source ``format("sparklog")``: Spark's Kafka source's options and schema, without a JAR.
+"""The Spark data source ``format("sparklog")``: the options and schema of Spark's Kafka source, without a JAR.
 
-What a program imports from here is loaded when it is asked for: Spark imports this package in every Python process.
+Names are loaded at first use, since Spark imports this package in every Python process.
 """
 
 from __future__ import annotations

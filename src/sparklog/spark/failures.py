@@ -1,4 +1,4 @@
-"""What the client raises, in the words of a Spark user: a stable code, then the topic, the broker, what to do."""
+"""Translates the client's errors for Spark users: a stable code, the topic or broker, and what to do."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def translated() -> Iterator[None]:
 
 
 def row_named(key: str | bytes | None, size: int) -> str:
-    """A row as a person knows it: by its key, shortened where it is long, and the bytes of its key and value."""
+    """A row in a message: its key, shortened if it is long, and the bytes of its key and value."""
     if isinstance(key, bytes):
         key = key[: 2 * _LONGEST_KEY].decode("utf-8", "backslashreplace")
     name = "null" if key is None else repr(key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…")
@@ -66,7 +66,7 @@ def row_named(key: str | bytes | None, size: int) -> str:
 
 
 def _largest_row(error: SparklogError) -> str:
-    """What a batch was too large for."""
+    """Text that names the largest row of a batch that a broker refused as too large; empty for other errors."""
     if not isinstance(error, BatchRefused) or error.code not in _TOO_LARGE:
         return ""
     from sparklog.record.batch import RecordBatch

@@ -41,15 +41,15 @@ WRITE_COLUMNS: dict[str, tuple[DataType, ...]] = {
 
 
 def source_schema(include_headers: bool) -> StructType:
-    """What the source yields when the user gives no schema."""
+    """The schema of the source if the user gives none."""
     names = [name for name in READ_COLUMNS if include_headers or name != "headers"]
     return StructType([StructField(name, READ_COLUMNS[name]) for name in names])
 
 
 def check_read_schema(schema: StructType) -> None:
-    """Raise DataSourceError unless the user's schema is some of the source's columns, each with its own type.
+    """Raises DataSourceError unless the user's schema has only columns of the source, each with the source's type.
 
-    NOT NULL too: Spark takes the user's word for it, and fails at the first null without one of its own.
+    It also refuses NOT NULL for columns that may be null: Spark would believe it and fail obscurely at the first null.
     """
     for column in schema.fields:
         expected = READ_COLUMNS.get(column.name)
@@ -71,7 +71,7 @@ def check_read_schema(schema: StructType) -> None:
 
 
 def check_write_schema(schema: StructType, topic_option: str | None) -> None:
-    """Raise DataSourceError unless a DataFrame of this schema can be written; columns of other names are left out."""
+    """Raises DataSourceError unless a DataFrame of this schema can be written. Columns of other names are ignored."""
     if "value" not in schema.names:
         raise DataSourceError("SPARKLOG_UNSUPPORTED_SCHEMA", "the DataFrame to write has no column 'value'")
     if topic_option is None and "topic" not in schema.names:

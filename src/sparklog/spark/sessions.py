@@ -1,12 +1,12 @@
-"""A Spark session with the settings that the source needs to be fast, and small enough for one machine.
+"""A Spark session with the settings that make the source fast, sized for one machine.
 
-Three ways lead to one: a JVM of this process's own, the one that spark-submit (or a notebook) has started already, and
-a server of Spark Connect. Only the first takes every setting; the others keep what their JVM was started with, and
-``session`` warns of each setting that it could not make. JARs still reach spark-submit's JVM as long as it has no
-session: the driver's class loader takes them, and executors load them from the driver.
+The session may run in a JVM that this process starts, in the JVM that spark-submit (or a notebook) has started already,
+or on a server of Spark Connect. Only the first takes every setting; the other two keep those that their JVM was started
+with, and ``session`` warns of each setting that it could not apply. JARs still reach spark-submit's JVM while it has no
+session: the driver's class loader adds them, and executors load them from the driver.
 
-The format is known wherever the workers' Python has this package. The JVM looks for it with the Python that its own
-environment names, which need not be the workers'; where they differ, ``session`` registers the format with the latter.
+Spark finds the format if the workers' Python has this package. The JVM searches with the Python that its own
+environment names, which may be another one; then ``session`` registers the format.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from sparklog.spark.source import SparklogDataSource
 _log = logging.getLogger(__name__)
 
 _QUERY_SETTINGS = {
-    # Exactly this value makes Spark skip sizing every row on its way to Python; with headers that costs 4 to 8 times.
+    # Only this value makes Spark hand rows to Python without sizing each: with headers 4 to 8 times as fast.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
 }
 _JVM_SETTINGS = {
-    # Records come to the JVM through a socket of this machine: these two take a tenth off the CPU time of a read.
+    # Records reach the JVM through a local socket: these two save a tenth of the CPU time of a read.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.buffer.size": "262144",
 }
@@ -62,89 +62,89 @@ def session(
     remote: str | None = None,
     **conf: object,
 ) -> SparkSession:
-    """The session of this process, made or found.
+    """The session of this process; creates it if there is none.
 
-    ``delta`` adds Delta Lake: its JARs are fetched on the first call on a machine. It is added unasked under a
-    spark-submit that was told Delta's settings, as by ``conf/spark-defaults.conf``: Spark runs no query then without
-    their classes. ``jars`` go on the class path; if Delta's are among them, Delta tables work too. ``master`` is
-    ``local[2]`` unless given here or to spark-submit. ``remote`` (or the environment's SPARK_REMOTE) is a server of
-    Spark Connect, ``sc://host:port``. ``conf`` overrides any setting, its dots written as underscores:
-    ``spark_sql_shuffle_partitions=16``. A JVM of this process's own has no web UI (``spark_ui_enabled=True`` brings it)
-    and logs warnings alone; under spark-submit both are as Spark has them, and what spark-submit was told counts before
-    this function's own choices.
+    ``delta`` adds Delta Lake; its JARs are downloaded once on a machine. Under a spark-submit that has Delta's
+    settings, as in ``conf/spark-defaults.conf``, it is added without ``delta=True``, since Spark runs no query without
+    the classes that these settings name. ``jars`` go on the class path; if Delta's are among them, Delta tables work
+    too. ``master`` is ``local[2]`` unless given here or to spark-submit. ``remote`` (or the environment's SPARK_REMOTE)
+    is a server of Spark Connect, ``sc://host:port``. ``conf`` overrides any setting, with underscores for its dots:
+    ``spark_sql_shuffle_partitions=16``. A JVM that this process starts has no web UI (``spark_ui_enabled=True`` starts
+    it) and logs only warnings. Under spark-submit both are Spark's own, and spark-submit's settings go before the
+    defaults of this function.
 
-    Raises ConfigError for a ``master`` beside a ``remote``, and where JARs cannot be fetched.
+    Raises ConfigError for a ``master`` together with a ``remote``, and if JARs cannot be downloaded.
     """
-    given = {name.replace("_", "."): str(value) for name, value in conf.items()}
+    settings = {name.replace("_", "."): str(value) for name, value in conf.items()}
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     if remote:
         if master:
             raise ConfigError(f"a session has one home: give master={master!r} or remote={remote!r}, not both")
-        return _connected(remote, given, _jar_settings(jars, delta=delta))
+        return _connect_session(remote, settings, _jar_settings(jars, delta=delta))
     submitted = _is_submitted()
     _choose_programs()
-    wanted = given | _with_jars(jars, delta=delta or (submitted and _is_told_of_delta()))
-    missed = _missed_at_start(given) if submitted else {}
-    builder = SparkSession.builder.appName(app_name).config(map=_own_choices() | wanted)
+    wanted = settings | _with_jars(jars, delta=delta or (submitted and _is_delta_configured()))
+    not_applied = _not_applied_at_launch(settings) if submitted else {}
+    builder = SparkSession.builder.appName(app_name).config(map=_defaults() | wanted)
     if not submitted:
-        builder = builder.master(master or given.get("spark.master", "local[2]"))
+        builder = builder.master(master or settings.get("spark.master", "local[2]"))
     found = builder.getOrCreate()
-    # A session that there was already takes any setting into its own copy, where the JVM's settings do nothing.
+    # An existing session stores any setting in its own copy, where settings of the JVM have no effect.
     started = found.sparkContext.getConf()
     for name, value in wanted.items():
-        if not found.conf.isModifiable(name) and not _has(started.get(name), value):
-            missed[name] = value
-    _warn_of(missed)
-    _have_format(found)
+        if not found.conf.isModifiable(name) and not _is_set(started.get(name), value):
+            not_applied[name] = value
+    _warn_of(not_applied)
+    _ensure_format(found)
     return found
 
 
-def _connected(remote: str, given: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
+def _connect_session(remote: str, settings: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
     try:
         found = SparkSession.builder.remote(remote).getOrCreate()
     except ImportError as error:
         raise ConfigError(
             f"Spark Connect's client is not installed ({error}); type: {install_line('connect')}"
         ) from error
-    missed = {}
-    for name, value in {**_QUERY_SETTINGS, **wanted, **given}.items():
+    not_applied = {}
+    for name, value in {**_QUERY_SETTINGS, **wanted, **settings}.items():
         if found.conf.isModifiable(name):
             found.conf.set(name, value)
-        elif not _has(found.conf.get(name, None), value):
-            missed[name] = value
-    _warn_of(missed)
+        elif not _is_set(found.conf.get(name, None), value):
+            not_applied[name] = value
+    _warn_of(not_applied)
     return found
 
 
-def _own_choices() -> dict[str, str]:
-    """What ``session`` sets where nobody has said otherwise."""
+def _defaults() -> dict[str, str]:
+    """The settings that ``session`` makes unless the caller or spark-submit gives others."""
     if not _is_submitted():
         return _QUERY_SETTINGS | _JVM_SETTINGS | _QUIET_SETTINGS
-    told = _told()
-    return {name: value for name, value in (_QUERY_SETTINGS | _JVM_SETTINGS).items() if told.get(name) is None}
+    launched = _launch_conf()
+    return {name: value for name, value in (_QUERY_SETTINGS | _JVM_SETTINGS).items() if launched.get(name) is None}
 
 
-def _told() -> SparkConf:
-    """What the JVM that is up was started with; a SparkConf that is made without a JVM is empty."""
+def _launch_conf() -> SparkConf:
+    """The settings that the running JVM was started with; a SparkConf made without a JVM is empty."""
     SparkContext._ensure_initialized()
     return SparkConf()
 
 
-def _is_told_of_delta() -> bool:
-    """Whether the JVM that is up was told to use classes of Delta Lake, which it must be brought then."""
-    told = _told()
-    return any(told.get(name) == value for name, value in _DELTA_SETTINGS.items())
+def _is_delta_configured() -> bool:
+    """Whether the running JVM has settings that name classes of Delta Lake."""
+    launched = _launch_conf()
+    return any(launched.get(name) == value for name, value in _DELTA_SETTINGS.items())
 
 
-def _missed_at_start(wanted: Mapping[str, str]) -> dict[str, str]:
-    """What spark-submit was to be told: the JVM that it started has its packages and its memory."""
-    told = _told()
+def _not_applied_at_launch(wanted: Mapping[str, str]) -> dict[str, str]:
+    """Settings that only spark-submit can make, since they matter when the JVM starts: packages and memory."""
+    launched = _launch_conf()
     launch = {name: value for name, value in wanted.items() if name.startswith(("spark.jars", "spark.driver."))}
-    return {name: value for name, value in launch.items() if not _has(told.get(name), value)}
+    return {name: value for name, value in launch.items() if not _is_set(launched.get(name), value)}
 
 
-def _has(current: str | None, value: str) -> bool:
-    """Whether a setting is made. Lists may hold more than was asked for, and JARs may lie in another directory."""
+def _is_set(current: str | None, value: str) -> bool:
+    """Whether a setting has this value. A list may have more items, and JARs may be in another directory."""
     if current is None:
         return False
     return {part.rpartition("/")[2] for part in value.split(",")} <= {
@@ -152,10 +152,10 @@ def _has(current: str | None, value: str) -> bool:
     }
 
 
-def _warn_of(missed: Mapping[str, str]) -> None:
-    if missed:
-        told = " ".join(f"--conf {name}={value}" for name, value in missed.items())
-        _log.warning("Spark runs already, and was started without these settings; start it with: %s", told)
+def _warn_of(not_applied: Mapping[str, str]) -> None:
+    if not_applied:
+        options = " ".join(f"--conf {name}={value}" for name, value in not_applied.items())
+        _log.warning("Spark runs already, and was started without these settings; start it with: %s", options)
 
 
 def _jar_settings(jars: Sequence[Path | str], *, delta: bool) -> dict[str, str]:
@@ -166,17 +166,17 @@ def _jar_settings(jars: Sequence[Path | str], *, delta: bool) -> dict[str, str]:
 
 
 def _with_jars(jars: Sequence[Path], *, delta: bool) -> dict[str, str]:
-    """The settings that go with the JARs, and with Delta's unless the JVM was started with them."""
+    """The settings for the JARs, and for Delta's unless the JVM was started with them."""
     needed = [*jars, *(jar_set("delta") if delta and not _has_delta() else ())]
     if needed and _jvm_is_up() and SparkContext._active_spark_context is None:
         _add_to_class_path(needed)
-        told = _told().get("spark.jars")
-        return _jar_settings([*(told.split(",") if told else ()), *needed], delta=delta)
+        launched = _launch_conf().get("spark.jars")
+        return _jar_settings([*(launched.split(",") if launched else ()), *needed], delta=delta)
     return _jar_settings(needed, delta=delta)
 
 
 def _has_delta() -> bool:
-    """Whether the JVM that is up has Delta Lake on its class path."""
+    """Whether the running JVM has Delta Lake on its class path."""
     if not _jvm_is_up():
         return False
     try:
@@ -193,24 +193,24 @@ def _add_to_class_path(jars: Sequence[Path]) -> None:
 
 
 def _class_loader() -> Any:
-    """The class loader of the driver, in which Spark looks for what settings name."""
+    """The driver's class loader, in which Spark looks for classes that settings name."""
     SparkContext._ensure_initialized()
     return SparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
 
 
 def _choose_programs() -> None:
-    """The Java of a JVM that is still to be started, and the Python of workers: this one, if they are on this machine.
+    """Choose the Java for a JVM to be started, and this Python for workers on this machine.
 
-    What the environment says counts before both.
+    The environment's choices go before both.
     """
     if not _jvm_is_up():
         os.environ.setdefault("JAVA_HOME", str(find_java().home))
-    if not _is_submitted() or _told().get("spark.master", "local").startswith("local"):
+    if not _is_submitted() or _launch_conf().get("spark.master", "local").startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def _have_format(found: SparkSession) -> None:
-    """Register the format if the JVM would look for it with another Python than the workers'."""
+def _ensure_format(found: SparkSession) -> None:
+    """Register the format if the JVM would search for it with another Python than that of the workers."""
     python, environment = found.sparkContext.pythonExec, found._jvm.java.lang.System
     if python != (environment.getenv("PYSPARK_DRIVER_PYTHON") or environment.getenv("PYSPARK_PYTHON") or "python3"):
         found.dataSource.register(SparklogDataSource)

@@ -1,7 +1,7 @@
 """The data source that ``format("sparklog")`` names.
 
 Spark imports this module in every Python process that plans or runs a query, and one failing import would disable all
-Python data sources: only the standard library and pyspark are imported here, the rest where it is first used.
+Python data sources. So this module imports only the standard library and pyspark at its top, the rest at first use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class SparklogDataSource(DataSource):  # type: ignore[misc]
     """Topics of a sparklog or Kafka cluster, as tables and as streams.
 
-    Options are those of Spark's Kafka source (``spark/read/options.py``); a schema given by the user selects columns.
+    The options are those of ``spark/options/table.py``. A schema that the user gives selects columns.
     """
 
     @classmethod
@@ -50,13 +50,10 @@ class SparklogDataSource(DataSource):  # type: ignore[misc]
         from sparklog.spark.write.options import WriteOptions
         from sparklog.spark.write.writer import SparklogWriter
 
-        return SparklogWriter(WriteOptions.from_spark(self.options), schema, overwrite)
+        return SparklogWriter(WriteOptions.for_batch(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> SparklogStreamWriter:  # noqa: N802, ARG002
-        from sparklog.spark.raw_options import RawOptions, unsupported
         from sparklog.spark.write.options import WriteOptions
         from sparklog.spark.write.writer import SparklogStreamWriter
 
-        for name in filter(RawOptions(self.options).has, ("txnAppId", "txnVersion")):
-            raise unsupported(name, "it names a batch write; a streaming query has its name from its checkpoint")
-        return SparklogStreamWriter(WriteOptions.from_spark(self.options), schema)
+        return SparklogStreamWriter(WriteOptions.for_stream(self.options), schema)

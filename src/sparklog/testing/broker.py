@@ -16,7 +16,7 @@ QUICK_SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-"""What every test wants of a broker: notice a death soon, wait for nobody, make few files."""
+"""What every test wants of a broker: notice a death soon, do not wait, make few files."""
 
 
 def settings_arguments(settings: Mapping[str, object] | None) -> tuple[str, ...]:

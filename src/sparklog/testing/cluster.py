@@ -1,4 +1,4 @@
-"""A cluster for tests: quick ZooKeeper, free ports, and nobody who repairs what a test breaks."""
+"""A cluster for tests: quick ZooKeeper, free ports, and no supervisor that repairs what a test breaks."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class File:
         self._changes.append(change)
 
     def found(self, content: bytes) -> None:
-        """The file turns out to hold ``content``: what was done by ways that nobody watched is one change."""
+        """The file turns out to hold ``content``: what was done by ways that were not watched is one change."""
         if content != self._now:
             self.change(Resize(len(content)))
             self.change(Write(0, content))

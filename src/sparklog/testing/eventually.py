@@ -12,7 +12,7 @@ from sparklog.clock import Clock, SystemClock
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], timeout: float = 15.0, what: str = "", clock: Clock | None = None) -> T:
+def eventually(condition: Callable[..., T], timeout: float = 60.0, what: str = "", clock: Clock | None = None) -> T:
     """The first true value of ``condition()``, asked every 20 ms; AssertionError after ``timeout`` seconds."""
     clock = clock or SystemClock()
     deadline = clock.monotonic() + timeout
@@ -23,7 +23,7 @@ def eventually(condition: Callable[[], T], timeout: float = 15.0, what: str = ""
     return value
 
 
-def wait_for_death(pid: int, timeout: float = 15.0) -> None:
+def wait_for_death(pid: int, timeout: float = 60.0) -> None:
     """Return when process ``pid``, a child or not, has ended; AssertionError after ``timeout`` seconds."""
     try:
         descriptor = os.pidfd_open(pid)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple, Self
 
 from sparklog.client.cluster.session import CoordinatorKind
 from sparklog.errors import ErrorCode
@@ -148,7 +148,7 @@ class ScriptedCluster:
             ApiKey.FIND_COORDINATOR: self._coordinator,
         }
 
-    async def __aenter__(self) -> ScriptedCluster:
+    async def __aenter__(self) -> Self:
         for broker in self.brokers:
             await broker.start()
         return self
@@ -165,7 +165,7 @@ class ScriptedCluster:
         """Every request of this kind, broker after broker."""
         return [asked for broker in self.brokers for asked in broker.asked if asked.api is api]
 
-    def _versions(self) -> Message:
+    def _versions(self) -> ApiVersionsResponse:
         apis = [*self.on, *(api for broker in self.brokers for api in broker.on)]
         key = ApiVersionsResponse.ApiVersion
         feature = ApiVersionsResponse.FinalizedFeatureKey
@@ -184,7 +184,7 @@ class ScriptedCluster:
             ],
         )
 
-    def _metadata(self, asked: Asked) -> Message:
+    def _metadata(self, asked: Asked) -> MetadataResponse:
         names = asked.message.topics
         wanted = self.topics if names is None else [each.name for each in names]
         return MetadataResponse(
@@ -202,7 +202,7 @@ class ScriptedCluster:
             error_code=0,
         )
 
-    def _topic(self, name: str) -> Message:
+    def _topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
         form = MetadataResponse.MetadataResponseTopic
         leaders = self.topics.get(name)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if leaders is None else ErrorCode.NONE
@@ -220,9 +220,13 @@ class ScriptedCluster:
         ]
         return form(error_code=int(error), name=name, topic_id=ZERO_UUID, is_internal=False, partitions=partitions)
 
-    def _coordinator(self, asked: Asked) -> Message:
+    def _coordinator(self, asked: Asked) -> FindCoordinatorResponse:
         broker = self.brokers[self.coordinators[CoordinatorKind(asked.message.key_type)]]
-        where = {"node_id": broker.broker_id, "host": broker.endpoint.host, "port": broker.endpoint.port}
+        where: dict[str, Any] = {
+            "node_id": broker.broker_id,
+            "host": broker.endpoint.host,
+            "port": broker.endpoint.port,
+        }
         if asked.version < 4:
             return FindCoordinatorResponse(throttle_time_ms=0, error_code=0, error_message=None, **where)
         found = [
@@ -230,6 +234,22 @@ class ScriptedCluster:
             for key in asked.message.coordinator_keys
         ]
         return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
+
+
+@contextlib.asynccontextmanager
+async def no_kafka() -> AsyncIterator[Endpoint]:
+    """Where something listens that answers whatever it is sent as a web server would."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield Endpoint(*server.sockets[0].getsockname())
+    finally:
+        server.close()
 
 
 def _decoded(api: ApiKey, version: int, body: memoryview) -> Any:

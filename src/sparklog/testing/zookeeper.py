@@ -67,7 +67,7 @@ class CuttingProxy:
                     each.shutdown(socket.SHUT_RDWR)
 
     def set_down(self, down: bool) -> None:
-        """Let nobody through, or everybody again."""
+        """Let no client through, or all again."""
         self._down = down
         if down:
             self.hang_up()

@@ -1,7 +1,7 @@
 """Delivering a decision: every partition of a prepared transaction gets its marker, however long that takes.
 
-One partition's refusal says nothing of the others. Only who coordinates the transaction decides whether all of it is
-somebody else's: a coordinator that was replaced stops when it hears so, not when a partition says so.
+One partition's refusal says nothing of the others. Only the transaction's coordinator decides whether all of it is
+another's: a coordinator that was replaced stops when it hears so, not when a partition says so.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ class TransactionSettings(NamedTuple):
 
 
 class InitRequest(NamedTuple):
-    """``expected``: who the asker believes to be, if it continues after an error. ``two_phase``: its transactions are
-    to wait for a decision made elsewhere. ``keeps``: it wants to end what is open, not to have it aborted.
+    """``expected``: the producer id and epoch that the client has, if it continues after an error. ``two_phase``: its
+    transactions are to wait for a decision made elsewhere. ``keeps``: it wants to end what is open, not to have it
+    aborted.
     """
 
     transactional_id: str
@@ -202,7 +203,7 @@ class TransactionMachine:
         )
 
     def expire(self, held: HeldTransaction, now_ms: int) -> Transaction | None:
-        """The death of an id that nobody has used for long, to be written as a tombstone; None if it is not due."""
+        """The expiry of an id that was unused for long, to be written as a tombstone; None if it is not due."""
         current = held.current
         if held.pending is not None or current.state not in AT_REST:
             return None
@@ -224,7 +225,7 @@ class TransactionMachine:
 
 
 def _stranger(held: HeldTransaction | None, producer: Producer) -> ErrorCode:
-    """NONE if the producer is who may speak for the id."""
+    """NONE if the producer may speak for the id."""
     if held is None or held.current.client.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return ErrorCode.NONE if held.current.client == producer else ErrorCode.PRODUCER_FENCED
@@ -242,7 +243,9 @@ def _successor(client: Producer, fresh_id: int | None) -> Producer | None:
 
 
 def _kept(current: Transaction, request: InitRequest, fresh_id: int | None, now_ms: int) -> Decision:
-    """The transaction stays open as it is; who may speak is raised, so that the predecessor cannot end it any more."""
+    """The transaction stays open as it is; the client's epoch is raised, so that the predecessor cannot end it any
+    more.
+    """
     if request.expected not in (None, current.client):
         return _FENCED
     client = _successor(current.client, fresh_id)

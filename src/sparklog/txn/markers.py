@@ -68,7 +68,7 @@ _PROGRESS = {
 def progress(code: ErrorCode) -> Progress:
     """An unexpected code is a reason to try again and to say so, never one to leave a partition undecided.
 
-    So is TRANSACTION_COORDINATOR_FENCED, where Kafka gives up: whoever was replaced will be told by the controller, and
-    a partition that was deceived will find out that it was.
+    So is TRANSACTION_COORDINATOR_FENCED, where Kafka gives up: a coordinator that was replaced will be told by the
+    controller, and a partition that was deceived will find out that it was.
     """
     return _PROGRESS.get(code, Progress.AGAIN)

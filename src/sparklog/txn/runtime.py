@@ -64,7 +64,7 @@ class TransactionLog(Protocol):
     def is_leader(self, partition: int) -> bool: ...
 
     def is_led_elsewhere(self, partition: int) -> bool:
-        """Whether another broker is known to lead it; false while nobody is."""
+        """Whether another broker is known to lead it; false while no broker is."""
 
     def leader_epoch(self, partition: int) -> int:
         """Of a partition that this broker leads."""
@@ -91,7 +91,7 @@ class InitAnswer(NamedTuple):
 
 
 class EndAnswer(NamedTuple):
-    """``producer``: who the client is from now on."""
+    """``producer``: the client's producer id and epoch from now on."""
 
     error: ErrorCode
     producer: Producer = NOBODY
@@ -222,7 +222,7 @@ class TransactionCoordinator:
             self._write(led, held, aborted)
 
     def expire_ids(self) -> Generator[None, None, None]:
-        """Forget the ids that nobody has used for ``transactional.id.expiration.ms``; one a step."""
+        """Forget the ids that were unused for ``transactional.id.expiration.ms``; one a step."""
         return self._look_at_each(self._expire)
 
     def _expire(self, led: _LedPartition, held: HeldTransaction) -> None:
@@ -264,7 +264,7 @@ class TransactionCoordinator:
             self._complete_if_prepared(led, held)
 
     async def _read(self, led: _LedPartition) -> TransactionLoader | None:
-        """What the log says; None if it is somebody else's by now."""
+        """What the log says; None if another broker leads it by now."""
         loader = TransactionLoader(f"__transaction_state-{led.number}")
         async for piece in self._log.read(led.number):
             loader.add(piece)
@@ -280,7 +280,7 @@ class TransactionCoordinator:
         self._led.pop(partition, None)
 
     async def close(self) -> None:
-        """Stop; what is prepared is completed by whoever leads next."""
+        """Stop; the next leader completes what is prepared."""
         self._led.clear()
         await self._tasks.cancel()
 

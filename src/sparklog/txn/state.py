@@ -24,7 +24,7 @@ NO_TIMESTAMP = -1
 LAST_EPOCH = (1 << 15) - 1
 """Only ever that of a producer that was fenced: a producer itself is given ``LAST_EPOCH - 1`` at most."""
 NO_TIMEOUT_MS = (1 << 31) - 1
-"""The timeout of a transaction that takes part in a two-phase commit: it waits for whoever decides elsewhere."""
+"""The timeout of a transaction that takes part in a two-phase commit: it waits for a decision made elsewhere."""
 
 
 class ClientVersion(IntEnum):
@@ -73,7 +73,7 @@ COMPLETION = {_S.PREPARE_COMMIT: _S.COMPLETE_COMMIT, _S.PREPARE_ABORT: _S.COMPLE
 
 
 class Producer(NamedTuple):
-    """Who speaks: a producer id and the epoch under which it was given."""
+    """A producer's identity: its id and the epoch under which it was given."""
 
     producer_id: int
     epoch: int
@@ -112,7 +112,7 @@ class Transaction(NamedTuple):
 
     @property
     def client(self) -> Producer:
-        """Who may speak for the id now."""
+        """The producer id and epoch that may speak for the id now."""
         return self.producer if self.next_producer_id == NO_ID else Producer(self.next_producer_id, self.next_epoch)
 
     @property
@@ -137,7 +137,7 @@ class Transaction(NamedTuple):
         return is_known and producer == last and (self.state in COMPLETION or self.state in _COMPLETE)
 
     def told(self, client: Producer) -> Transaction:
-        """The same with ``client`` as who may speak."""
+        """The same with ``client`` as the one that may speak."""
         if client == self.producer:
             return self._replace(next_producer_id=NO_ID, next_epoch=NO_EPOCH)
         return self._replace(next_producer_id=client.producer_id, next_epoch=client.epoch)
@@ -147,7 +147,7 @@ class Transaction(NamedTuple):
 class HeldTransaction:
     """A transactional id in memory: ``current`` is in the log, ``pending`` is being written to it.
 
-    ``fence_failed``: the client of ``current`` was raised for an abort whose record could not be written; nobody was
+    ``fence_failed``: the client of ``current`` was raised for an abort whose record could not be written; no client was
     told of it, so it need not be raised again. The transaction itself is still whose it was.
     """
 

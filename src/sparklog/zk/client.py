@@ -9,10 +9,10 @@ What is written, and by whom:
   of the version of ``/controller_epoch``: a controller that was deposed writes nothing, however late it comes.
 - A wish (a new topic, new settings, a topic to delete) may be written by every broker, in one transaction that holds
   all of it and fails whole where something else stands in its place.
-- An ephemeral znode goes with its session, or is deleted by it. Nobody deletes another session's; the session of a
+- An ephemeral znode goes with its session, or is deleted by it. No broker deletes another session's; the session of a
   process that is proved dead is ended as that process would have ended it.
 - When the connection is lost the answer to a write may be lost with it. kazoo repeats nothing. The write is looked up
-  where its author would otherwise take what it has done itself for somebody else's.
+  where its author would otherwise take what it has done itself for another's.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Session(NamedTuple):
 
 
 class Office(NamedTuple):
-    """Who is controller (-1: nobody), and the controller epoch."""
+    """The controller's broker id (-1: none), and the controller epoch."""
 
     holder: int
     epoch: int
@@ -140,7 +140,7 @@ class ZkClient:
             self._client.ensure_path(path)
 
     def cluster_id(self) -> str:
-        """The cluster's id, made by whoever comes first."""
+        """The cluster's id, made by the broker that comes first."""
         self._client.ensure_path("/cluster")
         fresh = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         try:
@@ -208,7 +208,7 @@ class ZkClient:
         self._client.create(path, znodes.encode_log_dir_event(broker_id), sequence=True)
 
     def log_dir_events(self, on_change: OnChange | None = None) -> dict[str, int]:
-        """The reports that nobody has taken up yet: name, and the broker it is about (-1: it cannot be read)."""
+        """The reports that no controller has taken up yet: name, and the broker it is about (-1: it cannot be read)."""
         events = {}
         for name in self._children(znodes.LOG_DIR_EVENTS, on_change):
             path = f"{znodes.LOG_DIR_EVENTS}/{name}"
@@ -226,7 +226,7 @@ class ZkClient:
     # controller
 
     def controller(self, on_change: OnChange | None = None) -> int | None:
-        """Who is controller; ``on_change`` is told when the znode comes, goes or changes."""
+        """The controller's broker id; ``on_change`` is told when the znode comes, goes or changes."""
         watch = _watch(on_change)
         try:
             return znodes.decode_controller(self._client.get(znodes.CONTROLLER, watch=watch)[0])
@@ -262,13 +262,13 @@ class ZkClient:
         node = self._get(znodes.CONTROLLER)
         if term is None or node is None or node[1].ephemeralOwner != self.session_id:
             return False
-        transaction = self._as_controller(term.version)  # whoever follows us meanwhile stays in office
+        transaction = self._as_controller(term.version)  # a controller that follows us meanwhile stays in office
         transaction.delete(znodes.CONTROLLER)
         transaction.commit()
         return True
 
     def office(self) -> Office:
-        """Who is controller, and of which epoch: at some moment since this call began, wherever it was written."""
+        """The controller and its epoch: at some moment since this call began, wherever it was written."""
         self._client.sync(znodes.CONTROLLER)
         while True:
             before = self._get(znodes.CONTROLLER_EPOCH)
@@ -438,7 +438,7 @@ class ZkClient:
                 transaction.set_data(path, data, version=node[1].version)
             transaction.create(f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}", told, sequence=True)
             if not _failed(self._commit(transaction, partial(self._replaced, path, node, data))):
-                return  # else somebody was faster: look again
+                return  # else another broker was faster: look again
 
     def _replaced(self, path: str, old, data: bytes) -> bool:  # type: ignore[no-untyped-def]
         """Whether ``data`` is what came next in a znode after ``old``."""

@@ -162,7 +162,7 @@ def with_partitions(path: str, data: bytes, assignment: TopicAssignment) -> byte
 
 @dataclass(frozen=True)
 class PartitionState:
-    """Who leads a partition and who is in sync; ``version`` is the znode's, for conditional writes."""
+    """A partition's leader and in-sync replicas; ``version`` is the znode's, for conditional writes."""
 
     leader: int
     leader_epoch: int

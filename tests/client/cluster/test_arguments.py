@@ -24,7 +24,7 @@ class _NoSession:
 @pytest.fixture
 def admin():
     admin = AsyncAdmin(bootstrap_servers="h:1")
-    admin._session = _NoSession()
+    admin.__dict__["_session"] = _NoSession()
     return admin
 
 

@@ -1,4 +1,7 @@
+import asyncio
 import socket
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -6,10 +9,14 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, list_offsets
 from sparklog.client.producer.batch_producer import BatchProducer
-from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, RemoteProtocolError
 from sparklog.local.ports import free_port
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import MetadataResponse
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import Endpoint, TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.testing.scripted import ScriptedCluster, no_kafka
 
 
 def test_every_broker_tried_is_named_when_none_answers():
@@ -26,6 +33,132 @@ def test_a_listener_that_is_no_broker_is_an_error():
         config = ClientConfig(bootstrap_servers=f"127.0.0.1:{port}", api_timeout_ms=1, request_timeout_ms=50)
         with ClusterMetadata(config) as cluster, pytest.raises(ConnectionFailed, match=str(port)):
             cluster.fetch()
+
+
+def test_a_listener_that_is_no_broker_is_passed_over():
+    async def test():
+        async with no_kafka() as other, ScriptedCluster() as good:
+            good.topics["t"] = [0]
+            config = ClientConfig(bootstrap_servers=f"{other},{good.bootstrap_servers}")
+            with ClusterMetadata(config) as cluster:
+                assert set((await asyncio.to_thread(cluster.fetch)).topics) == {"t"}
+            with (
+                ClusterMetadata(ClientConfig(bootstrap_servers=str(other))) as cluster,
+                pytest.raises(RemoteProtocolError, match=f"tried {other}.*Kafka listener"),
+            ):
+                await asyncio.to_thread(cluster.fetch)
+
+    asyncio.run(test())
+
+
+def test_a_broker_whose_answer_is_malformed_is_passed_over():
+    async def test():
+        async with ScriptedCluster(2) as cluster:
+            first, _ = cluster.brokers
+            first.on[ApiKey.METADATA] = lambda asked: [b"\0"]
+            with ClusterMetadata(ClientConfig(bootstrap_servers=cluster.bootstrap_servers)) as metadata:
+                assert len((await asyncio.to_thread(metadata.fetch)).brokers) == 2
+            cluster.brokers[1].on[ApiKey.METADATA] = first.on[ApiKey.METADATA]
+            with (
+                ClusterMetadata(ClientConfig(bootstrap_servers=str(first.endpoint))) as metadata,
+                pytest.raises(RemoteProtocolError, match=f"tried {first.endpoint}.*malformed Metadata"),
+            ):
+                await asyncio.to_thread(metadata.fetch)
+
+    asyncio.run(test())
+
+
+def test_an_answer_that_leaves_the_topic_out():
+    async def test():
+        async with ScriptedCluster() as cluster:
+
+            def empty(asked):
+                message = cluster._metadata(asked)
+                message.topics = []
+                return message
+
+            cluster.on[ApiKey.METADATA] = empty
+            config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers, api_timeout_ms=1)
+            with ClusterMetadata(config) as metadata, pytest.raises(ApiError, match="leaves topic 't' out"):
+                await asyncio.to_thread(metadata.describe, ["t"])
+
+    asyncio.run(test())
+
+
+class _Telling:
+    """A connection to a broker that answers Metadata requests as it is told: (leader, leader epoch) of t-0."""
+
+    endpoint = Endpoint("one", 1)
+    closed = False
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def request(self, api, build):
+        leader, epoch = self.answers.pop(0)
+        partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(
+            error_code=0,
+            partition_index=0,
+            leader_id=leader,
+            leader_epoch=epoch,
+            replica_nodes=[1, 2],
+            isr_nodes=[1, 2],
+            offline_replicas=[],
+        )
+        return MetadataResponse(
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(node_id=number, host=host, port=number, rack=None)
+                for number, host in ((1, "one"), (2, "two"))
+            ],
+            cluster_id="c",
+            controller_id=1,
+            topics=[
+                MetadataResponse.MetadataResponseTopic(
+                    error_code=0, name="t", topic_id=UUID(int=7), is_internal=False, partitions=[partition]
+                )
+            ],
+        )
+
+    def close(self):
+        pass
+
+
+def _told(*answers):
+    cluster = ClusterMetadata(ClientConfig(bootstrap_servers="one:1"), ManualClock())
+    connection: Any = _Telling(*answers)
+    cluster.pool.take = lambda endpoint: connection
+    return cluster
+
+
+def test_an_older_leader_epoch_does_not_replace_a_newer_one():
+    tp = TopicPartition("t", 0)
+    with _told((2, 6), (1, 5), (1, 7)) as cluster:
+        assert cluster.leader(tp)[0] == Endpoint("two", 2)
+        cluster.invalidate("t")
+        endpoint, topic = cluster.leader(tp)
+        assert (endpoint, topic.partition(0).leader_epoch) == (Endpoint("two", 2), 6)
+        assert cluster.known_leader(tp) == Endpoint("two", 2)
+        cluster.fetch(["t"])
+        assert cluster.by_leader([tp]) == {Endpoint("one", 1): [tp]}
+
+
+def test_what_was_invalidated_is_not_used():
+    tp = TopicPartition("t", 0)
+    with _told((2, 6), (1, 7)) as cluster:
+        assert cluster.known_leader(tp) is None
+        cluster.leader(tp)
+        cluster.invalidate("t")
+        assert cluster.known_leader(tp) is None
+        assert cluster.led([tp]) == ({Endpoint("one", 1): [tp]}, [])
+
+
+def test_a_partition_without_a_leader_is_asked_about_again():
+    tp = TopicPartition("t", 0)
+    with _told((-1, 6), (3, 7), (1, 8)) as cluster:
+        for _ in range(2):
+            with pytest.raises(ApiError, match="partition t-0 has no leader"):
+                cluster.leader(tp)
+        assert cluster.leader(tp)[0] == Endpoint("one", 1)
 
 
 @pytest.mark.integration

@@ -1,17 +1,18 @@
 """The way to a cluster, against brokers that answer as they are told."""
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager
 
 import pytest
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.session import COORDINATOR, CoordinatorKind, Session
-from sparklog.errors import ApiError, ClientClosed, ConnectionFailed, ErrorCode
+from sparklog.errors import ApiError, ClientClosed, ConnectionFailed, ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse, HeartbeatRequest, HeartbeatResponse
 from sparklog.structs import TopicPartition
-from sparklog.testing.scripted import HangUp, ScriptedCluster
+from sparklog.testing.scripted import HangUp, ScriptedCluster, no_kafka
 
 _GROUP = CoordinatorKind.GROUP
 
@@ -76,6 +77,78 @@ def test_the_same_refresh_is_asked_once():
             found = await asyncio.gather(*(session.topic("t") for _ in range(10)))
             assert {each.name for each in found} == {"t"}
             assert len(cluster.asked(ApiKey.METADATA)) == 1
+
+    _run(test)
+
+
+def test_a_bootstrap_server_that_is_no_broker_is_passed_over():
+    async def test():
+        async with no_kafka() as other, ScriptedCluster() as cluster:
+            cluster.topics["t"] = [0]
+            for servers in (f"{other},{cluster.bootstrap_servers}", str(other)):
+                session = Session(ClientConfig(bootstrap_servers=servers))
+                try:
+                    if servers == str(other):
+                        with pytest.raises(RemoteProtocolError, match=f"tried {other}.*Kafka listener"):
+                            await session.topic("t")
+                    else:
+                        assert (await session.topic("t")).name == "t"
+                finally:
+                    await session.close()
+
+    _run(test)
+
+
+def test_a_failure_that_nobody_waits_for_any_more_is_no_complaint():
+    async def test():
+        complaints = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+        async with _session() as (session, cluster):
+            asked, answered = asyncio.Event(), asyncio.Event()
+
+            async def hang_up(_):
+                asked.set()
+                await answered.wait()
+                raise HangUp
+
+            cluster.on[ApiKey.METADATA] = hang_up
+            caller = asyncio.create_task(session._refresh_once(["t"], create=False))
+            await asked.wait()
+            caller.cancel()
+            await asyncio.wait([caller])
+            answered.set()
+            while session._refreshes:
+                await asyncio.sleep(0)
+        del caller
+        gc.collect()
+        await asyncio.sleep(0)
+        assert complaints == []
+
+    _run(test)
+
+
+def test_a_malformed_answer_names_its_broker():
+    async def test():
+        async with _session() as (session, cluster):
+            cluster.on[ApiKey.METADATA] = lambda asked: [b"\0"]
+            with pytest.raises(RemoteProtocolError, match=f"{cluster.brokers[0].endpoint}.*malformed Metadata"):
+                await session.refresh()
+
+    _run(test)
+
+
+def test_an_answer_that_leaves_the_topic_out():
+    async def test():
+        async with _session(api_timeout_ms=1) as (session, cluster):
+
+            def empty(asked):
+                message = cluster._metadata(asked)
+                message.topics = []
+                return message
+
+            cluster.on[ApiKey.METADATA] = empty
+            with pytest.raises(ApiError, match="leaves topic 't' out"):
+                await session.topic("t")
 
     _run(test)
 

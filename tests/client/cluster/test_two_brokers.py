@@ -35,10 +35,11 @@ def cluster(servers):
 
 def _mislead(cluster):
     """As if every partition had moved to the other broker since the metadata was fetched."""
-    known = cluster._topics[_TOPIC]
-    other = dict(zip(sorted(cluster._brokers), sorted(cluster._brokers, reverse=True), strict=True))
+    leaders = cluster._leaders
+    known = leaders.topic(_TOPIC)
+    other = dict(zip(sorted(leaders.brokers), sorted(leaders.brokers, reverse=True), strict=True))
     wrong = tuple(each._replace(leader=other[each.leader]) for each in known.partitions)
-    cluster._topics[_TOPIC] = known._replace(partitions=wrong)
+    leaders._topics[_TOPIC] = known._replace(partitions=wrong)
 
 
 def _put(cluster):

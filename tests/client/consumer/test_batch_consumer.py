@@ -1,12 +1,89 @@
+from types import SimpleNamespace
+from uuid import UUID
+
 import pytest
 
+from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, latest_offsets
+from sparklog.client.cluster.retry import Backoff
 from sparklog.client.consumer.batch_consumer import BatchConsumer
 from sparklog.client.producer.batch_producer import BatchProducer
+from sparklog.errors import ErrorCode, RemoteProtocolError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch
+from sparklog.protocol.hot.fetch import FetchedPartition
 from sparklog.record.builder import RecordBatchBuilder
-from sparklog.structs import TopicPartition
+from sparklog.structs import Endpoint, TopicPartition
+from sparklog.testing.clock import ManualClock
 
-pytestmark = pytest.mark.integration
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+ID = UUID(int=7)
+
+
+class _Leader:
+    """A cluster of one topic, and the connection to the leader of its partitions."""
+
+    endpoint = Endpoint("one", 1)
+    closed = False
+    versions = SimpleNamespace(best=lambda api, ceiling: fetch.MAX_VERSION)
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+        self.config = ClientConfig(api_timeout_ms=0)
+        self.pool = SimpleNamespace(take=lambda endpoint: self, give_back=lambda connection: None)
+
+    def led(self, partitions):
+        return {self.endpoint: list(partitions)}, []
+
+    def by_leader(self, partitions):
+        return {self.endpoint: found} if (found := list(partitions)) else {}
+
+    def topic(self, name):
+        return SimpleNamespace(topic_id=ID)
+
+    def backoff(self, timeout_ms=None):
+        return Backoff(self.config, ManualClock(), self.config.api_timeout_ms)
+
+    def send(self, api, version, body):
+        request = fetch.decode_request(memoryview(b"".join(map(bytes, body))), version)
+        self.asked.append([(each.partition, each.offset) for each in request.partitions])
+
+    def receive(self):
+        body = fetch.encode_response(self.answers.pop(0), fetch.MAX_VERSION)
+        return ApiKey.FETCH, fetch.MAX_VERSION, memoryview(b"".join(map(bytes, body)))
+
+
+def _fetched(tp, *batches):
+    found = FetchedPartition("t", ID, tp.partition, ErrorCode.NONE, 100, 100, 0)
+    found.records += batches
+    return found
+
+
+def _batch(base_offset):
+    builder = RecordBatchBuilder(base_offset=base_offset)
+    builder.append(1, b"k", b"v")
+    return builder.build()
+
+
+def test_a_gap_is_passed_over_when_two_answers_without_any_record_show_it():
+    busy = [[_fetched(A, _batch(base)), _fetched(B)] for base in range(3)]
+    idle = [[_fetched(A), _fetched(B)] for _ in range(2)]
+    consumer = BatchConsumer(_Leader(*busy, *idle), {A: 0, B: 5})
+    for _ in range(4):
+        consumer.poll()
+        assert consumer.positions[B] == 5
+    assert consumer.poll() == {}
+    assert consumer.positions == {A: 100, B: 100}
+
+
+def test_an_answer_without_a_whole_batch_holds_up_its_partition_alone():
+    answers = [[_fetched(A, _batch(0)[:-1]), _fetched(B, _batch(0))], [_fetched(A, _batch(0)[:-1]), _fetched(B)]]
+    consumer = BatchConsumer(_Leader(*answers), {A: 0, B: 0})
+    assert [batch.base_offset for batch in consumer.poll()[B]] == [0]
+    with pytest.raises(RemoteProtocolError, match="partition t-0 at offset 0"):
+        consumer.poll()
+    assert consumer.positions == {A: 0, B: 1}
 
 
 @pytest.fixture
@@ -23,6 +100,7 @@ def _put(metadata, tp, *values):
         producer.send(tp, builder.build())
 
 
+@pytest.mark.integration
 def test_reads_up_to_an_end(metadata, partitions):
     for tp in partitions:
         _put(metadata, tp, b"a", b"", b"c")
@@ -35,6 +113,7 @@ def test_reads_up_to_an_end(metadata, partitions):
     assert {r.timestamp for r in found} == {1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_002}
 
 
+@pytest.mark.integration
 def test_starts_in_the_middle_of_a_batch_and_ends_there(metadata, partitions):
     tp = partitions[0]
     _put(metadata, tp, b"a", b"b", b"c", b"d")
@@ -42,6 +121,7 @@ def test_starts_in_the_middle_of_a_batch_and_ends_there(metadata, partitions):
     assert [r.value for r in consumer.records(until={tp: 3})] == [b"b", b"c"]
 
 
+@pytest.mark.integration
 def test_follows_what_comes_after_latest(metadata, partitions):
     tp = partitions[0]
     _put(metadata, tp, b"old")
@@ -51,6 +131,7 @@ def test_follows_what_comes_after_latest(metadata, partitions):
     assert [next(records).value, next(records).value] == [b"new", b"newer"]
 
 
+@pytest.mark.integration
 def test_poll_gives_batches_and_moves_on(metadata, partitions):
     tp = partitions[0]
     _put(metadata, tp, b"a")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -328,7 +329,7 @@ def test_in_the_callers_loop(servers, partitions, put, topic):
     (tp,) = partitions()
     put(tp, *(b"%d" % n for n in range(5)))
     assigned = []
-    reader = None
+    reader: Any = None
 
     async def on_assigned(partitions):
         assigned.append((partitions, await reader.committed(*partitions)))

@@ -37,7 +37,7 @@ class Log:
     """A partition on a scripted broker: batches by base offset, and what goes wrong before they are given."""
 
     def __init__(self, *batches, end, obstacles=()):
-        self.batches = batches
+        self.batches = list(batches)
         self.end = end
         self.obstacles = list(obstacles)
         self.asked = []

@@ -7,8 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from sparklog.client.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
-from sparklog.client.cluster.leaders import Leaders
 from sparklog.client.cluster.obstacles import PATIENCE, Obstacles
 from sparklog.client.cluster.retry import Backoff
 from sparklog.client.consumer.config import ConsumerConfig
@@ -16,6 +14,8 @@ from sparklog.client.consumer.group.committed import OffsetAndMetadata
 from sparklog.client.consumer.offset_reset import EARLIEST_RESET, LATEST_RESET
 from sparklog.client.consumer.positions import Positions
 from sparklog.client.consumer.subscription import Position, SubscriptionState
+from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.cluster.leaders import Leaders
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.structs import Endpoint, IsolationLevel, TopicPartition

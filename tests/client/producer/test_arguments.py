@@ -7,12 +7,12 @@ import pytest
 
 from sparklog.client import AsyncProducer
 from sparklog.client.cluster.arguments import as_timestamp
-from sparklog.client.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
 from sparklog.client.producer.accumulator import Accumulator
 from sparklog.client.producer.arguments import as_headers
 from sparklog.client.producer.config import ProducerConfig
 from sparklog.client.producer.sequences import ProducerId
 from sparklog.client.producer.transaction import Transaction
+from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
 from sparklog.errors import ApiError, ConfigError, ConnectionFailed, ErrorCode, LocalProtocolError, SparklogError
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from sparklog.client.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
-from sparklog.client.cluster.leaders import Leaders
 from sparklog.client.producer.router import Router
+from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.cluster.leaders import Leaders
 from sparklog.errors import ApiError
 from sparklog.record.partitioning import partition_for
 from sparklog.structs import Endpoint

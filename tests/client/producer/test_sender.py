@@ -19,7 +19,7 @@ from sparklog.protocol.messages import (
 )
 from sparklog.record.batch import RecordBatch
 from sparklog.record.records import iter_records
-from sparklog.structs import TopicPartition
+from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.scripted import HangUp, ScriptedCluster
 
@@ -143,6 +143,68 @@ def test_a_moved_leader_is_followed():
             await (await producer.send("t", b"2"))
             assert scene.log[_ONE] == [b"1", b"2"]
             assert [asked.broker for asked in scene.asked(ApiKey.PRODUCE)] == [0, 0, 1]
+
+    _run(test)
+
+
+def test_a_leader_whose_address_cannot_be_one_is_looked_for_again():
+    async def test():
+        async with Scene(brokers=2) as scene, scene.producer() as producer:
+            scene.topics["t"] = [1]
+            right = scene.brokers[1].endpoint
+            answers = iter([right._replace(host="x" * 64), right._replace(port=70000)])
+
+            def metadata(asked):
+                scene.brokers[1].endpoint = next(answers, right)
+                return scene._metadata(asked)
+
+            scene.brokers[0].on[ApiKey.METADATA] = metadata
+            scene.brokers[1].on[ApiKey.METADATA] = metadata
+            assert (await (await producer.send("t", b"x"))).offset == 0
+
+    _run(test)
+
+
+@pytest.mark.parametrize("obstacle", ["cannot reach a broker at 127.0.0.1:1", "no broker leads partition t-0"])
+def test_what_keeps_a_record_waiting_is_told(obstacle, caplog):
+    async def test():
+        clock = ManualClock()
+        async with Scene(brokers=2) as scene, scene.producer(clock=clock, delivery_timeout_ms=100_000) as producer:
+            scene.topics["t"] = [1]
+            if "reach" in obstacle:
+                scene.brokers[1].endpoint = Endpoint("127.0.0.1", 1)
+            else:
+                scene.topics["t"] = [7]
+            future = await producer.send("t", b"x")
+            while obstacle not in caplog.text:
+                clock.advance(0.1)
+                await asyncio.sleep(0.001)
+            clock.advance(100)
+            with pytest.raises(ApiError, match=rf"delivery\.timeout\.ms=100000: .*{obstacle}"):
+                await future
+
+    _run(test)
+
+
+def test_what_nobody_foresaw_is_not_tried_again_without_a_pause():
+    async def test():
+        async with Scene() as scene:
+            producer = scene.producer(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+            await producer.start()
+            tried = []
+
+            async def connection(broker):
+                tried.append(broker)
+                raise ZeroDivisionError
+
+            producer._session.connection = connection
+            await producer.send("t", b"x")
+            while not tried:
+                await asyncio.sleep(0)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert tried == [0]
+            await producer.close(0)
 
     _run(test)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparklog.client.producer.accumulator import Accumulator
 from sparklog.client.producer.config import ProducerConfig
-from sparklog.client.producer.sequences import LAST_EPOCH, PartitionSequences, ProducerId, Verdict
+from sparklog.client.producer.sequences import LAST_EPOCH, Numbering, PartitionSequences, ProducerId, Verdict
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.record.batch import RecordBatch, increment_sequence
 from sparklog.record.compression import CompressionType
@@ -392,6 +392,18 @@ def test_a_batch_that_is_too_large_is_halved():
     scene.settle_everything()
     scene.check()
     assert [future.result(0).offset for future in scene.futures.values()] == [0, 1]
+
+
+def test_a_numbering_goes_on_where_the_last_batch_ended():
+    numbering = Numbering(ProducerId(7, 3))
+    assert [numbering.stamp(count) for count in (2, 3)] == [(7, 3, 0), (7, 3, 2)]
+    assert not numbering.is_proven
+    assert numbering.is_next(0)
+    numbering.acknowledge(0, 2)
+    assert (numbering.is_proven, numbering.is_settled) == (True, False)
+    assert [numbering.is_next(sequence) for sequence in (0, 2)] == [False, True]
+    numbering.acknowledge(2, 3)
+    assert numbering.is_settled
 
 
 def test_a_transaction_is_not_mended_but_spoiled():

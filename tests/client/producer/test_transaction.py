@@ -1,5 +1,7 @@
 """The client's half of a transaction, as a table of what may follow what."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -295,9 +297,10 @@ def test_why_what_waits_is_not_sent(commit):
     transaction = _open()
     assert transaction.obstacle is None
     transaction.end(commit=commit)
-    assert (transaction.obstacle is None) is commit
+    obstacle: Any = transaction.obstacle
+    assert (obstacle is None) is commit
     if not commit:
-        assert transaction.obstacle.code is _E.OPERATION_NOT_ATTEMPTED
+        assert obstacle.code is _E.OPERATION_NOT_ATTEMPTED
     error = ApiError(_E.UNKNOWN_PRODUCER_ID)
     transaction.failed(error)
     assert (transaction.step, transaction.obstacle) == (Step.ABORTABLE, error)

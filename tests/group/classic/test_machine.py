@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ class Play:
         self.machine = GroupMachine(GroupSettings(6_000, 1_800_000, delay_ms, **settings), lambda: str(next(ids)))
         self.group = Group("g")
         self.now_ms = 1_000_000
-        self.answers: dict[int, Any] = {}
+        self.answers: dict[Hashable, Any] = {}
         self.stores: list[Store] = []
         self.wake_ms: int | None = None
         self._waiters = itertools.count(1)

@@ -186,7 +186,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @invariant()
     def who_waits_can_be_found(self) -> None:
-        held = [*self.group.joining.values(), *self.group.syncing.values()]
+        held: list[Any] = [*self.group.joining.values(), *self.group.syncing.values()]
         assert sorted(held) == sorted(self.waiting)
         assert {*self.group.joining, *self.group.syncing} <= {*self.group.members}
 

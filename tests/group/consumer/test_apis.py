@@ -208,7 +208,7 @@ def test_the_schemas_have_the_versions_claimed() -> None:
 
 def test_the_brokers_topics_are_matched_without_its_own() -> None:
     names = ["a", "b", "__consumer_offsets"]
-    known = {each: TopicMetadata(each, None, {0: None, 1: None}) for each in names}  # type: ignore[arg-type,dict-item]
+    known = {each: TopicMetadata(each, None, {0: None, 1: None}) for each in names}
     cache: Any = SimpleNamespace(topics_version=1, topics=lambda: [*known.values()], topic=known.get)
     topics = GroupTopics(cache)
     assert topics.matching(".*") == {"a", "b"}
@@ -222,7 +222,7 @@ def test_the_brokers_topics_are_matched_without_its_own() -> None:
     assert topics.matching("a|b") == {"b"}, "looked up before"
     with pytest.raises(ApiError):
         topics.matching("(")
-    known["b"] = TopicMetadata("b", None, {0: None, 1: None})  # type: ignore[arg-type,dict-item]
+    known["b"] = TopicMetadata("b", None, {0: None, 1: None})
     described = topics.topic("b")
     assert described is not None
     assert described.partition_count == 2

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparklog.group.consumer.assignment import TopicIdPartition
+from sparklog.group.consumer.assignors import ASSIGNORS
 from sparklog.group.consumer.assignors.spec import MemberSpec, Spec
-from sparklog.group.consumer.assignors.table import ASSIGNORS
 
 TOPICS = [UUID(int=number) for number in range(1, 6)]
 BOTH = pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS.keys())

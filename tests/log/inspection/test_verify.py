@@ -14,6 +14,7 @@ from log.samples import SMALL, abandon, batch_of, open_log
 
 from sparklog.errors import LogError
 from sparklog.log.cut import name_some
+from sparklog.log.indexes.offset_index import OffsetIndex
 from sparklog.log.inspection import verify
 from sparklog.log.inspection.batch_walk import BatchWalk
 from sparklog.log.inspection.dump import dump_file, expand
@@ -21,7 +22,6 @@ from sparklog.log.inspection.dump_batches import DumpOptions
 from sparklog.log.inspection.index_check import read_index
 from sparklog.log.inspection.segment_check import SegmentCheck, check_segment
 from sparklog.log.inspection.segment_facts import SegmentFacts, SegmentJob
-from sparklog.log.offset_index import OffsetIndex
 from sparklog.log.producer_snapshot import encode_snapshot, read_snapshot
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_header
@@ -425,6 +425,14 @@ def test_a_missing_segment_is_a_warning(log_dir):
     assert ("warning", segments(log_dir / "txn-0")[1].name, "offsets 13 to 30 are in no segment") in found
 
 
+def test_a_segment_that_is_missing_before_the_start_of_the_log_is_none(log_dir):
+    _, gone, after, *_ = segments(log_dir / "txn-0")
+    (log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\ntxn 0 {int(after.stem)}\n")
+    for path in (log_dir / "txn-0").glob(f"{gone.stem}.*"):
+        path.unlink()
+    assert not [found for found in problems(log_dir) if "are in no segment" in found[2]]
+
+
 def test_gaps_of_a_compacted_topic_are_none(log_dir, tmp_path):
     assert problems(log_dir / "compacted-0") == []
     alone = copy_of(log_dir / "compacted-0", tmp_path / "alone")
@@ -702,9 +710,18 @@ def test_the_check_says_that_a_start_after_a_clean_stop_leaves_damage(killed):
     (killed / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 80\n")
     (killed / ".kafka_cleanshutdown").touch()
     (damage,) = (each for each in check(killed)[0] if each.is_problem)
-    assert damage.advice.endswith("no start repairs this, and whoever reads there fails")
+    assert damage.advice.endswith("no start repairs this, and a read of them fails")
     log = open_log(killed / "t-0", SMALL)
     assert (log.log_end_offset, log.size) == (80, sum(path.stat().st_size for path in segments(killed / "t-0")))
+
+
+def test_damage_before_the_start_of_the_log_cuts_nothing(killed):
+    start = int(segments(killed / "t-0")[2].stem)
+    (killed / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {start}\n")
+    (damage,) = (each for each in check(killed)[0] if each.is_problem)
+    assert damage.advice == "nothing: it lies before the start of the log, and is to be removed"
+    log = open_log(killed / "t-0", SMALL, clean=False, log_start_offset=start)
+    assert (log.log_start_offset, log.log_end_offset) == (start, 80)
 
 
 def test_damage_behind_what_a_start_cuts_goes_with_it(killed):

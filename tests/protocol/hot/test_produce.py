@@ -126,7 +126,7 @@ def test_responses_are_written_as_the_library_writes_them(version, results, thro
     assert ours == encode(theirs, version)
     read = decode_response(ApiKey.PRODUCE, version, memoryview(ours))
     assert sum(len(each.partition_responses) for each in read.responses) == len(results)
-    absent = {"log_append_time_ms": version < 2, "log_start_offset": version < 5}
+    absent: dict[str, bool] = {"log_append_time_ms": version < 2, "log_start_offset": version < 5}
     for tp, result in produce.decode_response(memoryview(ours), version).items():
         expected = results[tp]._replace(**{name: -1 for name, is_absent in absent.items() if is_absent})
         assert result == (expected if version >= 8 else expected._replace(message=None, refused_records=()))

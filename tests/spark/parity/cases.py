@@ -17,7 +17,7 @@ class Case:
     """A read. ``ours`` says how ours differs from the connector on purpose: "refuses", "reads", "reads other rows"."""
 
     name: str
-    options: dict = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
     stream: bool = False
     ours: str = ""
 

@@ -3,8 +3,10 @@
 import logging
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -19,10 +21,10 @@ from sparklog.client.cluster.leases import RangeAsked, end_lease, lease_ranges
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.errors import ApiError, ConnectionFailed, DataSourceError, ErrorCode
 from sparklog.log.checkpoints import write_meta_properties
-from sparklog.spark.read import direct
-from sparklog.spark.read import fetch_paths as paths_taken
+from sparklog.spark.read import direct, fetch_paths
 from sparklog.spark.read.batch_reader import SparklogReader
 from sparklog.spark.read.options import ReadOptions
+from sparklog.spark.read.segment_files import NOT_VISIBLE
 from sparklog.spark.schema import source_schema
 from sparklog.structs import TopicPartition
 
@@ -39,9 +41,9 @@ def servers(cluster):
 @pytest.fixture(autouse=True)
 def taken(monkeypatch):
     """What the readers of this test did: sums, and nothing said in the log yet."""
-    sums = paths_taken.PathsTaken()
-    monkeypatch.setattr(paths_taken, "PROCESS", sums)
-    monkeypatch.setattr(paths_taken, "_told", set())
+    sums = fetch_paths.ReadPathCounters()
+    monkeypatch.setattr(fetch_paths, "PROCESS", sums)
+    monkeypatch.setattr(fetch_paths, "_logged_reasons", set())
     return sums
 
 
@@ -80,7 +82,8 @@ def altered(monkeypatch, tmp_path):
 
     def lease(change):
         def leased(*args, **kwargs):
-            found, *others = lease_ranges(*args, **kwargs)
+            leases: list[Any] = lease_ranges(*args, **kwargs)
+            found, *others = leases
             copy = _log_dir_like(found.files[0], tmp_path)
             data = bytearray(Path(found.files[0].path).read_bytes())
             copy.write_bytes(change(data) or data)
@@ -167,7 +170,7 @@ def test_transactions(rows, make_topic, produce, transactions, isolation):
         assert len(seen) == 30
 
 
-def test_gaps_like_those_of_compaction(rows, make_topic, produce, altered):
+def test_gaps_like_those_of_compaction(rows, make_topic, produce, altered, monkeypatch):
     """The leased file lacks batches in the middle, as one that was compacted before the lease."""
     topic = make_topic()
     for _ in range(3):
@@ -180,12 +183,12 @@ def test_gaps_like_those_of_compaction(rows, make_topic, produce, altered):
         return data[:first] + data[first + second :]
 
     altered(without_the_second)
-    found = direct.lease_ranges
-    direct.lease_ranges = lambda *a, **k: _shortened(*found(*a, **k), size)
+    monkeypatch.setattr(direct, "lease_ranges", partial(_shortened, vars(direct)["lease_ranges"], size))
     assert rows(topic, directRead="always")["offset"].to_pylist() == [*range(10), *range(20, 30)]
 
 
-def _shortened(lease, size):
+def _shortened(lease_ranges, size, *args, **kwargs):
+    (lease,) = lease_ranges(*args, **kwargs)
     first = lease.files[0]
     return [lease._replace(files=[first._replace(end=first.end - size[0])])]
 
@@ -342,13 +345,13 @@ def test_files_that_are_not_the_brokers_are_not_read(rows, make_topic, produce, 
     asked = []
 
     def leased(*args, **kwargs):
-        found = lease_ranges(*args, **kwargs)
+        found: list[Any] = lease_ranges(*args, **kwargs)
         asked.append(found)
         return [each._replace(files=[change(file, tmp_path) for file in each.files]) for each in found]
 
     monkeypatch.setattr(direct, "lease_ranges", leased)
     assert len(rows(topic)) == 200
-    assert taken.fallbacks == {direct.NOT_VISIBLE: 2}
+    assert taken.fallbacks == {NOT_VISIBLE: 2}
     assert (taken.direct_bytes, len(asked)) == (0, 1)  # the second partition is the same broker's
     with pytest.raises(DataSourceError, match=r"SPARKLOG_DIRECT_READ_IMPOSSIBLE.*not visible here"):
         rows(topic, directRead="always")
@@ -357,7 +360,8 @@ def test_files_that_are_not_the_brokers_are_not_read(rows, make_topic, produce, 
 def test_a_mounted_directory_is_read_through_the_mapping(rows, make_topic, produce, metadata, tmp_path, taken):
     topic = make_topic()
     produce(topic, *_many())
-    (told,) = lease_ranges(metadata, [RangeAsked(TopicPartition(topic, 0), 0, 1)], duration_ms=0)
+    leases: list[Any] = lease_ranges(metadata, [RangeAsked(TopicPartition(topic, 0), 0, 1)], duration_ms=0)
+    (told,) = leases
     home = Path(told.files[0].path).parents[1]
     mapping = f"/nowhere=/else, {home}={tmp_path}"
     with pytest.raises(DataSourceError, match=f"{tmp_path}/{topic}-0/.*No such file"):
@@ -372,7 +376,7 @@ def test_a_mounted_directory_is_read_through_the_mapping(rows, make_topic, produ
     with pytest.raises(DataSourceError, match="SPARKLOG_DIRECT_READ_IMPOSSIBLE"):
         rows(topic, directRead="always", directReadMapping=mapping)
     assert len(rows(topic, directReadMapping=mapping)) == 500
-    assert taken.fallbacks == {direct.NOT_VISIBLE: 1}
+    assert taken.fallbacks == {NOT_VISIBLE: 1}
 
 
 @pytest.mark.parametrize("change", [_link, _pipe])
@@ -382,7 +386,8 @@ def test_nothing_is_read_that_leads_out_of_a_mounted_directory(
     """The files are where the mapping says, and what stands there is none of the directory."""
     topic = make_topic()
     produce(topic, *_many())
-    (told,) = lease_ranges(metadata, [RangeAsked(TopicPartition(topic, 0), 0, 1)], duration_ms=0)
+    leases: list[Any] = lease_ranges(metadata, [RangeAsked(TopicPartition(topic, 0), 0, 1)], duration_ms=0)
+    (told,) = leases
     home = Path(told.files[0].path).parent
     change(told.files[0], tmp_path)
     shutil.copy(home / "partition.metadata", tmp_path / home.name)
@@ -390,7 +395,7 @@ def test_nothing_is_read_that_leads_out_of_a_mounted_directory(
     shutil.rmtree(tmp_path / home.name)
     (tmp_path / home.name).symlink_to(home)
     assert len(rows(topic, directReadMapping=f"{home.parent}={tmp_path}")) == 500
-    assert taken.fallbacks == {direct.NOT_VISIBLE: 2}
+    assert taken.fallbacks == {NOT_VISIBLE: 2}
     assert taken.direct_bytes == 0
 
 
@@ -442,7 +447,8 @@ def test_a_lease_is_for_no_more_files_than_may_be_open(rows, make_topic, produce
 def test_one_of_several_ranges_that_cannot_be_leased_is_fetched(rows, make_topic, produce, asked, monkeypatch, taken):
     topic = make_topic(partitions=3)
     produce(topic, *(each for number in range(3) for each in _many(20, partition=number)))
-    lease = direct.lease_ranges
+
+    lease = vars(direct)["lease_ranges"]
 
     def refuse(cluster, wanted, **kwargs):
         refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "its disk fails")
@@ -461,10 +467,10 @@ def test_a_reader_that_is_left_in_the_middle_closes_its_files(make_topic, produc
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "directRead": "always"}
     reader = SparklogReader(ReadOptions.for_batch(options), _ALL)
     (task,) = reader.partitions()
-    batches = reader.read(task)
-    assert next(batches).num_rows == 20
-    assert _open_files() == 2
-    batches.close()
+    batches: Any = reader.read(task)
+    with closing(batches):
+        assert next(batches).num_rows == 20
+        assert _open_files() == 2
     assert _open_files() == 0
 
 

@@ -1,20 +1,11 @@
 import pytest
-from pyspark.sql.types import StructType
 
 from sparklog.errors import DataSourceError
-from sparklog.spark.read.direct_options import DirectMode, DirectOptions
-from sparklog.spark.read.options import (
-    Assign,
-    Edge,
-    GlobalTimestamp,
-    ReadOptions,
-    SpecificOffsets,
-    SpecificTimestamps,
-    Subscribe,
-    SubscribePattern,
-    wants_headers,
-)
-from sparklog.spark.source import SparklogDataSource
+from sparklog.spark.options.directories import DirectMode
+from sparklog.spark.options.limits import Edge, GlobalTimestamp, SpecificOffsets, SpecificTimestamps
+from sparklog.spark.options.selection import Assign, Subscribe, SubscribePattern
+from sparklog.spark.read.direct_options import DirectOptions
+from sparklog.spark.read.options import ReadOptions, wants_headers
 from sparklog.spark.write.options import WriteOptions
 from sparklog.structs import TopicPartition
 
@@ -104,7 +95,7 @@ def test_servers_are_required(servers):
     with pytest.raises(DataSourceError, match=r"SPARKLOG_MISSING_OPTION.*kafka\.bootstrap\.servers"):
         ReadOptions.for_batch({"subscribe": "t", **servers})
     with pytest.raises(DataSourceError, match=r"SPARKLOG_MISSING_OPTION.*kafka\.bootstrap\.servers"):
-        WriteOptions.from_spark({"topic": "t", **servers})
+        WriteOptions.for_batch({"topic": "t", **servers})
 
 
 @pytest.mark.parametrize(
@@ -267,12 +258,6 @@ def test_client_settings_that_are_refused_for_reading(name):
         ReadOptions.for_stream({**_SERVERS, "subscribe": "t", f"kafka.{name}": "x"})
 
 
-@pytest.mark.parametrize("name", ["key.serializer", "value.serializer"])
-def test_client_settings_that_are_refused_for_writing(name):
-    with pytest.raises(DataSourceError, match=f"SPARKLOG_UNSUPPORTED_OPTION.*kafka.{name}"):
-        WriteOptions.from_spark({**_SERVERS, f"kafka.{name}": "x"})
-
-
 def test_client_settings_reach_the_client():
     options = {**_SERVERS, "subscribe": "t", "kafka.isolation.level": "read_committed", "kafka.client.id": "me"}
     client = ReadOptions.for_batch(options).client
@@ -281,59 +266,6 @@ def test_client_settings_reach_the_client():
         ReadOptions.for_batch({**options, "kafka.isolation.level": "x"})
     with pytest.raises(DataSourceError, match=r"SPARKLOG_INVALID_OPTION.*bootstrap\.servers"):
         ReadOptions.for_batch({"kafka.bootstrap.servers": "nowhere", "subscribe": "t"})
-
-
-def test_options_of_a_write():
-    assert WriteOptions.from_spark({**_SERVERS, "topic": " t "}).topic == "t"
-    assert WriteOptions.from_spark(_SERVERS).topic is None
-    assert WriteOptions.from_spark(_SERVERS).client.required_acks == -1
-
-
-def test_a_write_is_exactly_once_unless_asked_otherwise():
-    plain = WriteOptions.from_spark(_SERVERS)
-    assert (plain.exactly_once, plain.txn_app_id, plain.transaction_timeout_ms) == (True, None, 900_000)
-    assert not WriteOptions.from_spark({**_SERVERS, "delivery": "At-Least-Once"}).exactly_once
-    named = WriteOptions.from_spark(
-        {**_SERVERS, "txnappid": "a", "txnversion": "7", "kafka.transaction.timeout.ms": "5"}
-    )
-    assert (named.txn_app_id, named.txn_version, named.transaction_timeout_ms) == ("a", 7, 5)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"delivery": "twice"}, "SPARKLOG_INVALID_OPTION.*delivery.*exactly-once or at-least-once"),
-        ({"txnAppId": "a"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnVersion"),
-        ({"txnVersion": "1"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnAppId"),
-        ({"txnAppId": "a", "txnVersion": "-1"}, "SPARKLOG_INVALID_OPTION.*txnVersion"),
-        ({"txnAppId": "a@t", "txnVersion": "1"}, "SPARKLOG_INVALID_OPTION.*'@' parts a name from its topic"),
-        ({"txnAppId": 501 * "\u00e9", "txnVersion": "1"}, "SPARKLOG_INVALID_OPTION.*txnAppId.*1000 bytes"),
-        ({"txnAppId": "a", "txnVersion": "1", "delivery": "at-least-once"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnAppId"),
-        ({"kafka.acks": "1"}, "SPARKLOG_INVALID_OPTION.*acks"),
-        ({"kafka.transactional.id": "x"}, "SPARKLOG_UNSUPPORTED_OPTION.*txnAppId"),
-        ({"kafka.transaction.timeout.ms": "soon"}, "SPARKLOG_INVALID_OPTION.*timeout"),
-        ({"kafka.transaction.timeout.ms": str(2**31)}, "SPARKLOG_INVALID_OPTION.*timeout.*at most 2147483647"),
-    ],
-)
-def test_deliveries_that_cannot_be(options, message):
-    with pytest.raises(DataSourceError, match=message):
-        WriteOptions.from_spark({**_SERVERS, **options})
-
-
-def test_a_name_is_of_its_topic():
-    named = {**_SERVERS, "txnAppId": "a", "txnVersion": "7"}
-    assert WriteOptions.from_spark(_SERVERS).name is None
-    assert WriteOptions.from_spark(named).name == "a"
-    assert WriteOptions.from_spark({**named, "topic": "t"}).name == "a@t"
-
-
-def test_a_misspelt_option_of_a_write_is_warned_of(caplog):
-    WriteOptions.from_spark({**_SERVERS, "delivary": "at-least-once"})
-    assert "did you mean 'delivery'?" in caplog.text
-
-
-def test_fewer_acks_without_transactions():
-    assert WriteOptions.from_spark({**_SERVERS, "delivery": "at-least-once", "kafka.acks": "1"}).client.acks == "1"
 
 
 def test_headers_in_the_schema():
@@ -373,7 +305,7 @@ def test_log_directories_need_no_servers():
     assert _batch().directories == ()
 
 
-@pytest.mark.parametrize("options", [ReadOptions.for_batch, ReadOptions.for_stream, WriteOptions.from_spark])
+@pytest.mark.parametrize("options", [ReadOptions.for_batch, ReadOptions.for_stream, WriteOptions.for_batch])
 @pytest.mark.parametrize(
     "given",
     [
@@ -386,14 +318,7 @@ def test_log_directories_need_no_servers():
 )
 def test_who_asks_for_security_is_refused_by_name(options, given):
     name = sorted(given)[-1].lower()
-    selection = {"topic": "t"} if options == WriteOptions.from_spark else {"subscribe": "t"}
+    selection = {"topic": "t"} if options == WriteOptions.for_batch else {"subscribe": "t"}
     expected = rf"\[SPARKLOG_INVALID_OPTION\] option {name}\b.*only PLAINTEXT is spoken here, no TLS and no SASL"
     with pytest.raises(DataSourceError, match=expected):
         options({**_SERVERS, **selection, **given})
-
-
-@pytest.mark.parametrize("name", ["txnAppId", "txnVersion"])
-def test_a_streaming_write_takes_no_name_of_a_batch(name):
-    source = SparklogDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t", name.lower(): "1"})
-    with pytest.raises(DataSourceError, match=rf"SPARKLOG_UNSUPPORTED_OPTION.*{name}.*checkpoint"):
-        source.streamWriter(StructType().add("value", "binary"), overwrite=False)

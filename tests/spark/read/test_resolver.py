@@ -11,6 +11,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import OffsetResolver
 from sparklog.structs import TopicPartition
+from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +46,7 @@ def test_a_pattern_leaves_the_clusters_own_topics_out(resolver, servers, make_to
     topic = make_topic()
     consumer = Consumer({"bootstrap.servers": servers, "group.id": topic, "log_level": 0})
     consumer.subscribe([topic])
-    consumer.poll(0.1)
+    eventually(lambda: consumer.poll(0.1) or consumer.assignment(), 60, "a group, and with it a topic for offsets")
     consumer.close()
     found = _topics(resolver(subscribePattern=".*").partitions())
     assert topic in found

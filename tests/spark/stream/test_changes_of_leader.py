@@ -44,6 +44,12 @@ def _state(servers, topic):
     return (found.partitions[0].leader, sorted(found.partitions[0].isr)) if found else None
 
 
+def _in_sync(servers, topic):
+    """``_state``, once both replicas are in sync."""
+    eventually(lambda: len(_state(servers, topic)[1]) == 2, 60, "both in sync")
+    return _state(servers, topic)
+
+
 def _produce(servers, topic, values):
     with Producer(bootstrap_servers=servers) as producer:
         for value in values:
@@ -98,7 +104,7 @@ def test_an_unclean_election(pair, topic):
     _produce(servers, topic, [b"first"] * 10)
     query = Query(servers, subscribe=topic)
     assert query.batch() == [b"first"] * 10
-    leader, _ = eventually(lambda: len((state := _state(servers, topic))[1]) == 2 and state, 60, "both in sync")
+    leader, _ = _in_sync(servers, topic)
     brokers[1 - leader].stop()
     eventually(lambda: _state(servers, topic) == (leader, [leader]), 60, "the leader is alone")
     _produce(servers, topic, [b"lost"] * 10)
@@ -118,7 +124,7 @@ def test_a_leader_that_dies_in_the_middle_of_a_read_costs_a_retry(pair, topic):
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(topic, 1, 2)])
     _produce(servers, topic, [bytes(900_000)] * 20)
-    leader, _ = eventually(lambda: len((state := _state(servers, topic))[1]) == 2 and state, 60, "both in sync")
+    leader, _ = _in_sync(servers, topic)
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
     reader = SparklogReader(ReadOptions.for_batch(options), source_schema(False))
     stream = SparklogStreamReader(

@@ -7,7 +7,7 @@ import pytest
 from sparklog.errors import DataSourceError
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
-from sparklog.spark.stream import divergence as cuts
+from sparklog.spark.stream import truncation
 from sparklog.spark.stream.offset import StreamOffset
 from sparklog.spark.stream.planner import StreamPlanner
 from sparklog.structs import TopicPartition
@@ -73,8 +73,8 @@ def make_planner(clock):
     def make(**options):
         settings = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", **options}
         planner = _Planner(ReadOptions.for_stream(settings), clock)
-        planner._resolver = _Resolver()
-        return planner, planner._resolver
+        resolver = planner.__dict__["_resolver"] = _Resolver()
+        return planner, resolver
 
     return make
 
@@ -320,7 +320,7 @@ def leader_says(monkeypatch):
             asked.append(dict(wanted))
             return {tp: ends[tp].get(epoch, -1) for tp, epoch in wanted.items()}
 
-        monkeypatch.setattr(cuts, "ends_of_epochs", answer)
+        monkeypatch.setattr(truncation, "ends_of_epochs", answer)
         return asked
 
     return say

@@ -6,6 +6,7 @@ import io
 import json
 import random
 import re
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -91,7 +92,7 @@ _EVERYTHING = {
         {"name": "of_day", "type": {"type": "int", "logicalType": "time-millis"}},
     ],
 }
-_ONE_OF_EACH = {
+_ONE_OF_EACH: dict[str, Any] = {
     "yes": True,
     "small": -7,
     "half": 0.5,

@@ -32,14 +32,14 @@ from sparklog.record.partitioning import partition_for
 from sparklog.record.records import iter_records
 from sparklog.spark.write import decider as decider_module
 from sparklog.spark.write import decision_index, decisions
-from sparklog.spark.write.attempt import Attempted, write_prepared
+from sparklog.spark.write.attempt import AttemptResult, write_prepared
 from sparklog.spark.write.attempt_names import AttemptName, ids_prefix, unnamed_scope
 from sparklog.spark.write.decider import Decider
 from sparklog.spark.write.decisions import DECISIONS_TOPIC, NO_BATCH, PARTITIONS, Decision, DecisionLog, Scope
-from sparklog.spark.write.leftovers import abandoned, declare_last_batch, finish_abandoned, finish_scope, open_writes
+from sparklog.spark.write.open_writes import abandoned, declare_last_batch, finish_abandoned, finish_scope, open_writes
 from sparklog.spark.write.options import WriteOptions
-from sparklog.spark.write.task_place import Place, stream_place
-from sparklog.spark.write.writer import Sink, SparklogStreamWriter, SparklogWriter, Written
+from sparklog.spark.write.task_attempt import TaskAttempt, stream_attempt
+from sparklog.spark.write.writer import Sink, SparklogStreamWriter, SparklogWriter, TaskCommitMessage
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
@@ -178,7 +178,7 @@ def test_an_attempt_adds_its_partitions_with_one_request(metadata, decider, make
     rows = pa.record_batch({"value": [b"%d" % number for number in range(30)]})
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(3, "-three")}
     written, transaction, topics = write_prepared(
-        WriteOptions.from_spark(given), Place(scope.name, "run", 0, 0, 0), [rows, rows]
+        WriteOptions.for_batch(given), TaskAttempt(scope.name, "run", 0, 0, 0), [rows, rows]
     )
     assert written == 60
     assert Counter(api for api, _ in asked)[ApiKey.ADD_PARTITIONS_TO_TXN] == 1
@@ -200,8 +200,8 @@ def test_batches_without_tasks_are_passed_over(metadata, decider, attempt, visib
     """Spark tells the sink of such a batch without a word of the query: ids come again before the next decision."""
     writer = SparklogStreamWriter(WriteOptions(metadata.config, "unused"), StructType().add("value", "binary"))
     for batch, value in ((0, b"zero"), (2, b"two"), (4, b"four")):
-        place = Place(scope.name, "run", batch, 0, 0)
-        writer.commit([Written(1, place, attempt(value, batch, partition=0)), None], batch)
+        task = TaskAttempt(scope.name, "run", batch, 0, 0)
+        writer.commit([TaskCommitMessage(1, task, attempt(value, batch, partition=0)), None], batch)
         writer.commit([], batch + 1)
     assert visible() == [b"zero", b"two", b"four"]
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
@@ -223,8 +223,8 @@ def test_a_decision_is_finished_though_its_replay_has_no_tasks(metadata, decider
     one.record(Decision(0, (named,)))
     writer = SparklogStreamWriter(WriteOptions(metadata.config, "unused"), StructType().add("value", "binary"))
     writer.commit([], 0)
-    place = Place(scope.name, "again", 1, 0, 0)
-    writer.commit([Written(1, place, attempt(b"one", 1, run="again"))], 1)
+    task = TaskAttempt(scope.name, "again", 1, 0, 0)
+    writer.commit([TaskCommitMessage(1, task, attempt(b"one", 1, run="again"))], 1)
     assert visible() == [b"named", b"one"]
 
 
@@ -233,8 +233,8 @@ def test_what_an_abort_without_messages_leaves_is_aborted_by_the_next_run(metada
     attempt(b"left")
     writer = SparklogStreamWriter(WriteOptions(metadata.config, "unused"), StructType().add("value", "binary"))
     writer.abort([None, None], 0)
-    place = Place(scope.name, "again", 0, 0, 0)
-    writer.commit([Written(1, place, attempt(b"again", run="again"))], 0)
+    task = TaskAttempt(scope.name, "again", 0, 0, 0)
+    writer.commit([TaskCommitMessage(1, task, attempt(b"again", run="again"))], 0)
     assert visible() == [b"again"]
 
 
@@ -242,7 +242,7 @@ class _Killed(BaseException):
     """The driver died."""
 
 
-_STEPS = ("take_over", "survey", "check_open", "record", "finish", "sweep")
+_STEPS = ("take_over", "list_open", "check_open", "record", "finish", "abort_orphans")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -251,7 +251,7 @@ def test_a_driver_that_dies_between_two_steps(decider, attempt, visible, step, w
     """The one after it writes the batch again, and decides; whoever decided first is heard."""
 
     class Dying(Decider):
-        """Dies at its last visit of the step: ``finish`` and ``sweep`` are come to twice or late."""
+        """Dies at its last visit of the step: ``finish`` and ``abort_orphans`` are come to twice or late."""
 
         recorded = False
 
@@ -275,7 +275,7 @@ def test_a_driver_that_dies_between_two_steps(decider, attempt, visible, step, w
     orphan = attempt(b"orphan", 1)
     with pytest.raises(_Killed):
         decider(kind=Dying).commit(1, first)
-    is_decided = step in ("finish", "sweep") or (step, when) == ("record", "after")
+    is_decided = step in ("finish", "abort_orphans") or (step, when) == ("record", "after")
     again = [attempt(b"2a", 1, run="again"), attempt(b"2b", 1, run="again")]
     decided = decider().commit(1, again)
     assert (decided.batch, decided.transactions) == (1, tuple(sorted(first if is_decided else again)))
@@ -300,7 +300,7 @@ def test_two_who_decide_at_once(decider, attempt, visible, steps):
     first, second = decider(), decider()
     taken = [
         first.take_over,
-        first.survey,
+        first.list_open,
         lambda: first.check_open([mine]),
         lambda: first.record(Decision(0, (mine,))),
         lambda: first.finish(Decision(0, (mine,))),
@@ -335,10 +335,12 @@ def test_a_fenced_decider_begins_again(decider, attempt, visible):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE])
-@pytest.mark.parametrize("lasts", [True, False])
-def test_a_decider_that_was_too_slow_begins_again(metadata, admin, decider, attempt, visible, scope, code, lasts):
+@pytest.mark.parametrize("is_resumable", [True, False])
+def test_a_decider_that_was_too_slow_begins_again(
+    metadata, admin, decider, attempt, visible, scope, code, is_resumable
+):
     """It stopped for a while amid its own transaction, and the broker has aborted that."""
-    of = scope._replace(lasts=lasts)
+    of = scope._replace(is_resumable=is_resumable)
 
     class Slow(Decider):
         rounds = 0
@@ -370,7 +372,7 @@ def test_what_ended_before_the_decision_fails_the_batch(decider, admin, attempt,
 
 def test_a_batch_is_decided_though_orphans_cannot_be_listed(decider, attempt, admin, visible):
     class Blind(Decider):
-        def survey(self, run=None):
+        def list_open(self, run=None):
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a broker has just died")
 
     mine, orphan = attempt(b"mine"), attempt(b"orphan")
@@ -401,7 +403,7 @@ def test_an_abort_ends_what_the_run_left(decider, admin, attempt, visible):
 
 def test_what_a_replay_is_about_to_abort_is_named_by_no_later_batch(decider, attempt, visible):
     class Paused(Decider):
-        def sweep(self, leftovers):
+        def abort_orphans(self, orphans):
             pass  # it stops for a while, between recording and aborting
 
     named, alive = attempt(b"named"), attempt(b"alive", 1)
@@ -448,7 +450,7 @@ def test_a_batch_write_finishes_what_dead_ones_have_left(
 ):
     """One died before it decided, one after; a name that looks like theirs is left alone."""
     runs = [uuid.uuid4().hex[:16] for _ in range(2)]
-    scopes = [Scope(unnamed_scope(run), lasts=False) for run in runs]
+    scopes = [Scope(unnamed_scope(run), is_resumable=False) for run in runs]
     undecided, decided = (
         attempt(value, of=of, run=run) for value, of, run in zip((b"u", b"d"), scopes, runs, strict=True)
     )
@@ -467,9 +469,9 @@ def test_a_batch_write_finishes_what_dead_ones_have_left(
     eventually(are_old, what="all have been open for longer than a millisecond")
     options = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(suffix="-2")}
     schema = StructType().add("value", "binary")
-    SparklogWriter(WriteOptions.from_spark(options), schema, overwrite=False).commit([None])
+    SparklogWriter(WriteOptions.for_batch(options), schema, overwrite=False).commit([None])
     assert set(admin.open_transactions(all_ids)) == all_ids
-    soon = WriteOptions.from_spark({**options, "abandonedAfter": "1ms"})
+    soon = WriteOptions.for_batch({**options, "abandonedAfter": "1ms"})
     SparklogWriter(soon, schema, overwrite=False).commit([None])
     assert set(admin.open_transactions(all_ids)) == {named.transactional_id, lost.transactional_id}
     monkeypatch.undo()
@@ -490,7 +492,7 @@ def test_a_living_write_that_is_taken_for_dead_fails(metadata, make_topic):
     run = uuid.uuid4().hex[:16]
     name = unnamed_scope(run)
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic()}
-    options, place = WriteOptions.from_spark(given), Place(name, run, 0, 0, 0, lasts=False)
+    options, task = WriteOptions.for_batch(given), TaskAttempt(name, run, 0, 0, 0, is_resumable=False)
     rows = pa.record_batch({"value": [b"row"]})
 
     def is_finished_meanwhile():
@@ -498,24 +500,24 @@ def test_a_living_write_that_is_taken_for_dead_fails(metadata, make_topic):
         assert finish_scope(metadata.config, name) == (0, 1)
 
     with pytest.raises(BatchRefused):
-        write_prepared(options, place, is_finished_meanwhile())
-    assert write_prepared(options, place._replace(attempt=1), iter([rows])) == Attempted(1)
-    sink, told = Sink(options), [Written(1, place)]
+        write_prepared(options, task, is_finished_meanwhile())
+    assert write_prepared(options, task._replace(attempt=1), iter([rows])) == AttemptResult(1)
+    sink, told = Sink(options), [TaskCommitMessage(1, task)]
     with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
-        sink.commit(name, 0, told, lasts=False)
-    sink.abort(name, 0, told, run, lasts=False)
+        sink.commit(name, 0, told, is_resumable=False)
+    sink.abort(name, 0, told, run, is_resumable=False)
 
 
 def test_rows_that_tasks_kept_back_are_not_taken_for_none(metadata, make_topic, scope):
     """They found the batch decided; then a person declared an earlier one the last."""
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic()}
-    options, place = WriteOptions.from_spark(given), Place(scope.name, "run", 3, 0, 0)
+    options, task = WriteOptions.for_batch(given), TaskAttempt(scope.name, "run", 3, 0, 0)
     declare_last_batch(metadata.config, scope.name, 3)
-    assert write_prepared(options, place, iter([pa.record_batch({"value": [b"row"]})])) == Attempted(1)
-    Sink(options).commit(scope.name, 3, [Written(1, place)], run="run")
+    assert write_prepared(options, task, iter([pa.record_batch({"value": [b"row"]})])) == AttemptResult(1)
+    Sink(options).commit(scope.name, 3, [TaskCommitMessage(1, task)], run="run")
     declare_last_batch(metadata.config, scope.name, 2)
     with pytest.raises(DataSourceError, match="SPARKLOG_TRANSACTION_ENDED"):
-        Sink(options).commit(scope.name, 3, [Written(1, place)], run="run")
+        Sink(options).commit(scope.name, 3, [TaskCommitMessage(1, task)], run="run")
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["made again", "gone"])
@@ -523,9 +525,9 @@ def test_a_topic_that_is_deleted_while_it_is_written_to_takes_the_batch_along(
     metadata, admin, make_topic, scope, again
 ):
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic()}
-    options, topic = WriteOptions.from_spark(given), given["topic"]
+    options, topic = WriteOptions.for_batch(given), given["topic"]
     sink, rows = Sink(options), pa.record_batch({"value": [b"row"]})
-    written = sink.write(Place(scope.name, "run", 0, 0, 0), iter([rows]))
+    written = sink.write(TaskAttempt(scope.name, "run", 0, 0, 0), iter([rows]))
     admin.delete_topics([topic])
 
     def made_again():
@@ -539,7 +541,7 @@ def test_a_topic_that_is_deleted_while_it_is_written_to_takes_the_batch_along(
     sink.abort(scope.name, 0, [written], "run")
     if not again:
         eventually(made_again)
-    written = sink.write(Place(scope.name, "run", 0, 0, 1), iter([rows]))
+    written = sink.write(TaskAttempt(scope.name, "run", 0, 0, 1), iter([rows]))
     sink.commit(scope.name, 0, [written], run="run")
     metadata.invalidate(topic)
     assert committed_in(metadata, TopicPartition(topic, 0)) == [b"row"]
@@ -594,7 +596,7 @@ def neighbour(decider, metadata, admin, scope):
     return next(
         other
         for number in itertools.count()
-        if log.place(other := Scope(f"{scope.name}-neighbour-{number}")) == log.place(scope)
+        if log.partition_of(other := Scope(f"{scope.name}-neighbour-{number}")) == log.partition_of(scope)
     )
 
 
@@ -603,7 +605,7 @@ def undecided_before(decider, metadata, admin, neighbour):
     """A neighbour's decision that is written and not yet committed, so that nothing after it is stable."""
     one = decider(neighbour)
     one.take_over()
-    producer, place = one._producer, DecisionLog(metadata, admin).place(neighbour)
+    producer, place = one._producer, DecisionLog(metadata, admin).partition_of(neighbour)
     producer.begin_transaction()
     producer.send(place.topic, b"{}", key=neighbour.key, partition=place.partition)
     producer.flush()
@@ -629,7 +631,7 @@ _ODD_SETTINGS = {
 def test_no_setting_of_the_write_hides_a_decision(metadata, scope, attempt, undecided_before, visible):
     """A neighbour's open decision stands before ours, and who replays reads committed records alone."""
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, **_ODD_SETTINGS}
-    config = WriteOptions.from_spark(given).client
+    config = WriteOptions.for_batch(given).client
     named = attempt(b"decided")
     with Decider(config, scope) as one:
         one.take_over()
@@ -649,12 +651,12 @@ def test_old_decisions_are_not_read_to_find_the_last_of_a_scope(metadata, decide
             yield record
 
     monkeypatch.setattr(decision_index, "checked_records", counted)
-    monkeypatch.setattr(decision_index, "STRETCH", 64)
+    monkeypatch.setattr(decision_index, "INDEX_INTERVAL", 64)
     named = attempt(b"0")
     one = decider()
     one.commit(0, [named], "run")
-    log, place = DecisionLog(metadata, admin), DecisionLog(metadata, admin).place(scope)
-    others = [other for n in range(400) if log.place(other := Scope(f"{scope.name}-{n}")) == place]
+    log, place = DecisionLog(metadata, admin), DecisionLog(metadata, admin).partition_of(scope)
+    others = [other for n in range(400) if log.partition_of(other := Scope(f"{scope.name}-{n}")) == place]
     for other in others:
         with Decider(metadata.config, other) as busy:
             busy.take_over()
@@ -785,7 +787,7 @@ def test_a_person_declares_that_no_batch_was_written(metadata, decider, attempt,
 
 def test_a_decision_at_the_end_of_a_log_that_was_cut_off_is_lost(metadata, admin, decider, attempt, scope):
     """A fetch from there is not refused: brokers take it for one that waits for more."""
-    place = DecisionLog(metadata, admin).place(scope)
+    place = DecisionLog(metadata, admin).partition_of(scope)
 
     class Cut(Decider):
         def record(self, decision):
@@ -877,7 +879,7 @@ def test_a_decisions_topic_that_grows_moves_no_scope(
     moving = _moving(scope, 3, 8)
     named = attempt(b"zero", of=moving)
     decider(moving).commit(0, [named])
-    place = DecisionLog(metadata, admin).place(moving)
+    place = DecisionLog(metadata, admin).partition_of(moving)
     for partitions in (5, 8, 12):
         admin.create_partitions({name: partitions})
         if is_forgotten:
@@ -885,7 +887,7 @@ def test_a_decisions_topic_that_grows_moves_no_scope(
         assert DecisionLog(metadata, admin).last_batch(moving) == (NO_BATCH if is_forgotten else 0)
         replayed = decider(moving).commit(0, [attempt(b"again", of=moving, run=f"again-{partitions}")])
         assert replayed.transactions == (named,)
-        assert DecisionLog(metadata, admin).place(moving) == place
+        assert DecisionLog(metadata, admin).partition_of(moving) == place
     decider(moving).commit(1, [attempt(b"one", 1, of=moving)])
     assert DecisionLog(metadata, admin).last(moving).batch == 1
     assert visible() == [b"zero", b"one"]
@@ -897,7 +899,7 @@ def test_a_scope_that_began_in_a_grown_topic_is_found_by_who_does_not_know_of_it
     name = decisions_topic(3)
     moving = _moving(scope, 3, 8)
     late = DecisionLog(metadata, admin)
-    late.place(scope)
+    late.partition_of(scope)
     admin.create_partitions({name: 8})
     named = attempt(b"zero", of=moving)
     decider(moving).commit(0, [named])
@@ -912,8 +914,8 @@ def test_the_later_of_two_places_counts(metadata, decider, admin, attempt, scope
     decider(moving).commit(0, [attempt(b"zero", of=moving)])
     admin.create_partitions({name: 8})
     with monkeypatch.context() as patch:
-        patch.setattr(DecisionLog, "_search", DecisionLog.settle)
-        patch.setattr(DecisionLog, "_known_to_group", lambda *_: (-1, NO_BATCH))
+        patch.setattr(DecisionLog, "_search", DecisionLog.settle_partition)
+        patch.setattr(DecisionLog, "_committed_by_group", lambda *_: (-1, NO_BATCH))
         decider(moving).declare(4)
     assert DecisionLog(metadata, admin).last(moving) == Decision(4)
     admin.delete_groups([moving.decider_id])
@@ -983,7 +985,7 @@ def test_decisions_are_kept_by_a_cluster_of_several_brokers_that_keeps_one_repli
 
 def test_a_write_that_nobody_comes_back_to_leaves_no_trace(metadata, decider, admin, attempt, visible, scope):
     """Its stragglers find out all the same that it is over."""
-    once, aborted = (Scope(f"{scope.name}/{name}", lasts=False) for name in ("once", "aborted"))
+    once, aborted = (Scope(f"{scope.name}/{name}", is_resumable=False) for name in ("once", "aborted"))
     log = DecisionLog(metadata, admin)
     assert not log.is_over(once)
     one = decider(once)
@@ -1000,7 +1002,7 @@ def test_a_write_that_nobody_comes_back_to_leaves_no_trace(metadata, decider, ad
 
 
 def test_a_straggler_of_a_write_that_is_over_aborts_itself(metadata, decider, attempt, make_topic, scope, admin):
-    once = Scope(f"{scope.name}/once", lasts=False)
+    once = Scope(f"{scope.name}/once", is_resumable=False)
     rows = pa.record_batch({"value": [b"late"]})
 
     def is_decided_meanwhile():
@@ -1010,24 +1012,24 @@ def test_a_straggler_of_a_write_that_is_over_aborts_itself(metadata, decider, at
         one.forget()
 
     class Blind(Decider):
-        def survey(self, run=None):
+        def list_open(self, run=None):
             return set()
 
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic(suffix="-late")}
-    place = Place(once.name, "run", 0, 0, 0, lasts=False)
-    assert write_prepared(WriteOptions.from_spark(given), place, is_decided_meanwhile()) == Attempted(1)
-    assert write_prepared(WriteOptions.from_spark(given), place, iter([rows])) == Attempted(1)
+    task = TaskAttempt(once.name, "run", 0, 0, 0, is_resumable=False)
+    assert write_prepared(WriteOptions.for_batch(given), task, is_decided_meanwhile()) == AttemptResult(1)
+    assert write_prepared(WriteOptions.for_batch(given), task, iter([rows])) == AttemptResult(1)
     assert not admin.open_under(ids_prefix(once.name))
 
 
 def test_a_decision_that_another_has_finished_and_forgotten_counts(decider, attempt, visible, scope, metadata):
     """The driver does not hear that its decision is recorded; it is taken for dead just then, and finished."""
-    once = Scope(f"{scope.name}/once", lasts=False)
+    once = Scope(f"{scope.name}/once", is_resumable=False)
 
     class Deaf(Decider):
         def record(self, decision):
             super().record(decision)
-            other = decider(once, is_anothers=True)
+            other = decider(once, for_dead_driver=True)
             other.finish_all()
             raise ApiError(ErrorCode.PRODUCER_FENCED, "another has taken over")
 
@@ -1066,13 +1068,17 @@ def test_a_task_whose_rows_were_aborted_writes_no_more(decider, admin, attempt, 
 
 def test_who_comes_too_late_is_told_so(metadata, decider, attempt, visible, scope):
     """With rows or without, as when the tasks have seen themselves that a later batch is decided."""
-    late, place = attempt(b"late", 1), Place(scope.name, "run", 1, 0, 0)
+    late, task = attempt(b"late", 1), TaskAttempt(scope.name, "run", 1, 0, 0)
     decider().commit(2, [attempt(b"two", 2)])
-    options = WriteOptions.from_spark({"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": "unused"})
-    rows, transaction, _ = write_prepared(options, place, iter([pa.record_batch({"value": [b"late"]})]))
+    options = WriteOptions.for_batch({"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": "unused"})
+    rows, transaction, _ = write_prepared(options, task, iter([pa.record_batch({"value": [b"late"]})]))
     assert (rows, transaction) == (1, None)
     writer = SparklogStreamWriter(options, StructType().add("value", "binary"))
-    for messages in ([Written(rows, place)], [Written(0, place), None], [Written(1, place, late)]):
+    for messages in (
+        [TaskCommitMessage(rows, task)],
+        [TaskCommitMessage(0, task), None],
+        [TaskCommitMessage(1, task, late)],
+    ):
         with pytest.raises(DataSourceError, match=r"SPARKLOG_BATCH_OVERTAKEN.*new checkpoint.*txnVersion"):
             writer.commit(messages, 1)
     assert visible() == [b"two"]
@@ -1082,7 +1088,7 @@ def test_a_smaller_version_of_a_named_write_is_refused(metadata, attempt, visibl
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": tp.topic, "txnAppId": tp.topic}
 
     def write(version):
-        options = WriteOptions.from_spark({**given, "txnVersion": str(version)})
+        options = WriteOptions.for_batch({**given, "txnVersion": str(version)})
         writer = SparklogWriter(options, StructType().add("value", "binary"), overwrite=False)
         writer.commit([writer.write(iter([pa.record_batch({"value": [b"%d" % version]})]))])
 
@@ -1095,18 +1101,18 @@ def test_a_smaller_version_of_a_named_write_is_refused(metadata, attempt, visibl
 
 
 def test_a_replay_with_other_rows_is_an_error_in_the_log(metadata, attempt, visible, scope, caplog):
-    sink, place = Sink(WriteOptions(metadata.config, None)), Place(scope.name, "run", 0, 0, 0)
-    sink.commit(scope.name, 0, [Written(1, place, attempt(b"one"))])
-    sink.commit(scope.name, 0, [Written(1, place)])
+    sink, task = Sink(WriteOptions(metadata.config, None)), TaskAttempt(scope.name, "run", 0, 0, 0)
+    sink.commit(scope.name, 0, [TaskCommitMessage(1, task, attempt(b"one"))])
+    sink.commit(scope.name, 0, [TaskCommitMessage(1, task)])
     assert [each.levelname for each in caplog.records] == ["WARNING"]
-    sink.commit(scope.name, 0, [Written(2, place)])
+    sink.commit(scope.name, 0, [TaskCommitMessage(2, task)])
     assert "was written before, with 1 rows, and nothing is written now, though 2 rows came" in caplog.text
     assert visible() == [b"one"]
 
 
 def test_a_batch_that_nobody_knows_cannot_be_written_once():
     with pytest.raises(DataSourceError, match=r"SPARKLOG_UNKNOWN_BATCH.*at-least-once"):
-        stream_place("checkpoint")
+        stream_attempt("checkpoint")
 
 
 def test_names_of_attempts():

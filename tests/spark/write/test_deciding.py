@@ -22,7 +22,7 @@ PLACE = TopicPartition(DECISIONS_TOPIC, 3)
 CONFIG = ClientConfig.from_properties(
     {"bootstrap.servers": "b:1", "client.id": "me", "request.timeout.ms": "4321", "retry.backoff.ms": "777"}
 )
-LASTING, PASSING = Scope("a name"), Scope("write-x", lasts=False)
+RESUMABLE, PASSING = Scope("a name"), Scope("write-x", is_resumable=False)
 OPEN, ENDING = "Ongoing", {True: "PrepareCommit", False: "PrepareAbort"}
 ENDED = {True: "CompleteCommit", False: "CompleteAbort"}
 _ENDED, _LOST, _UNPROVEN = (
@@ -38,7 +38,7 @@ class Cluster:
         self.states = {}
         self.written, self.committed = [], []
         self.group, self.epochs, self.finished = {}, {}, []
-        self.ends, self.surveyed, self.followed, self.retired = [], [], [], set()
+        self.ends, self.listed, self.indexed_at, self.retired = [], [], [], set()
         self.lost_records = self.known = False
         self.faults = {}
         self.open_clients = []
@@ -53,13 +53,13 @@ class Cluster:
         if found is not None:
             raise found
 
-    def attempt(self, partition=0, run="run", scope=LASTING, state=OPEN):
+    def attempt(self, partition=0, run="run", scope=RESUMABLE, state=OPEN):
         name = AttemptName(scope.name, run, partition, 0, 0).transactional_id
         made = PreparedTransaction(name, 100 + len(self.states), 5)
         self.states[made] = state
         return made
 
-    def decisions(self, scope=LASTING):
+    def decisions(self, scope=RESUMABLE):
         """Those that count, oldest first; None is a record that takes them back."""
         values = [value for key, value in map(self.written.__getitem__, self.committed) if key == scope.key]
         return [None if value is None else Decision.decode(value) for value in values]
@@ -79,14 +79,14 @@ class _Admin(_Client):
         self.cluster.fault("open_transactions")
         going = (OPEN, *ENDING.values())
         return {
-            each.transactional_id: TransactionDescription(each.transactional_id, state, *each[1:], 0, 0, ())
+            each.transactional_id: TransactionDescription(each[0], state, each[1], each[2], 0, 0, ())
             for each, state in self.cluster.states.items()
             if each.transactional_id in ids and state in going
         }
 
     def open_under(self, prefix):
-        self.cluster.fault("survey")
-        self.cluster.surveyed.append(prefix)
+        self.cluster.fault("list_open")
+        self.cluster.listed.append(prefix)
         return {
             each
             for each, state in self.cluster.states.items()
@@ -122,7 +122,7 @@ class _Log:
         assert metadata.config is admin.config
         self._cluster = metadata.cluster
 
-    def place(self, scope):
+    def partition_of(self, scope):
         return self._of(scope, PLACE)
 
     def _of(self, scope, answer):
@@ -134,15 +134,15 @@ class _Log:
         found = [each for each in self._cluster.decisions(scope) if each is not None]
         return found[-1] if found and scope.decider_id in self._cluster.group else Decision()
 
-    def settle(self, scope):
+    def settle_partition(self, scope):
         self._cluster.settled.append(self._of(scope, scope))
 
     def index(self, scope):
         return self._of(scope, self)
 
-    def follow(self, offset):
-        self._cluster.fault("follow")
-        self._cluster.followed.append(offset)
+    def write_if_due(self, offset):
+        self._cluster.fault("write_if_due")
+        self._cluster.indexed_at.append(offset)
 
     def note_finished(self, scope, decision):
         self._cluster.finished.append((scope, decision))
@@ -216,10 +216,10 @@ def cluster(monkeypatch):
 
 @pytest.fixture
 def decide(cluster):
-    """Makes deciders, of LASTING if nothing else is said, and closes them in the end."""
+    """Makes deciders, of RESUMABLE if nothing else is said, and closes them in the end."""
     made = []
 
-    def make(scope=LASTING, **how):
+    def make(scope=RESUMABLE, **how):
         made.append(Decider(CONFIG, scope, **how))
         return made[-1]
 
@@ -244,11 +244,11 @@ def test_a_batch_is_recorded_then_committed_then_noted_and_the_rest_aborted(clus
     decided = decide().commit(4, [second, first], "run", rows=17)
     assert decided == Decision(4, (first, second), (orphan,), 17)
     assert cluster.decisions() == [decided]
-    assert cluster.group == {LASTING.decider_id: {PLACE: (0, -1, "4")}}
-    assert cluster.followed == [0]
+    assert cluster.group == {RESUMABLE.decider_id: {PLACE: (0, -1, "4")}}
+    assert cluster.indexed_at == [0]
     assert cluster.states == {first: ENDED[True], second: ENDED[True], orphan: ENDED[False]}
     assert cluster.ends == [({first, second}, True)] * 2 + [({orphan}, False)] * 2
-    assert cluster.finished == [(LASTING, decided)]
+    assert cluster.finished == [(RESUMABLE, decided)]
 
 
 def test_a_batch_without_rows_is_recorded_and_ends_nothing(cluster, decide):
@@ -296,7 +296,7 @@ def test_a_batch_that_comes_again_is_finished_and_that_is_noted(cluster, decide)
     one.take_over()
     one.record(Decision(3, (named,)))
     assert decide().commit(3, [named], "run").transactions == (named,)
-    assert cluster.finished == [(LASTING, Decision(3, (named,)))]
+    assert cluster.finished == [(RESUMABLE, Decision(3, (named,)))]
     assert cluster.decisions() == [Decision(3, (named,))]
 
 
@@ -344,13 +344,13 @@ def test_what_a_batch_is_about_to_abort_is_named_by_no_later_batch(cluster, deci
     mine, theirs = cluster.attempt(1, "one"), cluster.attempt(2, "two")
     slow = decide()
 
-    def paused(leftovers):
-        assert leftovers == {theirs}
+    def paused(orphans):
+        assert orphans == {theirs}
         told = f".*{re.escape(repr(theirs.transactional_id))}.*another write at the same time under the same txnAppId"
         with pytest.raises(DataSourceError, match=_ENDED + told):
             decide().commit(6, [theirs], rows=1)
 
-    slow.sweep = paused
+    slow.abort_orphans = paused
     assert slow.commit(5, [mine], rows=1).batch == 5
     assert cluster.decisions() == [Decision(5, (mine,), (theirs,), 1)]
     assert cluster.states == {mine: ENDED[True], theirs: OPEN}
@@ -362,7 +362,7 @@ def test_what_is_about_to_be_aborted_stays_told_while_brokers_do_not_tell_what_i
     one = decide()
     one.take_over()
     one.record(Decision(5, (first,), (third,)))
-    cluster.faults["survey"] = [broken()]
+    cluster.faults["list_open"] = [broken()]
     assert decide().commit(6, [second]) == Decision(6, (second,), (third,))
     with pytest.raises(DataSourceError, match=_ENDED + f".*{re.escape(repr(third.transactional_id))}"):
         decide().commit(7, [third])
@@ -412,7 +412,7 @@ def test_a_transaction_of_another_name_is_asked_for_by_its_id(cluster, decide):
 
 def test_a_batch_is_decided_though_its_orphans_cannot_be_listed(cluster, decide, caplog):
     mine, orphan = cluster.attempt(1), cluster.attempt(2)
-    cluster.faults["survey"] = [broken()]
+    cluster.faults["list_open"] = [broken()]
     decide().commit(0, [mine])
     assert cluster.states == {mine: ENDED[True], orphan: OPEN}
     assert "a name" in caplog.text
@@ -483,7 +483,7 @@ def test_who_has_lost_the_scope_reads_again(cluster, decide, code):
     mine = cluster.attempt()
     cluster.faults["commit"] = [ApiError(code, "too late")]
     assert decide().commit(0, [mine]).transactions == (mine,)
-    assert cluster.epochs[LASTING.decider_id] == 2
+    assert cluster.epochs[RESUMABLE.decider_id] == 2
     assert 0 <= cluster.clock.monotonic() <= 0.2
 
 
@@ -500,7 +500,7 @@ def test_two_who_take_the_scope_from_one_another_without_end_are_told_so(cluster
     with pytest.raises(ApiError, match="'a name'") as caught:
         decide().commit(0, [cluster.attempt()])
     assert caught.value.code is ErrorCode.PRODUCER_FENCED
-    assert cluster.epochs[LASTING.decider_id] == 50
+    assert cluster.epochs[RESUMABLE.decider_id] == 50
     assert 0 < cluster.clock.monotonic() <= 10
 
 
@@ -520,7 +520,7 @@ def test_who_was_fenced_can_record_nothing(cluster, decide):
 def test_a_decision_recorded_unheard_and_finished_by_another_is_over(cluster, decide):
     """The driver's commit of its record was not answered; somebody took it for dead, and left no trace."""
     mine = cluster.attempt(scope=PASSING)
-    driver, another = decide(PASSING), decide(PASSING, is_anothers=True)
+    driver, another = decide(PASSING), decide(PASSING, for_dead_driver=True)
 
     cluster.faults["committed"] = [fenced()]
     cluster.clock.sleep = lambda _: another.finish_all()
@@ -552,7 +552,7 @@ def test_an_unheard_decision_whose_transactions_are_open_is_recorded_again(clust
     assert cluster.decisions(PASSING) == [Decision(0, (mine,))]
 
 
-@pytest.mark.parametrize("scope", [LASTING, PASSING])
+@pytest.mark.parametrize("scope", [RESUMABLE, PASSING])
 def test_a_decision_that_was_never_recorded_is_not_over(cluster, decide, scope):
     """Somebody has committed the transactions by hand."""
     mine = cluster.attempt(scope=scope, state=ENDED[True])
@@ -560,7 +560,7 @@ def test_a_decision_that_was_never_recorded_is_not_over(cluster, decide, scope):
         decide(scope).commit(0, [mine])
 
 
-def test_of_a_lasting_scope_no_decision_is_over_unseen(cluster, decide):
+def test_of_a_resumable_scope_no_decision_is_over_unseen(cluster, decide):
     mine = cluster.attempt()
 
     def ends(_):
@@ -643,11 +643,11 @@ def test_a_dead_driver_is_finished_for(cluster, decide):
     one.take_over()
     one.record(Decision(0, (named,)))
     cluster.faults["init"] = [fenced()]
-    assert decide(is_anothers=True).finish_all() == (Decision(0, (named,)), {undecided})
+    assert decide(for_dead_driver=True).finish_all() == (Decision(0, (named,)), {undecided})
     assert cluster.states == {named: ENDED[True], undecided: ENDED[False]}
-    assert cluster.finished == [(LASTING, Decision(0, (named,)))]
+    assert cluster.finished == [(RESUMABLE, Decision(0, (named,)))]
     assert cluster.decisions()[-1].aborted == (undecided,)
-    assert LASTING.decider_id in cluster.group
+    assert RESUMABLE.decider_id in cluster.group
 
 
 @pytest.mark.parametrize("fault", ["commit", "delete_groups"])
@@ -656,7 +656,7 @@ def test_a_trace_that_cannot_be_removed_stays(cluster, decide, fault):
     one.take_over()
     one.record(Decision(0))
     cluster.faults[fault] = [broken()]
-    assert decide(PASSING, is_anothers=True).finish_all() == (Decision(0), set())
+    assert decide(PASSING, for_dead_driver=True).finish_all() == (Decision(0), set())
     assert PASSING.decider_id in cluster.group
 
 
@@ -668,15 +668,15 @@ def test_a_forgotten_scope_leaves_its_group_no_offset(cluster, decide):
     cluster.faults["delete_groups"] = [broken()]
     one.forget()
     assert cluster.group == {PASSING.decider_id: {PLACE: (0, -1, "0")}}
-    assert cluster.followed == [0, 1]
+    assert cluster.indexed_at == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("scope", "is_anothers", "is_own"),
-    [(LASTING, False, False), (LASTING, True, False), (PASSING, False, True), (PASSING, True, False)],
+    ("scope", "for_dead_driver", "is_own"),
+    [(RESUMABLE, False, False), (RESUMABLE, True, False), (PASSING, False, True), (PASSING, True, False)],
 )
-def test_only_who_made_a_scope_up_knows_that_nothing_else_was_decided(cluster, decide, scope, is_anothers, is_own):
-    decide(scope, is_anothers=is_anothers).take_over()
+def test_only_who_made_a_scope_up_knows_that_nothing_else_was_decided(cluster, decide, scope, for_dead_driver, is_own):
+    decide(scope, for_dead_driver=for_dead_driver).take_over()
     assert cluster.asked_as_own == [is_own]
 
 
@@ -690,7 +690,7 @@ def test_a_person_declares_the_last_batch(cluster, decide):
     cluster.faults["init"] = [fenced()]
     decide().declare(7)
     assert cluster.decisions() == [Decision(7)]
-    assert (cluster.asked_as_own, cluster.settled) == ([], [LASTING])
+    assert (cluster.asked_as_own, cluster.settled) == ([], [RESUMABLE])
     assert cluster.states == {left: OPEN}
 
 
@@ -701,7 +701,7 @@ def test_the_deciders_own_producer(cluster, decide):
     decide().take_over()
     config = ProducerConfig.of(cluster.settings[0])
     assert (config.bootstrap_servers, config.client_id, config.request_timeout_ms) == ("b:1", "me", 4321)
-    assert (config.transactional_id, config.transaction_timeout_ms) == (LASTING.decider_id, 10_000)
+    assert (config.transactional_id, config.transaction_timeout_ms) == (RESUMABLE.decider_id, 10_000)
     assert (config.linger_ms, config.retry_backoff_ms) == (0, 20)
     assert config.compression_type is CompressionType.GZIP
 
@@ -713,11 +713,11 @@ def test_what_it_asks_is_asked_again_soon_and_with_its_own_settings(cluster, dec
         assert each.config.retry_backoff_ms == 20
 
 
-def test_a_survey_is_of_the_scope_or_of_one_run(cluster, decide):
+def test_open_transactions_are_listed_of_the_scope_or_of_one_run(cluster, decide):
     mine, other = cluster.attempt(1), cluster.attempt(2, "other run")
     cluster.attempt(3, scope=Scope("a name2"))
-    assert decide().survey() == {mine, other}
-    assert decide().survey("other run") == {other}
+    assert decide().list_open() == {mine, other}
+    assert decide().list_open("other run") == {other}
 
 
 def test_taking_over_again_hangs_up_first(cluster, decide):
@@ -730,7 +730,7 @@ def test_taking_over_again_hangs_up_first(cluster, decide):
 
 
 def test_with_closes_all_it_has_opened(cluster):
-    with Decider(CONFIG, LASTING) as one:
+    with Decider(CONFIG, RESUMABLE) as one:
         one.take_over()
         assert len(cluster.open_clients) == 3
     assert cluster.open_clients == []
@@ -739,12 +739,12 @@ def test_with_closes_all_it_has_opened(cluster):
 def test_an_index_that_cannot_be_written_is_left_to_the_next(cluster, decide):
     one = decide()
     one.take_over()
-    cluster.faults["follow"] = [broken()]
+    cluster.faults["write_if_due"] = [broken()]
     one.record(Decision(0))
     assert cluster.decisions() == [Decision(0)]
 
 
-def finished_as(cluster, decide, *states, is_noted=False, scope=LASTING):
+def finished_as(cluster, decide, *states, is_noted=False, scope=RESUMABLE):
     named = tuple(cluster.attempt(number, scope=scope, state=state) for number, state in enumerate(states))
     for each in named:
         if cluster.states[each] is None:
@@ -779,7 +779,7 @@ def test_rows_that_the_brokers_aborted_are_told_and_the_batch_is_over(cluster, d
     lost_ids = ", ".join(each.transactional_id for each in (named[1], named[3]))
     assert told.levelno == logging.ERROR
     assert told.args == (6, "a name", lost_ids)
-    assert cluster.finished == [(LASTING, Decision(6, named))]
+    assert cluster.finished == [(RESUMABLE, Decision(6, named))]
 
 
 def test_nothing_is_decided_at_first(cluster, decide):

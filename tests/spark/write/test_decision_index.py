@@ -44,14 +44,14 @@ def put(metadata, tp):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_last_record_of_a_key_is_found(metadata, admin, tp, put, monkeypatch, seed):
-    monkeypatch.setattr(decision_index, "STRETCH", 16)
+    monkeypatch.setattr(decision_index, "INDEX_INTERVAL", 16)
     chance, model, ends = random.Random(seed), {}, [0]
     index = DecisionIndex(metadata, admin, tp)
 
     def write():
         key = b"key %d" % chance.randrange(12)
         model[key] = None if chance.random() < 0.2 else b"%d" % chance.randrange(1000)
-        index.follow(put(key, model[key]))
+        index.write_if_due(put(key, model[key]))
 
     def set_back():
         """The group of an index that came too late goes back; or to where no index ever ended."""
@@ -75,7 +75,7 @@ def test_the_last_record_of_a_key_is_found(metadata, admin, tp, put, monkeypatch
 
 def test_a_record_that_only_the_index_remembers_is_an_error(metadata, admin, tp, put, monkeypatch):
     """A retention has removed it, or somebody has: that is not to be taken for a key that never was."""
-    monkeypatch.setattr(decision_index, "STRETCH", 4)
+    monkeypatch.setattr(decision_index, "INDEX_INTERVAL", 4)
     index = DecisionIndex(metadata, admin, tp)
     put(b"first", b"1")
     for number in range(8):
@@ -89,7 +89,7 @@ def test_a_record_that_only_the_index_remembers_is_an_error(metadata, admin, tp,
 
 def test_an_index_that_the_topic_does_not_take_is_done_without(metadata, admin, make_topic, monkeypatch):
     """There are more scopes than the largest record has room for."""
-    monkeypatch.setattr(decision_index, "STRETCH", 16)
+    monkeypatch.setattr(decision_index, "INDEX_INTERVAL", 16)
     tp = TopicPartition(make_topic(suffix="-small", max_message_bytes=200), 0)
     with BatchProducer(metadata) as producer:
         for number in range(40):

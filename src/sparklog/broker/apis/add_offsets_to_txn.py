@@ -6,7 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import OFFSETS_TOPIC
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import AddOffsetsToTxnResponse, Message
+from sparklog.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from sparklog.structs import TopicPartition
 from sparklog.txn.state import Producer
 
@@ -15,7 +15,7 @@ VERSIONS = range(0, 5)
 _FIRST_VERSION_TO_KNOW_FENCED = 2
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
     message = request.message
     home = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(message.group_id))
     producer = Producer(message.producer_id, message.producer_epoch)

@@ -6,15 +6,15 @@ From version 4 on it is the partitions' leaders that ask, for several transactio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.holdings import slices
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import AddPartitionsToTxnResponse, Message
+from sparklog.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
@@ -24,21 +24,26 @@ VERSIONS = range(0, 6)
 _FIRST_VERSION_TO_KNOW_FENCED = 2
 _FIRST_BATCHED_VERSION = 4
 _FIRST_VERSION_TO_KNOW_ABORTABLE = 5
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+_AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic | _Transaction.AddPartitionsToTxnTopic
 _Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+_T = TypeVar("_T")
 
 
 Codes = dict[TopicPartition, ErrorCode]
 
 
 class _Partitions(NamedTuple):
-    """What a transaction names, and what of it nobody knows."""
+    """What a transaction names, and what of it does not exist."""
 
     asked: list[TopicPartition]
     unknown: list[TopicPartition]
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[AddPartitionsToTxnRequest]
+) -> Steps[Awaitable[AddPartitionsToTxnResponse]]:
     message = request.message
     if request.version < _FIRST_BATCHED_VERSION:
         partitions = yield from _partitions_in(broker, message.v3_and_below_topics)
@@ -49,22 +54,26 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Messag
     return _of_leader(broker, transactions, request.version)
 
 
-async def _of_client(broker: BrokerContext, message: Message, partitions: _Partitions, version: int) -> Message:
+async def _of_client(
+    broker: BrokerContext, message: AddPartitionsToTxnRequest, partitions: _Partitions, version: int
+) -> AddPartitionsToTxnResponse:
     producer = Producer(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
     codes = await _add(broker, message.v3_and_below_transactional_id, producer, partitions, ClientVersion.CLASSIC)
     if version < _FIRST_VERSION_TO_KNOW_FENCED:
         codes = _renamed(codes, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _topics(broker, codes))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _topics(broker, codes, _Topic))
 
 
-async def _of_leader(broker: BrokerContext, asked: list[tuple[Message, _Partitions]], version: int) -> Message:
-    results: list[Message] = []
+async def _of_leader(
+    broker: BrokerContext, asked: list[tuple[_Transaction, _Partitions]], version: int
+) -> AddPartitionsToTxnResponse:
+    results: list[_Result] = []
     async for some in broker.turns.paced(slices(asked)):
         results += await asyncio.gather(*(_of_transaction(broker, *each, version) for each in some))
     return AddPartitionsToTxnResponse(error_code=int(ErrorCode.NONE), results_by_transaction=results)
 
 
-async def _of_transaction(broker: BrokerContext, asked: Message, partitions: _Partitions, version: int) -> Message:
+async def _of_transaction(broker: BrokerContext, asked: _Transaction, partitions: _Partitions, version: int) -> _Result:
     producer = Producer(asked.producer_id, asked.producer_epoch)
     transactional_id = asked.transactional_id
     if asked.verify_only:
@@ -74,10 +83,13 @@ async def _of_transaction(broker: BrokerContext, asked: Message, partitions: _Pa
             codes = _renamed(codes, ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
     else:
         codes = await _add(broker, transactional_id, producer, partitions, ClientVersion.EPOCH_A_TRANSACTION)
-    return _Result(transactional_id=transactional_id, topic_results=await _topics(broker, codes))
+    return _Result(
+        transactional_id=transactional_id,
+        topic_results=await _topics(broker, codes, _Result.AddPartitionsToTxnTopicResult),
+    )
 
 
-def _partitions_in(broker: BrokerContext, topics: Iterable[Message]) -> Steps[_Partitions]:
+def _partitions_in(broker: BrokerContext, topics: Iterable[_AskedTopic]) -> Steps[_Partitions]:
     found = _Partitions([], [])
 
     def take(name: str, number: int) -> None:
@@ -95,13 +107,13 @@ def _renamed(codes: Codes, known: ErrorCode, told: ErrorCode) -> Codes:
     return {tp: told if code is known else code for tp, code in codes.items()}
 
 
-async def _topics(broker: BrokerContext, codes: Codes) -> list[Message]:
-    results: dict[str, list[Message]] = {}
+async def _topics(broker: BrokerContext, codes: Codes, topic_type: Callable[..., _T]) -> list[_T]:
+    results: dict[str, list[_Topic.AddPartitionsToTxnPartitionResult]] = {}
     async for tp, code in broker.turns.paced(codes.items()):
         results.setdefault(tp.topic, []).append(
             _Topic.AddPartitionsToTxnPartitionResult(partition_index=tp.partition, partition_error_code=int(code))
         )
-    return [_Topic(name=name, results_by_partition=partitions) for name, partitions in results.items()]
+    return [topic_type(name=name, results_by_partition=partitions) for name, partitions in results.items()]
 
 
 async def _add(

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from sparklog.broker.config_alteration import altered
+from sparklog.broker.config_alteration import Resource, altered
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.config.dynamic import Operation
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import AlterConfigsResponse, Message
+from sparklog.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from sparklog.protocol.slices import Steps
 
 API = ApiKey.ALTER_CONFIGS
 VERSIONS = range(0, 3)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
-    return altered(broker, request.message, AlterConfigsResponse, lambda _: Operation.SET, afresh=True)
+def handle(broker: BrokerContext, request: ApiRequest[AlterConfigsRequest]) -> Steps[Awaitable[AlterConfigsResponse]]:
+    message = request.message
+    resources = (
+        Resource(
+            each.resource_type, each.resource_name, [(entry.name, Operation.SET, entry.value) for entry in each.configs]
+        )
+        for each in message.resources
+    )
+    return altered(broker, resources, AlterConfigsResponse, afresh=True, validate_only=message.validate_only)

@@ -6,7 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.controller.context import ControllerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import AlterPartitionReassignmentsResponse, Message
+from sparklog.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
 from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 
@@ -15,7 +15,9 @@ VERSIONS = range(0, 1)
 _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[AlterPartitionReassignmentsRequest]
+) -> Steps[AlterPartitionReassignmentsResponse]:
     context = broker.controller.context
     if context is None:
         return _response(ErrorCode.NOT_CONTROLLER, "this broker is not the controller", [])
@@ -34,7 +36,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     return _response(ErrorCode.NONE, None, topics)
 
 
-def _response(code: ErrorCode, text: str | None, topics: list[Message]) -> Message:
+def _response(code: ErrorCode, text: str | None, topics: list[_Topic]) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         throttle_time_ms=0, error_code=code, error_message=text, responses=topics
     )

@@ -10,7 +10,7 @@ from sparklog.group.consumer.assignment import NONE, Partitions, by_topic
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ConsumerMember
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import ConsumerGroupDescribeResponse, Message
+from sparklog.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from sparklog.protocol.slices import Steps, each_of
 
 API = ApiKey.CONSUMER_GROUP_DESCRIBE
@@ -22,12 +22,14 @@ _Member = _Described.Member
 _Assignment = _Member.Assignment
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[ConsumerGroupDescribeRequest]
+) -> Steps[ConsumerGroupDescribeResponse]:
     groups = yield from each_of(partial(_describe, broker), request.message.group_ids)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _describe(broker: BrokerContext, group_id: str) -> Message:
+def _describe(broker: BrokerContext, group_id: str) -> _Described:
     error, group = broker.groups.describe_consumer_group(group_id)
     if group is None:
         code = error if error is not ErrorCode.NONE else ErrorCode.GROUP_ID_NOT_FOUND
@@ -41,12 +43,12 @@ def _describe(broker: BrokerContext, group_id: str) -> Message:
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=broker.groups.assignor_of(group),
+        assignor_name=broker.groups.members.assignor_of(group),
         members=[_member(broker, group, each) for each in group.members.values()],
     )
 
 
-def _member(broker: BrokerContext, group: ConsumerGroup, member: ConsumerMember) -> Message:
+def _member(broker: BrokerContext, group: ConsumerGroup, member: ConsumerMember) -> _Member:
     return _Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -62,7 +64,7 @@ def _member(broker: BrokerContext, group: ConsumerGroup, member: ConsumerMember)
     )
 
 
-def _assignment(broker: BrokerContext, partitions: Partitions) -> Message:
+def _assignment(broker: BrokerContext, partitions: Partitions) -> _Assignment:
     """As far as the topics exist."""
     topics = [
         _Assignment.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=numbers)

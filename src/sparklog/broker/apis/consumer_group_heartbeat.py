@@ -7,7 +7,7 @@ from sparklog.errors import ErrorCode
 from sparklog.group.consumer.assignment import Partitions, TopicIdPartition, by_topic
 from sparklog.group.consumer.requests import ConsumerHeartbeat
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import ConsumerGroupHeartbeatResponse, Message
+from sparklog.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from sparklog.protocol.wire import ZERO_UUID
 
 API = ApiKey.CONSUMER_GROUP_HEARTBEAT
@@ -17,8 +17,10 @@ _FIRST_VERSION_OF_OWN_MEMBER_ID = 1
 _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    answer = await broker.groups.consumer_heartbeat(_heartbeat(request))
+async def handle(
+    broker: BrokerContext, request: ApiRequest[ConsumerGroupHeartbeatRequest]
+) -> ConsumerGroupHeartbeatResponse:
+    answer = await broker.groups.members.consumer_heartbeat(_heartbeat(request))
     if answer.error is not ErrorCode.NONE:
         return ConsumerGroupHeartbeatResponse(
             error_code=int(answer.error), error_message=answer.message, member_epoch=0, heartbeat_interval_ms=0
@@ -32,7 +34,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     )
 
 
-def _heartbeat(request: ApiRequest) -> ConsumerHeartbeat:
+def _heartbeat(request: ApiRequest[ConsumerGroupHeartbeatRequest]) -> ConsumerHeartbeat:
     message = request.message
     topics, owned = message.subscribed_topic_names, message.topic_partitions
     return ConsumerHeartbeat(
@@ -52,13 +54,13 @@ def _heartbeat(request: ApiRequest) -> ConsumerHeartbeat:
     )
 
 
-def _owned(topics: list[Message]) -> Partitions:
+def _owned(topics: list[ConsumerGroupHeartbeatRequest.TopicPartitions]) -> Partitions:
     return frozenset(
         TopicIdPartition(topic.topic_id or ZERO_UUID, number) for topic in topics for number in topic.partitions
     )
 
 
-def _assignment(assigned: Partitions) -> Message:
+def _assignment(assigned: Partitions) -> _Assignment:
     topics = [
         _Assignment.TopicPartitions(topic_id=topic_id, partitions=numbers)
         for topic_id, numbers in by_topic(assigned).items()

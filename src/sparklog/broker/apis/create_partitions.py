@@ -10,14 +10,14 @@ from sparklog.broker.topics import INTERNAL_TOPICS, cannot_hold, check_replicati
 from sparklog.controller.assignment import assign_replicas, check_partition_count
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import CreatePartitionsResponse, Message
+from sparklog.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from sparklog.zk.znodes import TopicAssignment
 
 API = ApiKey.CREATE_PARTITIONS
 VERSIONS = range(0, 4)
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     message = request.message
     times = Counter(topic.name for topic in message.topics)
     results = []
@@ -35,7 +35,9 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
 
-async def _grow(broker: BrokerContext, topic: Message, timeout: float, *, validate_only: bool) -> None:
+async def _grow(
+    broker: BrokerContext, topic: CreatePartitionsRequest.CreatePartitionsTopic, timeout: float, *, validate_only: bool
+) -> None:
     context = broker.controller.context
     if context is None:
         raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
@@ -61,7 +63,9 @@ async def _grow(broker: BrokerContext, topic: Message, timeout: float, *, valida
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the partitions were made, but {outcome}")
 
 
-def _plan(brokers: list[int], topic: Message, present: TopicAssignment) -> TopicAssignment:
+def _plan(
+    brokers: list[int], topic: CreatePartitionsRequest.CreatePartitionsTopic, present: TopicAssignment
+) -> TopicAssignment:
     """The old partitions and the new. Raises ApiError if they cannot be."""
     count = len(present.partitions)
     if topic.count <= count:

@@ -16,12 +16,13 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import CreateTopicsResponse, Message
+from sparklog.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.zk.znodes import TopicAssignment
 
 API = ApiKey.CREATE_TOPICS
 VERSIONS = range(2, 8)
+_Asked = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
 
 
@@ -36,7 +37,7 @@ Answers = list[_Planned | ApiError]
 """What is known of each topic of the request, in its order."""
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[CreateTopicsRequest]) -> CreateTopicsResponse:
     message = request.message
     asked = Counter(topic.name for topic in message.topics)
     firsts = {metric_name(topic.name): topic.name for topic in reversed(message.topics)}
@@ -56,7 +57,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     return CreateTopicsResponse(throttle_time_ms=0, topics=results)
 
 
-def _plan(broker: BrokerContext, topic: Message, asked: Counter[str], firsts: dict[str, str]) -> _Planned:
+def _plan(broker: BrokerContext, topic: _Asked, asked: Counter[str], firsts: dict[str, str]) -> _Planned:
     if not broker.controller.is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     if asked[topic.name] > 1:
@@ -91,7 +92,7 @@ async def _create(broker: BrokerContext, answers: Answers, timeout: float) -> No
                 group.create_task(make(place, each))
 
 
-def _refused(name: str, error: ApiError) -> Message:
+def _refused(name: str, error: ApiError) -> _Result:
     return _Result(
         name=name,
         topic_id=ZERO_UUID,
@@ -109,9 +110,9 @@ class _Settings:
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._told: dict[tuple[tuple[str, str], ...], list[Message]] = {}
+        self._told: dict[tuple[tuple[str, str], ...], list[_Result.CreatableTopicConfigs]] = {}
 
-    def of(self, config: dict[str, str]) -> list[Message]:
+    def of(self, config: dict[str, str]) -> list[_Result.CreatableTopicConfigs]:
         given = tuple(config.items())
         if given not in self._told:
             layers = self._broker.settings.layers
@@ -125,7 +126,7 @@ class _Settings:
         return self._told[given]
 
 
-def _result(planned: _Planned, settings: _Settings, message: Message) -> Message:
+def _result(planned: _Planned, settings: _Settings, message: CreateTopicsRequest) -> _Result:
     assignment = planned.assignment
     return _Result(
         name=assignment.topic,
@@ -139,7 +140,7 @@ def _result(planned: _Planned, settings: _Settings, message: Message) -> Message
     )
 
 
-def _manual(broker: BrokerContext, topic: Message, planned: TopicAssignment) -> TopicAssignment:
+def _manual(broker: BrokerContext, topic: _Asked, planned: TopicAssignment) -> TopicAssignment:
     """The assignment that the client chose, if it holds together."""
     check_topic_name(topic.name)
     chosen = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}

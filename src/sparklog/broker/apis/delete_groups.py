@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DeleteGroupsResponse, Message
+from sparklog.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 
 API = ApiKey.DELETE_GROUPS
 VERSIONS = range(0, 3)
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[DeleteGroupsRequest]) -> DeleteGroupsResponse:
     names = dict.fromkeys(request.message.groups_names)
     results = [
         DeleteGroupsResponse.DeletableGroupResult(

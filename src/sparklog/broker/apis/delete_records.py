@@ -15,7 +15,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.errors import ApiError, ErrorCode, LogDirFailed
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DeleteRecordsResponse, Message
+from sparklog.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 
@@ -25,7 +25,7 @@ _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 _NOWHERE = -1
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
+def handle(broker: BrokerContext, request: ApiRequest[DeleteRecordsRequest]) -> Steps[Awaitable[DeleteRecordsResponse]]:
     topics = []
     for topic in request.message.topics:
         deleted = yield from each_of(partial(_delete, broker, topic.name), topic.partitions)
@@ -34,7 +34,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Messag
     return _when_durable(broker, topics)
 
 
-async def _when_durable(broker: BrokerContext, topics: list[Message]) -> Message:
+async def _when_durable(broker: BrokerContext, topics: list[_Topic]) -> DeleteRecordsResponse:
     done = [
         (each, TopicPartition(topic.name, each.partition_index))
         for topic in topics
@@ -51,7 +51,7 @@ async def _when_durable(broker: BrokerContext, topics: list[Message]) -> Message
                 failed(error)
     for each, tp in done:
         try:
-            refused = refusals.get(broker.held(tp).log.directory.parent)
+            refused = refusals.get(broker.held(tp).log_dir)
             if refused is not None:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(refused))
         except ApiError as error:  # its log directory failed, or it was deleted, before this was durable
@@ -59,7 +59,9 @@ async def _when_durable(broker: BrokerContext, topics: list[Message]) -> Message
     return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
 
-def _delete(broker: BrokerContext, topic: str, asked: Message) -> Message:
+def _delete(
+    broker: BrokerContext, topic: str, asked: DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
+) -> _Topic.DeleteRecordsPartitionResult:
     tp = TopicPartition(topic, asked.partition_index)
     code, low_watermark = ErrorCode.NONE, _NOWHERE
     try:

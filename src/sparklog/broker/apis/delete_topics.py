@@ -11,16 +11,17 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import check_state_is_kept
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DeleteTopicsResponse, Message
+from sparklog.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from sparklog.protocol.wire import ZERO_UUID
 
 API = ApiKey.DELETE_TOPICS
 VERSIONS = range(1, 7)
+_Result = DeleteTopicsResponse.DeletableTopicResult
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     message = request.message
-    asked: list[tuple[str | None, UUID]] = (
+    asked: list[tuple[str | None, UUID | None]] = (
         [(each.name, each.topic_id) for each in message.topics]
         if request.version >= 6
         else [(name, ZERO_UUID) for name in message.topic_names]
@@ -29,7 +30,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     return DeleteTopicsResponse(throttle_time_ms=0, responses=results)
 
 
-async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID, timeout: float) -> Message:
+async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID | None, timeout: float) -> _Result:
     cache = broker.metadata
     by_id = name is None
     if not by_id and topic_id not in (None, ZERO_UUID):
@@ -59,7 +60,5 @@ async def _delete(broker: BrokerContext, name: str | None, topic_id: UUID, timeo
     return _result(name, doomed, ErrorCode.NONE, None)
 
 
-def _result(name: str | None, topic_id: UUID, code: ErrorCode, message: str | None) -> Message:
-    return DeleteTopicsResponse.DeletableTopicResult(
-        name=name, topic_id=topic_id, error_code=code, error_message=message
-    )
+def _result(name: str | None, topic_id: UUID | None, code: ErrorCode, message: str | None) -> _Result:
+    return _Result(name=name, topic_id=topic_id, error_code=code, error_message=message)

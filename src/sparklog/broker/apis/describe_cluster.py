@@ -6,14 +6,14 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import ON_CLUSTER, authorized_operations
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DescribeClusterResponse, Message
+from sparklog.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 
 API = ApiKey.DESCRIBE_CLUSTER
 VERSIONS = range(0, 3)
 _BROKERS = 1
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest[DescribeClusterRequest]) -> DescribeClusterResponse:
     cache = broker.metadata
     known = request.message.endpoint_type in (_BROKERS, None)
     return DescribeClusterResponse(

@@ -15,15 +15,16 @@ from sparklog.config.dynamic import DYNAMIC_DEFINITIONS, TOPIC_DEFINITIONS, Sour
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DescribeConfigsResponse, Message
+from sparklog.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 
 API = ApiKey.DESCRIBE_CONFIGS
 VERSIONS = range(1, 5)
 _Result = DescribeConfigsResponse.DescribeConfigsResult
+_Entry = _Result.DescribeConfigsResourceResult
 _BROKER_DEFINITIONS = {name: each for name, (_, each) in definitions(BrokerConfig).items()} | DYNAMIC_DEFINITIONS
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     message = request.message
     times = Counter((each.resource_type, each.resource_name) for each in message.resources)
     entries, results = _Entries(message), []
@@ -47,7 +48,9 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
-async def _describe(broker: BrokerContext, resource: Message, entries: _Entries) -> list[Message]:
+async def _describe(
+    broker: BrokerContext, resource: DescribeConfigsRequest.DescribeConfigsResource, entries: _Entries
+) -> list[_Entry]:
     layers, name = broker.settings.layers, resource.resource_name
     if resource.resource_type == TOPIC:
         check_topic_name(name)
@@ -81,23 +84,22 @@ def _only_of_cluster(found: dict[str, list[Synonym]]) -> dict[str, list[Synonym]
 class _Entries:
     """Settings as they are told; what is the same for many resources is one message."""
 
-    def __init__(self, asked: Message) -> None:
+    def __init__(self, asked: DescribeConfigsRequest) -> None:
         self._asked = asked
-        self._made: dict[tuple[object, ...], Message] = {}
+        self._made: dict[tuple[object, ...], _Entry] = {}
 
-    def of(self, name: str, definition: Definition, synonyms: list[Synonym], *, read_only: bool) -> Message:
+    def of(self, name: str, definition: Definition, synonyms: list[Synonym], *, read_only: bool) -> _Entry:
         """One setting; ``synonyms`` from the one in force down to the default."""
         key = (name, read_only, *synonyms)
         if key not in self._made:
             self._made[key] = self._make(name, definition, synonyms, read_only=read_only)
         return self._made[key]
 
-    def _make(self, name: str, definition: Definition, synonyms: list[Synonym], *, read_only: bool) -> Message:
-        entry = _Result.DescribeConfigsResourceResult
+    def _make(self, name: str, definition: Definition, synonyms: list[Synonym], *, read_only: bool) -> _Entry:
         described = [
-            entry.DescribeConfigsSynonym(name=each.name, value=each.text, source=each.source) for each in synonyms
+            _Entry.DescribeConfigsSynonym(name=each.name, value=each.text, source=each.source) for each in synonyms
         ]
-        return entry(
+        return _Entry(
             name=name,
             value=synonyms[0].text,
             read_only=read_only,

@@ -1,4 +1,4 @@
-"""DescribeGroups: state, members and assignments of groups. A group that nobody knows is Dead, and that is no error."""
+"""DescribeGroups: state, members and assignments of groups. A group that does not exist is Dead, which is no error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparklog.broker.permissions import ON_GROUP, Allowed, authorized_operations
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import Group, GroupState
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DescribeGroupsResponse, Message
+from sparklog.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from sparklog.protocol.slices import Steps, each_of
 
 API = ApiKey.DESCRIBE_GROUPS
@@ -18,13 +18,13 @@ VERSIONS = range(0, 6)
 _Described = DescribeGroupsResponse.DescribedGroup
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(broker: BrokerContext, request: ApiRequest[DescribeGroupsRequest]) -> Steps[DescribeGroupsResponse]:
     allowed = authorized_operations(request.message.include_authorized_operations, ON_GROUP)
     groups = yield from each_of(partial(_describe, broker, allowed), request.message.groups)
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(broker: BrokerContext, allowed: Allowed, group_id: str) -> Message:
+def _describe(broker: BrokerContext, allowed: Allowed, group_id: str) -> _Described:
     error, group = broker.groups.describe_group(group_id)
     if group is None:
         state = GroupState.DEAD.value if error is ErrorCode.NONE else ""
@@ -45,7 +45,7 @@ def _describe(broker: BrokerContext, allowed: Allowed, group_id: str) -> Message
     )
 
 
-def _members(group: Group, *, with_data: bool) -> list[Message]:
+def _members(group: Group, *, with_data: bool) -> list[_Described.DescribedGroupMember]:
     """Subscription and assignment mean something only while the group is stable."""
     return [
         _Described.DescribedGroupMember(

@@ -6,7 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.log.manager import DirectoryUse
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DescribeLogDirsResponse, Message
+from sparklog.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 
@@ -15,7 +15,7 @@ VERSIONS = range(1, 5)
 _Result = DescribeLogDirsResponse.DescribeLogDirsResult
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(broker: BrokerContext, request: ApiRequest[DescribeLogDirsRequest]) -> Steps[DescribeLogDirsResponse]:
     wanted: set[TopicPartition] | None = None
     if request.message.topics is not None:
         wanted = set()
@@ -28,8 +28,8 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     return DescribeLogDirsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, results=results)
 
 
-def _describe(directory: DirectoryUse, wanted: set[TopicPartition] | None) -> Steps[Message]:
-    topics: dict[str, list[Message]] = {}
+def _describe(directory: DirectoryUse, wanted: set[TopicPartition] | None) -> Steps[_Result]:
+    topics: dict[str, list[_Result.DescribeLogDirsTopic.DescribeLogDirsPartition]] = {}
     for tp, size in sorted(directory.partitions.items()):
         if wanted is None or tp in wanted:
             topics.setdefault(tp.topic, []).append(

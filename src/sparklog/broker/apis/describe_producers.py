@@ -6,7 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DescribeProducersResponse, Message
+from sparklog.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 
@@ -16,7 +16,7 @@ _Topic = DescribeProducersResponse.TopicResponse
 _Partition = _Topic.PartitionResponse
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(broker: BrokerContext, request: ApiRequest[DescribeProducersRequest]) -> Steps[DescribeProducersResponse]:
     topics = []
     for topic in request.message.topics:
         partitions = []
@@ -27,7 +27,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
 
-def _describe(broker: BrokerContext, tp: TopicPartition) -> Steps[Message]:
+def _describe(broker: BrokerContext, tp: TopicPartition) -> Steps[_Partition]:
     try:
         partition = broker.replicas.partition(tp)
         partition.check_leader()
@@ -35,13 +35,13 @@ def _describe(broker: BrokerContext, tp: TopicPartition) -> Steps[Message]:
         return _Partition(
             partition_index=tp.partition, error_code=int(error.code), error_message=error.reason, active_producers=[]
         )
-    producers = yield from each_of(_producer, list(partition.log.producers))
+    producers = yield from each_of(_producer, list(partition.producers))
     return _Partition(
         partition_index=tp.partition, error_code=int(ErrorCode.NONE), error_message=None, active_producers=producers
     )
 
 
-def _producer(entry: ProducerEntry) -> Message:
+def _producer(entry: ProducerEntry) -> _Partition.ProducerState:
     return _Partition.ProducerState(
         producer_id=entry.producer_id,
         producer_epoch=entry.epoch,

@@ -8,7 +8,7 @@ from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DescribeTopicPartitionsResponse, Message
+from sparklog.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from sparklog.protocol.slices import Steps
 from sparklog.protocol.wire import ZERO_UUID
 
@@ -18,7 +18,9 @@ _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[DescribeTopicPartitionsRequest]
+) -> Steps[DescribeTopicPartitionsResponse]:
     message = request.message
     try:
         names = _names(broker, message)
@@ -26,7 +28,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
         return _response([_failed(each.name, error.code) for each in message.topics], None)
     first = message.cursor.partition_index if message.cursor else 0
     room = max(min(broker.config.max_request_partition_size_limit, message.response_partition_limit), 1)
-    topics: list[Message] = []
+    topics: list[_Topic] = []
     for name in names:
         yield
         if room == 0:
@@ -44,7 +46,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     return _response(topics, None)
 
 
-def _names(broker: BrokerContext, message: Message) -> list[str]:
+def _names(broker: BrokerContext, message: DescribeTopicPartitionsRequest) -> list[str]:
     """The topics asked for (all if none is named), from the cursor's on."""
     cursor = message.cursor
     named = {each.name for each in message.topics} or {each.name for each in broker.metadata.topics()}
@@ -57,16 +59,16 @@ def _names(broker: BrokerContext, message: Message) -> list[str]:
     return sorted(name for name in named if name >= cursor.topic_name)
 
 
-def _response(topics: list[Message], cursor: Message | None) -> Message:
+def _response(topics: list[_Topic], cursor: _Cursor | None) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=cursor)
 
 
-def _unknown(name: str) -> Message:
+def _unknown(name: str) -> _Topic:
     valid = is_topic_name(name)
     return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-def _failed(name: str, code: ErrorCode) -> Message:
+def _failed(name: str, code: ErrorCode) -> _Topic:
     return _Topic(
         error_code=code,
         name=name,
@@ -76,7 +78,7 @@ def _failed(name: str, code: ErrorCode) -> Message:
     )
 
 
-def _describe(broker: BrokerContext, topic: TopicMetadata, partitions: list[tuple[int, PartitionMetadata]]) -> Message:
+def _describe(broker: BrokerContext, topic: TopicMetadata, partitions: list[tuple[int, PartitionMetadata]]) -> _Topic:
     return _Topic(
         error_code=ErrorCode.NONE,
         name=topic.name,

@@ -7,7 +7,7 @@ from functools import partial
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DescribeTransactionsResponse, Message
+from sparklog.protocol.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition, by_topic
 
@@ -16,12 +16,14 @@ VERSIONS = range(0, 1)
 _State = DescribeTransactionsResponse.TransactionState
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[DescribeTransactionsRequest]
+) -> Steps[DescribeTransactionsResponse]:
     states = yield from each_of(partial(_describe, broker), request.message.transactional_ids)
     return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 
 
-def _describe(broker: BrokerContext, transactional_id: str) -> Message:
+def _describe(broker: BrokerContext, transactional_id: str) -> _State:
     error, found = broker.transactions.describe(transactional_id)
     if error is not ErrorCode.NONE or found is None:
         return _State(error_code=int(error), transactional_id=transactional_id, transaction_state="", topics=[])
@@ -37,6 +39,6 @@ def _describe(broker: BrokerContext, transactional_id: str) -> Message:
     )
 
 
-def _topics(partitions: frozenset[TopicPartition]) -> list[Message]:
+def _topics(partitions: frozenset[TopicPartition]) -> list[_State.TopicData]:
     topics = by_topic(sorted(partitions))
     return [_State.TopicData(topic=name, partitions=numbers) for name, numbers in topics.items()]

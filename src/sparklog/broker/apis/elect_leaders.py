@@ -8,7 +8,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.controller.context import ControllerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import ElectLeadersResponse, Message
+from sparklog.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 
@@ -20,13 +20,13 @@ _Result = ElectLeadersResponse.ReplicaElectionResult
 Verdict = tuple[ErrorCode, str | None]
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(broker: BrokerContext, request: ApiRequest[ElectLeadersRequest]) -> Steps[ElectLeadersResponse]:
     message, context = request.message, broker.controller.context
     kind = message.election_type if request.version >= _FIRST_VERSION_WITH_TYPE else _PREFERRED
     if kind not in (_PREFERRED, _UNCLEAN):
         return _answer(ErrorCode.INVALID_REQUEST, {})
     everywhere = message.topic_partitions is None
-    if everywhere:
+    if message.topic_partitions is None:
         asked = list(context.states) if context else []
     else:
         asked = [TopicPartition(each.topic, number) for each in message.topic_partitions for number in each.partitions]
@@ -52,8 +52,8 @@ def _judge(context: ControllerContext, kind: int, tp: TopicPartition) -> Verdict
     return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {context.replicas(tp)[0]} cannot lead {tp} now"
 
 
-def _answer(code: ErrorCode, verdicts: dict[TopicPartition, Verdict]) -> Message:
-    topics: dict[str, list[Message]] = {}
+def _answer(code: ErrorCode, verdicts: dict[TopicPartition, Verdict]) -> ElectLeadersResponse:
+    topics: dict[str, list[_Result.PartitionResult]] = {}
     for tp, (verdict, text) in verdicts.items():
         topics.setdefault(tp.topic, []).append(
             _Result.PartitionResult(partition_id=tp.partition, error_code=verdict, error_message=text)

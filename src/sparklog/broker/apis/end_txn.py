@@ -8,7 +8,7 @@ from __future__ import annotations
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import EndTxnResponse, Message
+from sparklog.protocol.messages import EndTxnRequest, EndTxnResponse
 from sparklog.txn.machine import EndRequest
 from sparklog.txn.state import ClientVersion, Producer
 
@@ -18,7 +18,7 @@ _FIRST_VERSION_TO_KNOW_FENCED = 2
 _FIRST_VERSION_TO_RAISE_EPOCHS = 5
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[EndTxnRequest]) -> EndTxnResponse:
     message = request.message
     producer = Producer(message.producer_id, message.producer_epoch)
     raises = request.version >= _FIRST_VERSION_TO_RAISE_EPOCHS

@@ -14,8 +14,10 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.segments import LogPosition
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch as wire
-from sparklog.protocol.hot.fetch import FetchedPartition, FetchRequest
-from sparklog.structs import Chunk, TopicPartition, chunk_size
+from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.replica.partition import PartitionRead
+from sparklog.structs import Chunk, TopicPartition
 
 API = ApiKey.FETCH
 VERSIONS = range(wire.MIN_VERSION, wire.MAX_VERSION + 1)
@@ -33,7 +35,7 @@ def encode(answer: FetchAnswer, version: int) -> list[Chunk]:
     return wire.encode_response(answer.partitions, version, error=answer.error, session_id=answer.session_id)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> FetchAnswer | Awaitable[FetchAnswer]:
+def handle(broker: BrokerContext, request: ApiRequest[FetchRequest]) -> FetchAnswer | Awaitable[FetchAnswer]:
     message: FetchRequest = request.message
     try:
         fetch = broker.fetch_sessions.begin(
@@ -60,7 +62,7 @@ def _enough(broker: BrokerContext, message: FetchRequest) -> int:
     return min(message.min_bytes, _most(broker, message))
 
 
-def _read(broker: BrokerContext, fetch: Fetch, request: ApiRequest) -> _Read:
+def _read(broker: BrokerContext, fetch: Fetch, request: ApiRequest[FetchRequest]) -> _Read:
     message: FetchRequest = request.message
     budget = _most(broker, message)
     by_id = request.version >= wire.TOPIC_ID_VERSION
@@ -71,42 +73,65 @@ def _read(broker: BrokerContext, fetch: Fetch, request: ApiRequest) -> _Read:
             unknown = FetchedPartition("", asked.topic_id, asked.partition, ErrorCode.UNKNOWN_TOPIC_ID)
             fetched.append(unknown)
             continue
-        partition, bound = broker.replicas.read(
-            asked, topic, message.isolation, max(budget - size, 0), min_one_batch=size == 0
-        )
-        size += sum(map(chunk_size, partition.records))
-        if bound is not None:
-            seen[TopicPartition(topic, asked.partition)] = bound
-        elif partition.error is not ErrorCode.NONE:
-            _explain(broker, partition, request.version)
-        if request.version < _FIRST_VERSION_OF_ZSTD:
-            _spare_old_client(broker, partition)
-        fetched.append(partition)
+        tp = TopicPartition(topic, asked.partition)
+        try:
+            read = broker.replicas.read(
+                tp,
+                None if asked.topic_id is ZERO_UUID else asked.topic_id,
+                asked.offset,
+                min(asked.max_bytes, max(budget - size, 0)),
+                message.isolation,
+                leader_epoch=asked.current_leader_epoch,
+                min_one_batch=size == 0,
+            )
+        except ApiError as error:
+            fetched.append(_failed(broker, asked, tp, error.code, request.version))
+            continue
+        seen[tp] = read.bound
+        if read.records is not None:
+            size += read.records.size
+        told = _told(asked, topic, read)
+        if request.version < _FIRST_VERSION_OF_ZSTD and broker.replicas.partition(tp).config.compression_type == "zstd":
+            told.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            told.records.clear()
+        fetched.append(told)
     return fetched, size, seen
 
 
-def _explain(broker: BrokerContext, failed: FetchedPartition, version: int) -> None:
+def _told(asked: FetchPartition, topic: str, read: PartitionRead) -> FetchedPartition:
+    return FetchedPartition(
+        topic,
+        asked.topic_id,
+        asked.partition,
+        ErrorCode.NONE,
+        read.high_watermark,
+        read.last_stable_offset,
+        read.log_start_offset,
+        None if read.aborted is None else [(each.producer_id, each.first_offset) for each in read.aborted],
+        [] if read.records is None else [read.records],
+    )
+
+
+def _failed(
+    broker: BrokerContext, asked: FetchPartition, tp: TopicPartition, code: ErrorCode, version: int
+) -> FetchedPartition:
     """Tell a client that asks the wrong broker so, and where to go; in codes that its version knows."""
-    tp = TopicPartition(failed.topic, failed.partition)
-    if failed.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.knows(tp):
-        failed.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if failed.error is ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_VERSION_OF_STORAGE_ERRORS:
-        failed.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if failed.error in _MOVED:
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.knows(tp):
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_VERSION_OF_STORAGE_ERRORS:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    failed = FetchedPartition(tp.topic, asked.topic_id, tp.partition, code)
+    if code in _MOVED:
         failed.leader = broker.metadata.leader_hint(tp)
-
-
-def _spare_old_client(broker: BrokerContext, fetched: FetchedPartition) -> None:
-    """A client older than zstd is told so where the topic is kept in it."""
-    if fetched.error is ErrorCode.NONE:
-        log = broker.replicas.partition(TopicPartition(fetched.topic, fetched.partition)).log
-        if log.config.compression_type == "zstd":
-            fetched.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-            fetched.records.clear()
+    return failed
 
 
 async def _wait(
-    broker: BrokerContext, fetch: Fetch, request: ApiRequest, size: int, seen: dict[TopicPartition, LogPosition]
+    broker: BrokerContext,
+    fetch: Fetch,
+    request: ApiRequest[FetchRequest],
+    size: int,
+    seen: dict[TopicPartition, LogPosition],
 ) -> FetchAnswer:
     message: FetchRequest = request.message
     least = _enough(broker, message)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from sparklog.broker.context import ApiRequest, BrokerContext, KeyType
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import FindCoordinatorResponse, Message
+from sparklog.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 API = ApiKey.FIND_COORDINATOR
 VERSIONS = range(0, 7)
@@ -13,7 +15,17 @@ VERSIONS = range(0, 7)
 _FIRST_BATCHED_VERSION = 4
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+class _Found(TypedDict):
+    """The fields of an answer, or of one key's part of it."""
+
+    error_code: int
+    error_message: str | None
+    node_id: int
+    host: str
+    port: int
+
+
+async def handle(broker: BrokerContext, request: ApiRequest[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     message = request.message
     error, kind = ErrorCode.NONE, _kind(message.key_type)
     if kind is None:
@@ -21,17 +33,23 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     elif not await broker.has_coordinators(kind):  # once for all keys: the client waits for it
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    def found(key: str) -> dict[str, object]:
+    def found(key: str) -> _Found:
         leader = None if error is not ErrorCode.NONE or kind is None else broker.coordinator_of(kind, key)
         if leader is None:
             return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.NONE else error)
         endpoint = leader.endpoint
-        return {"error_code": 0, "node_id": leader.id, "host": endpoint.host, "port": endpoint.port}
+        return {
+            "error_code": 0,
+            "error_message": None,
+            "node_id": leader.id,
+            "host": endpoint.host,
+            "port": endpoint.port,
+        }
 
     if request.version < _FIRST_BATCHED_VERSION:
-        return FindCoordinatorResponse(**{"error_message": None, **found(message.key)})
+        return FindCoordinatorResponse(**found(message.key))
     coordinators = [
-        FindCoordinatorResponse.Coordinator(**{"key": key, "error_message": None, **found(key)})
+        FindCoordinatorResponse.Coordinator(key=key, **found(key))
         async for key in broker.turns.paced(message.coordinator_keys)
     ]
     return FindCoordinatorResponse(coordinators=coordinators)
@@ -44,5 +62,5 @@ def _kind(key_type: int) -> KeyType | None:
         return None
 
 
-def _refusal(error: ErrorCode) -> dict[str, object]:
+def _refusal(error: ErrorCode) -> _Found:
     return {"error_code": int(error), "error_message": error.name, "node_id": -1, "host": "", "port": -1}

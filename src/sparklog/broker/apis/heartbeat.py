@@ -5,13 +5,13 @@ from __future__ import annotations
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.group.classic.requests import MemberIdentity
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import HeartbeatResponse, Message
+from sparklog.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 API = ApiKey.HEARTBEAT
 VERSIONS = range(0, 5)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+def handle(broker: BrokerContext, request: ApiRequest[HeartbeatRequest]) -> HeartbeatResponse:
     message = request.message
     identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id)
-    return HeartbeatResponse(error_code=int(broker.groups.heartbeat(message.group_id, identity)))
+    return HeartbeatResponse(error_code=int(broker.groups.members.heartbeat(message.group_id, identity)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import InitProducerIdResponse, Message
+from sparklog.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from sparklog.txn.machine import InitRequest
 from sparklog.txn.runtime import InitAnswer
 from sparklog.txn.state import NO_EPOCH, NO_ID, Producer
@@ -19,7 +19,7 @@ _FIRST_EPOCH = 0
 _FIRST_VERSION_TO_KNOW_FENCED = 4
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[InitProducerIdRequest]) -> InitProducerIdResponse:
     answer = await _init(broker, request.message)
     error = answer.error
     if error is ErrorCode.PRODUCER_FENCED and request.version < _FIRST_VERSION_TO_KNOW_FENCED:
@@ -34,7 +34,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     )
 
 
-async def _init(broker: BrokerContext, message: Message) -> InitAnswer:
+async def _init(broker: BrokerContext, message: InitProducerIdRequest) -> InitAnswer:
     expected = Producer(message.producer_id, message.producer_epoch)
     if (expected.producer_id == NO_ID) != (expected.epoch == NO_EPOCH):
         return InitAnswer(ErrorCode.INVALID_REQUEST)

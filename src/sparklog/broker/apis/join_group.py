@@ -6,7 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.group.classic.group import Protocol
 from sparklog.group.classic.requests import JoinRequest
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import JoinGroupResponse, Message
+from sparklog.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
 API = ApiKey.JOIN_GROUP
 VERSIONS = range(0, 10)
@@ -16,8 +16,8 @@ _FIRST_VERSION_OF_NULL_PROTOCOL = 7
 _FIRST_VERSION_OF_SKIPPED_ASSIGNMENT = 9
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
-    answer = await broker.groups.join(request.message.group_id, _join_request(request))
+async def handle(broker: BrokerContext, request: ApiRequest[JoinGroupRequest]) -> JoinGroupResponse:
+    answer = await broker.groups.members.join(request.message.group_id, _join_request(request))
     no_protocol = None if request.version >= _FIRST_VERSION_OF_NULL_PROTOCOL else ""
     return JoinGroupResponse(
         error_code=int(answer.error),
@@ -36,7 +36,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     )
 
 
-def _join_request(request: ApiRequest) -> JoinRequest:
+def _join_request(request: ApiRequest[JoinGroupRequest]) -> JoinRequest:
     message = request.message
     # Version 0 has no rebalance timeout; its session timeout serves for both.
     has_timeout = message.rebalance_timeout_ms >= 0

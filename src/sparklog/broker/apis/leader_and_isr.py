@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from uuid import UUID
 
 from sparklog.broker import holdings, strays
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -18,17 +19,18 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import check_partition, is_topic_name
 from sparklog.log.making import MadePartition, NewPartition
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import LeaderAndIsrResponse, Message
+from sparklog.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
 
 API = ApiKey.LEADER_AND_ISR
 VERSIONS = range(6, 7)
+_AskedTopic = LeaderAndIsrRequest.LeaderAndIsrTopicState
 _Topic = LeaderAndIsrResponse.LeaderAndIsrTopicError
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
     message = request.message
     code = await broker.fence.admit(message)
     if code is not ErrorCode.NONE:
@@ -49,23 +51,30 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
 
 
 def _new(
-    broker: BrokerContext, topic: Message, each: Message, configs: Mapping[str, TopicConfig]
+    broker: BrokerContext,
+    topic: _AskedTopic,
+    each: _AskedTopic.LeaderAndIsrPartitionState,
+    configs: Mapping[str, TopicConfig],
 ) -> NewPartition | None:
     """What is to be known of a partition if it is to be made; None if there can be no such partition."""
     tp = TopicPartition(topic.topic_name, each.partition_index)
     with suppress(ApiError):
         check_partition(tp)
         epoch = each.leader_epoch if each.leader == broker.replicas.broker_id else -1
-        topic_id = None if topic.topic_id == ZERO_UUID else topic.topic_id
-        return NewPartition(tp, configs[tp.topic], topic_id, epoch, bool(each.is_new))
+        return NewPartition(tp, configs[tp.topic], _id_of(topic), epoch, bool(each.is_new))
     return None
+
+
+def _id_of(topic: _AskedTopic) -> UUID | None:
+    """None if the controller does not say it."""
+    return None if topic.topic_id == ZERO_UUID else topic.topic_id
 
 
 def _apply(
     broker: BrokerContext,
-    message: Message,
-    topic: Message,
-    each: Message,
+    message: LeaderAndIsrRequest,
+    topic: _AskedTopic,
+    each: _AskedTopic.LeaderAndIsrPartitionState,
     configs: Mapping[str, TopicConfig],
     made: dict[TopicPartition, MadePartition],
 ) -> ErrorCode:
@@ -84,7 +93,7 @@ def _apply(
         tp,
         state,
         configs[tp.topic],
-        topic.topic_id,
+        _id_of(topic),
         replica_count=len(each.replicas),
         is_new=each.is_new,
         made=made.pop(tp, None),

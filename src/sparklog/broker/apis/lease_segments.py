@@ -13,10 +13,10 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.leases import LONGEST_S
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
 from sparklog.log.extents import Extent, Extents
+from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.lease import Lease
-from sparklog.log.transaction_index import AbortedTransaction
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import LeaseSegmentsResponse, Message
+from sparklog.protocol.messages import LeaseSegmentsRequest, LeaseSegmentsResponse
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.layout import MAX_INT64
@@ -25,6 +25,7 @@ from sparklog.structs import IsolationLevel, TopicPartition
 API = ApiKey.LEASE_SEGMENTS
 VERSIONS = range(0, 1)
 _NO_LEASE = -1
+_AskedTopic = LeaseSegmentsRequest.LeaseTopic
 _Topic = LeaseSegmentsResponse.LeasedTopic
 _Partition = _Topic.LeasedPartition
 
@@ -37,7 +38,7 @@ class _Found(NamedTuple):
     aborted: list[AbortedTransaction] = []  # noqa: RUF012 (never changed)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest]) -> Steps[LeaseSegmentsResponse]:
     message = request.message
     broker.leases.end(message.ended_leases)
     number, lease, duration_ms = _NO_LEASE, None, 0
@@ -52,7 +53,13 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     return LeaseSegmentsResponse(throttle_time_ms=0, lease_id=number, duration_ms=duration_ms, topics=topics)
 
 
-def _answer(broker: BrokerContext, message: Message, topic: Message, lease: Lease | None, asked: Message) -> Message:
+def _answer(
+    broker: BrokerContext,
+    message: LeaseSegmentsRequest,
+    topic: _AskedTopic,
+    lease: Lease | None,
+    asked: _AskedTopic.LeasePartition,
+) -> _Partition:
     code, found = ErrorCode.NONE, _Found()
     try:
         found = _find(broker, message, topic, asked, lease)
@@ -73,20 +80,28 @@ def _answer(broker: BrokerContext, message: Message, topic: Message, lease: Leas
     )
 
 
-def _find(broker: BrokerContext, message: Message, topic: Message, asked: Message, lease: Lease | None) -> _Found:
+def _find(
+    broker: BrokerContext,
+    message: LeaseSegmentsRequest,
+    topic: _AskedTopic,
+    asked: _AskedTopic.LeasePartition,
+    lease: Lease | None,
+) -> _Found:
     partition = broker.held(TopicPartition(topic.topic, asked.partition_index))
-    partition.check_topic(topic.topic_id or ZERO_UUID)
+    if topic.topic_id not in (None, ZERO_UUID):
+        partition.check_topic(topic.topic_id)
     partition.check_leader()
     committed = message.isolation_level == IsolationLevel.READ_COMMITTED
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    log, start = partition.log, asked.start_offset
-    end = max(min(asked.end_offset, partition.bound(isolation).offset), start)
-    extents = log.extents(start, end, None if message.max_files < 0 else message.max_files, lease)
-    aborted = log.aborted_transactions(start, extents.end_offset) if committed and extents.files else []
-    return _Found(log.log_start_offset, extents, aborted)
+    most = None if message.max_files < 0 else message.max_files
+    extents = partition.extents(asked.start_offset, asked.end_offset, isolation, most, lease)
+    aborted = []
+    if committed and extents.files:
+        aborted = partition.aborted_transactions(asked.start_offset, extents.end_offset)
+    return _Found(partition.log_start_offset, extents, aborted)
 
 
-def _file(extent: Extent) -> Message:
+def _file(extent: Extent) -> _Partition.LeasedFile:
     return _Partition.LeasedFile(
         path=str(extent.path),
         device=extent.device & MAX_INT64,

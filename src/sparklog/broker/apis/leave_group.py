@@ -6,7 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.requests import MemberIdentity
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import LeaveGroupResponse, Message
+from sparklog.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 
 API = ApiKey.LEAVE_GROUP
 VERSIONS = range(0, 6)
@@ -14,14 +14,14 @@ VERSIONS = range(0, 6)
 _FIRST_BATCHED_VERSION = 3
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[LeaveGroupRequest]) -> LeaveGroupResponse:
     message = request.message
     if request.version < _FIRST_BATCHED_VERSION:
-        answer = await broker.groups.leave(message.group_id, [MemberIdentity(message.member_id, None)])
+        answer = await broker.groups.members.leave(message.group_id, [MemberIdentity(message.member_id, None)])
         error = answer.error if answer.error is not ErrorCode.NONE else answer.members[0]
         return LeaveGroupResponse(error_code=int(error))
     leaving = [MemberIdentity(each.member_id, each.group_instance_id) for each in message.members]
-    answer = await broker.groups.leave(message.group_id, leaving)
+    answer = await broker.groups.members.leave(message.group_id, leaving)
     members = [
         LeaveGroupResponse.MemberResponse(
             member_id=each.member_id, group_instance_id=each.instance_id, error_code=int(error)

@@ -6,7 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.group.classic.group import Group
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import ListGroupsResponse, Message
+from sparklog.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.protocol.subscription import PROTOCOL_TYPE
 
@@ -14,7 +14,7 @@ API = ApiKey.LIST_GROUPS
 VERSIONS = range(0, 6)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(broker: BrokerContext, request: ApiRequest[ListGroupsRequest]) -> Steps[ListGroupsResponse]:
     states = {each.lower() for each in request.message.states_filter or ()}
     types = {each.lower() for each in request.message.types_filter or ()}
     error, groups = broker.groups.list_groups()
@@ -26,7 +26,7 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     return ListGroupsResponse(error_code=int(error), groups=listed)
 
 
-def _listed(group: Group | ConsumerGroup) -> Message:
+def _listed(group: Group | ConsumerGroup) -> ListGroupsResponse.ListedGroup:
     if isinstance(group, Group):
         group_type, protocol_type = "classic", group.protocol_type or ""
     else:

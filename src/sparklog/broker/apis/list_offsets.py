@@ -7,9 +7,9 @@ from functools import partial
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
-from sparklog.log.time_index import TimestampOffset
+from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import ListOffsetsResponse, Message
+from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.replica.partition import Partition
 from sparklog.structs import IsolationLevel, TopicPartition
@@ -25,7 +25,7 @@ _Found = tuple[int, int, int]
 """Timestamp (-1 where none was asked for), offset (-1 if there is none) and its leader epoch (-1 if unknown)."""
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(broker: BrokerContext, request: ApiRequest[ListOffsetsRequest]) -> Steps[ListOffsetsResponse]:
     times: Counter[TopicPartition] = Counter()
     for topic in request.message.topics:
         for asked in topic.partitions:
@@ -40,8 +40,12 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
 
 
 def _answer(
-    broker: BrokerContext, request: ApiRequest, topic: str, times: Counter[TopicPartition], asked: Message
-) -> Message:
+    broker: BrokerContext,
+    request: ApiRequest[ListOffsetsRequest],
+    topic: str,
+    times: Counter[TopicPartition],
+    asked: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
+) -> _Topic.ListOffsetsPartitionResponse:
     tp = TopicPartition(topic, asked.partition_index)
     code, found = ErrorCode.NONE, (-1, -1, -1)
     try:
@@ -62,24 +66,23 @@ def _answer(
     )
 
 
-def _end(partition: Partition, message: Message) -> int:
-    """Where the log ends for who asks: a replica sees all of it, a client what its isolation level allows."""
+def _end(partition: Partition, message: ListOffsetsRequest) -> int:
+    """Where the log ends for the asker: a replica sees all of it, a client what its isolation level allows."""
     if message.replica_id != _CONSUMER:
-        return partition.log.log_end_offset
+        return partition.log_end_offset
     isolation = IsolationLevel.READ_COMMITTED if message.isolation_level == 1 else IsolationLevel.READ_UNCOMMITTED
     return partition.bound(isolation).offset
 
 
 def _find(partition: Partition, timestamp: int, end: int) -> _Found:
-    log = partition.log
     if timestamp == _LATEST:
         return -1, end, partition.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
-        return -1, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
+        return -1, partition.log_start_offset, partition.epoch_at(partition.log_start_offset)
     if timestamp == _LATEST_TIERED:
         return -1, -1, -1
     found: TimestampOffset | None
-    found = log.latest_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    found = partition.latest_timestamp() if timestamp == _MAX_TIMESTAMP else partition.offset_for_timestamp(timestamp)
     if found is None or found.offset >= end:
         return -1, -1, -1
-    return found.timestamp, found.offset, log.epochs.epoch_at(found.offset)
+    return found.timestamp, found.offset, partition.epoch_at(found.offset)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import ListTransactionsResponse, Message
+from sparklog.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from sparklog.txn.state import Transaction, TransactionState
 
 API = ApiKey.LIST_TRANSACTIONS
@@ -20,7 +20,7 @@ VERSIONS = range(0, 3)
 _STATES = {each.label for each in TransactionState}
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[ListTransactionsRequest]) -> ListTransactionsResponse:
     message = request.message
     states, producers = set(message.state_filters), set(message.producer_id_filters)
     now_ms, longer_than_ms = broker.clock.now_ms(), message.duration_filter
@@ -46,7 +46,7 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     )
 
 
-def _listed(found: Transaction) -> Message:
+def _listed(found: Transaction) -> ListTransactionsResponse.TransactionState:
     return ListTransactionsResponse.TransactionState(
         transactional_id=found.transactional_id, producer_id=found.producer_id, transaction_state=found.state.label
     )
@@ -54,7 +54,7 @@ def _listed(found: Transaction) -> Message:
 
 def _matching(pattern: str, found: list[Transaction]) -> list[Transaction]:
     """Those whose whole id matches. Arrow's engine takes time in proportion to the text, whatever the pattern."""
-    ids = pa.array([*(each.transactional_id for each in found), ""], pa.string())  # nobody has the empty one
+    ids = pa.array([*(each.transactional_id for each in found), ""], pa.string())  # no producer has the empty one
     try:
         matches = pc.match_substring_regex(ids, f"^(?:{pattern})$").to_pylist()
     except pa.ArrowInvalid as error:

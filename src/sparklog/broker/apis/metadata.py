@@ -1,13 +1,14 @@
 """Metadata: the brokers, and who leads the partitions of the topics asked for; makes missing topics where it may.
 
-A broker that has just started is connected to before the controller has told it of anybody. It lets clients wait: from
-an answer without brokers librdkafka does not recover before its next refresh, minutes later.
+A broker that has just started is connected to before the controller has told it of any broker. It lets clients wait:
+from an answer without brokers librdkafka does not recover before its next refresh, minutes later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import partial
+from uuid import UUID
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.metadata_cache import PartitionMetadata, TopicMetadata
@@ -16,25 +17,25 @@ from sparklog.broker.topics import INTERNAL_TOPICS, PATIENCE_S
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Encoded, Message, MetadataResponse
+from sparklog.protocol.messages import Encoded, MetadataRequest, MetadataResponse
 from sparklog.protocol.slices import Shared, Steps, each_of, encoding
 from sparklog.protocol.wire import ZERO_UUID
 
 API = ApiKey.METADATA
 VERSIONS = range(0, 14)
 _Topic = MetadataResponse.MetadataResponseTopic
-Answer = Message | Encoded
+Answer = MetadataResponse | Encoded
 _PATIENCE_S = 20.0
 """Less than clients wait for an answer."""
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Answer | Awaitable[Answer]]:
+def handle(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[Answer | Awaitable[Answer]]:
     if not broker.metadata.brokers:
         return _wait(broker, request)
     return (yield from _tell(broker, request))
 
 
-def _tell(broker: BrokerContext, request: ApiRequest) -> Steps[Answer | Awaitable[Answer]]:
+def _tell(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[Answer | Awaitable[Answer]]:
     asked = request.message.topics
     if asked is None or (request.version == 0 and not asked):
         return (yield from _all(broker, request))
@@ -46,21 +47,21 @@ def _tell(broker: BrokerContext, request: ApiRequest) -> Steps[Answer | Awaitabl
     return (yield from _some(broker, request, {}))
 
 
-async def _wait(broker: BrokerContext, request: ApiRequest) -> Answer:
+async def _wait(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Answer:
     """As ``handle``, after the controller has told of a broker."""
     await broker.metadata.wait_for(lambda: bool(broker.metadata.brokers), _PATIENCE_S)
     answer = await broker.turns.drive(_tell(broker, request), lambda: "METADATA")
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-async def _create(broker: BrokerContext, request: ApiRequest) -> Answer:
+async def _create(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Answer:
     """As ``handle``, with the missing topics made first; those that cannot be are told with the error.
 
     The client waits for all of them together no longer than for one; it asks again for those whose turn does not come.
     """
     errors: dict[str, ErrorCode] = {}
     until = broker.turns.time() + PATIENCE_S
-    async for each in broker.turns.paced(request.message.topics):
+    async for each in broker.turns.paced(request.message.topics or ()):
         name = each.name
         if name is not None and name not in errors and broker.metadata.topic(name) is None and is_topic_name(name):
             left_s = until - broker.turns.time()
@@ -69,8 +70,8 @@ async def _create(broker: BrokerContext, request: ApiRequest) -> Answer:
     return await broker.turns.drive(_some(broker, request, refused), lambda: "METADATA")
 
 
-def _all(broker: BrokerContext, request: ApiRequest) -> Steps[Encoded]:
-    """Encoded once for all who ask the same before the next change."""
+def _all(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[Encoded]:
+    """Encoded once for all that ask the same before the next change."""
     message, answers = request.message, broker.metadata.answers
     for_topics, for_cluster = (
         message.include_topic_authorized_operations,
@@ -82,17 +83,19 @@ def _all(broker: BrokerContext, request: ApiRequest) -> Steps[Encoded]:
     return Encoded((yield from answers[key].steps()))
 
 
-def _encode_all(broker: BrokerContext, request: ApiRequest, allowed: Allowed) -> Steps[bytes]:
+def _encode_all(broker: BrokerContext, request: ApiRequest[MetadataRequest], allowed: Allowed) -> Steps[bytes]:
     topics = []
     for topic in broker.metadata.topics():
         topics.append((yield from _describe(broker, topic, allowed)))
     return (yield from encoding(_response(broker, request, topics), request.version))
 
 
-def _some(broker: BrokerContext, request: ApiRequest, refused: dict[str, ErrorCode]) -> Steps[Message]:
+def _some(
+    broker: BrokerContext, request: ApiRequest[MetadataRequest], refused: dict[str, ErrorCode]
+) -> Steps[MetadataResponse]:
     allowed = authorized_operations(request.message.include_topic_authorized_operations, ON_TOPIC)
     topics, seen = [], set()
-    for each in request.message.topics:
+    for each in request.message.topics or ():
         if (each.name, each.topic_id) not in seen:
             seen.add((each.name, each.topic_id))
             topics.append((yield from _answer(broker, each, refused, allowed)))
@@ -100,7 +103,7 @@ def _some(broker: BrokerContext, request: ApiRequest, refused: dict[str, ErrorCo
     return _response(broker, request, topics)
 
 
-def _response(broker: BrokerContext, request: ApiRequest, topics: list[Message]) -> Message:
+def _response(broker: BrokerContext, request: ApiRequest[MetadataRequest], topics: list[_Topic]) -> MetadataResponse:
     cache = broker.metadata
     return MetadataResponse(
         throttle_time_ms=0,
@@ -118,7 +121,9 @@ def _response(broker: BrokerContext, request: ApiRequest, topics: list[Message])
     )
 
 
-def _answer(broker: BrokerContext, asked: Message, refused: dict[str, ErrorCode], allowed: Allowed) -> Steps[Message]:
+def _answer(
+    broker: BrokerContext, asked: MetadataRequest.MetadataRequestTopic, refused: dict[str, ErrorCode], allowed: Allowed
+) -> Steps[_Topic]:
     name = asked.name
     if name is None:
         name = broker.metadata.name_of(asked.topic_id)
@@ -134,7 +139,7 @@ def _answer(broker: BrokerContext, asked: Message, refused: dict[str, ErrorCode]
     return (yield from _describe(broker, topic, allowed))
 
 
-def _error(code: ErrorCode, name: str | None, allowed: Allowed, topic_id: object = ZERO_UUID) -> Message:
+def _error(code: ErrorCode, name: str | None, allowed: Allowed, topic_id: UUID | None = ZERO_UUID) -> _Topic:
     return _Topic(
         error_code=code,
         name=name,
@@ -145,7 +150,7 @@ def _error(code: ErrorCode, name: str | None, allowed: Allowed, topic_id: object
     )
 
 
-def _describe(broker: BrokerContext, topic: TopicMetadata, allowed: Allowed) -> Steps[Message]:
+def _describe(broker: BrokerContext, topic: TopicMetadata, allowed: Allowed) -> Steps[_Topic]:
     partitions = yield from each_of(partial(_partition, broker), sorted(topic.partitions.items()))
     return _Topic(
         error_code=ErrorCode.NONE,
@@ -157,7 +162,7 @@ def _describe(broker: BrokerContext, topic: TopicMetadata, allowed: Allowed) -> 
     )
 
 
-def _partition(broker: BrokerContext, numbered: tuple[int, PartitionMetadata]) -> Message:
+def _partition(broker: BrokerContext, numbered: tuple[int, PartitionMetadata]) -> _Topic.MetadataResponsePartition:
     number, partition = numbered
     lives = partition.leader in broker.metadata.brokers
     return _Topic.MetadataResponsePartition(

@@ -9,26 +9,27 @@ from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import NO_TIMESTAMP, CommittedOffset
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, OffsetCommitResponse
+from sparklog.protocol.messages import OffsetCommitRequest, OffsetCommitResponse, TxnOffsetCommitRequest
 from sparklog.protocol.slices import Steps
 from sparklog.record.layout import MAX_INT64
 from sparklog.structs import TopicPartition
 
 API = ApiKey.OFFSET_COMMIT
 VERSIONS = range(2, 10)
+_Topics = list[OffsetCommitRequest.OffsetCommitRequestTopic] | list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]
 
 _FIRST_VERSION_OF_MEMBER_EPOCH = 9
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
+def handle(broker: BrokerContext, request: ApiRequest[OffsetCommitRequest]) -> Steps[Awaitable[OffsetCommitResponse]]:
     message = request.message
     offsets = yield from known_offsets(broker, message.topics, message.retention_time_ms)
     return _commit(broker, request, offsets)
 
 
 async def _commit(
-    broker: BrokerContext, request: ApiRequest, offsets: dict[TopicPartition, CommittedOffset]
-) -> Message:
+    broker: BrokerContext, request: ApiRequest[OffsetCommitRequest], offsets: dict[TopicPartition, CommittedOffset]
+) -> OffsetCommitResponse:
     message = request.message
     errors: dict[TopicPartition, ErrorCode] = {}
     if offsets:
@@ -58,7 +59,7 @@ def error_of_unknown(broker: BrokerContext) -> ErrorCode:
 
 
 def known_offsets(
-    broker: BrokerContext, topics: list[Message], retention_ms: int = -1
+    broker: BrokerContext, topics: _Topics, retention_ms: int = -1
 ) -> Steps[dict[TopicPartition, CommittedOffset]]:
     """The offsets of partitions that exist, as OffsetCommit and TxnOffsetCommit name them."""
     now_ms = broker.clock.now_ms()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import CommittedOffset
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, OffsetFetchResponse
+from sparklog.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 
@@ -18,12 +21,18 @@ _FIRST_BATCHED_VERSION = 8
 _FIRST_VERSION_OF_MEMBER_EPOCH = 9
 _NOT_COMMITTED = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
+_AskedTopics = (
+    list[OffsetFetchRequest.OffsetFetchRequestTopic]
+    | list[OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics]
+)
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
 _GroupTopic = _Group.OffsetFetchResponseTopics
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
+_T = TypeVar("_T")
+_P = TypeVar("_P")
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(broker: BrokerContext, request: ApiRequest[OffsetFetchRequest]) -> Steps[OffsetFetchResponse]:
     message = request.message
     if request.version >= _FIRST_BATCHED_VERSION:
         groups = []
@@ -33,8 +42,8 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
                 member_id, epoch = None, -1
             error, offsets = broker.groups.fetch_offsets(each.group_id, _partitions(each.topics), member_id, epoch)
             errors = _unstable(broker, each.group_id, offsets, message)
-            topics = yield from _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, errors)
-            groups.append(_Group(group_id=each.group_id, topics=topics, error_code=int(error)))
+            told = yield from _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, errors)
+            groups.append(_Group(group_id=each.group_id, topics=told, error_code=int(error)))
         return OffsetFetchResponse(groups=groups)
     partitions = _partitions(message.topics)
     error, offsets = broker.groups.fetch_offsets(message.group_id, partitions)
@@ -46,7 +55,10 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
 
 
 def _unstable(
-    broker: BrokerContext, group_id: str, offsets: dict[TopicPartition, CommittedOffset | None], message: Message
+    broker: BrokerContext,
+    group_id: str,
+    offsets: dict[TopicPartition, CommittedOffset | None],
+    message: OffsetFetchRequest,
 ) -> dict[TopicPartition, ErrorCode]:
     """The partitions that a consumer which wants stable offsets only must ask for again."""
     if not message.require_stable:
@@ -54,19 +66,19 @@ def _unstable(
     return dict.fromkeys(broker.groups.unstable_offsets(group_id, offsets.keys()), ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
-def _partitions(topics: list[Message] | None) -> list[TopicPartition] | None:
+def _partitions(topics: _AskedTopics | None) -> list[TopicPartition] | None:
     if topics is None:
         return None
     return [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
 
 
 def _topics(
-    topic_type: Message,
-    partition_type: Message,
+    topic_type: Callable[..., _T],
+    partition_type: Callable[..., _P],
     offsets: dict[TopicPartition, CommittedOffset | None],
     errors: dict[TopicPartition, ErrorCode],
-) -> Steps[list[Message]]:
-    by_topic: dict[str, list[Message]] = {}
+) -> Steps[list[_T]]:
+    by_topic: dict[str, list[_P]] = {}
     for tp, found in offsets.items():
         error = errors.get(tp, ErrorCode.NONE)
         committed = _NOT_COMMITTED if found is None or error is not ErrorCode.NONE else found

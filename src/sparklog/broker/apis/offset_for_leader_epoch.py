@@ -7,7 +7,7 @@ from functools import partial
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, OffsetForLeaderEpochResponse
+from sparklog.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import OffsetAndEpoch, TopicPartition
 
@@ -17,7 +17,9 @@ _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 _UNDEFINED = OffsetAndEpoch(-1, -1)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[OffsetForLeaderEpochRequest]
+) -> Steps[OffsetForLeaderEpochResponse]:
     topics = []
     for topic in request.message.topics:
         answers = yield from each_of(partial(_answer, broker, topic.topic), topic.partitions)
@@ -26,7 +28,9 @@ def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Message]:
     return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
 
 
-def _answer(broker: BrokerContext, topic: str, asked: Message) -> Message:
+def _answer(
+    broker: BrokerContext, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
+) -> _Topic.EpochEndOffset:
     code, end = ErrorCode.NONE, _UNDEFINED
     try:
         partition = broker.held(TopicPartition(topic, asked.partition))

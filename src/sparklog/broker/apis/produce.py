@@ -24,7 +24,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.preparation import Prepared
 from sparklog.broker.sent_records import FIRST_VERSION_WITH_ZSTD, fault_of
 from sparklog.broker.topics import INTERNAL_TOPICS
-from sparklog.broker.txn_entry import Permits
+from sparklog.broker.txn.entry import Permits
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RecordsRefused, RefusedUnseen, RemoteProtocolError
 from sparklog.log.origin import Verification
 from sparklog.log.validator import PreparedBatch
@@ -89,7 +89,7 @@ def encode(results: Results | None, version: int) -> list[Chunk] | None:
     return None if results is None else wire.encode_response(results, version)
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Results | Ordered[Results | None] | None:
+def handle(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> Results | Ordered[Results | None] | None:
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
         return {tp: ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in message.records}
@@ -124,7 +124,7 @@ async def _finish(appending: asyncio.Future[Answer]) -> Results | None:
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
-def _to_ask(broker: BrokerContext, request: ApiRequest) -> str | None:
+def _to_ask(broker: BrokerContext, request: ApiRequest[ProduceRequest]) -> str | None:
     """The transactional id whose coordinator is to be asked first."""
     transactional_id: str | None = request.message.transactional_id
     if transactional_id and broker.txn_entry.must_ask(transactional_id, _client_version(request)):
@@ -132,7 +132,7 @@ def _to_ask(broker: BrokerContext, request: ApiRequest) -> str | None:
     return None
 
 
-async def _append_prepared(broker: BrokerContext, request: ApiRequest, prepared: Prepared) -> Answer:
+async def _append_prepared(broker: BrokerContext, request: ApiRequest[ProduceRequest], prepared: Prepared) -> Answer:
     transactional_id = _to_ask(broker, request)
     if transactional_id:
         return await _append_in_turn(broker, request, transactional_id, prepared)
@@ -144,7 +144,7 @@ def _begun(answer: Results | Coroutine[Any, Any, Results] | None) -> Answer:
 
 
 async def _append_in_turn(
-    broker: BrokerContext, request: ApiRequest, transactional_id: str, prepared: Prepared
+    broker: BrokerContext, request: ApiRequest[ProduceRequest], transactional_id: str, prepared: Prepared
 ) -> Answer:
     """As ``handle``, where a transaction may have to be begun first: not before the requests that came earlier."""
     async with broker.txn_entry.turn(transactional_id):
@@ -160,7 +160,7 @@ async def _append_in_turn(
     return _begun(_answer(broker, request.message, results))
 
 
-def _client_version(request: ApiRequest) -> ClientVersion:
+def _client_version(request: ApiRequest[ProduceRequest]) -> ClientVersion:
     adds = request.version >= _FIRST_VERSION_TO_ADD_PARTITIONS
     return ClientVersion.EPOCH_A_TRANSACTION if adds else ClientVersion.CLASSIC
 
@@ -176,7 +176,9 @@ def _producer_of(records: memoryview | None) -> Producer | None:
     return Producer(batch.producer_id, batch.producer_epoch)
 
 
-def _append_all(broker: BrokerContext, request: ApiRequest, permits: Permits | None, prepared: Prepared) -> Results:
+def _append_all(
+    broker: BrokerContext, request: ApiRequest[ProduceRequest], permits: Permits | None, prepared: Prepared
+) -> Results:
     results: Results = {}
     named = request.message.records
     if len(named) > 1 and len({tp for tp, _ in named}) < len(named):
@@ -215,7 +217,7 @@ def _append(
     broker: BrokerContext,
     tp: TopicPartition,
     records: memoryview | None,
-    request: ApiRequest,
+    request: ApiRequest[ProduceRequest],
     permits: Permits | None,
     prepared: PreparedBatch | ApiError | None,
 ) -> ProduceResult:
@@ -227,15 +229,14 @@ def _append(
     if tp.topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT_ID and broker.metadata.knows(tp):
         refused = RefusedUnseen(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is written by brokers alone")
         return _refused(broker, tp, refused)
-    verification = _without_id if message.transactional_id is None else _verification(broker, tp, request, permits)
+    verification = _verification(broker, tp, request, permits)
     try:
         if isinstance(prepared, ApiError):
             raise prepared
         appended = broker.replicas.append(tp, prepared or records, message.acks, verification=verification)
     except ApiError as error:
         return _refused(broker, tp, _fault(broker, tp, records, request.version) or error)
-    log_start = broker.replicas.partition(tp).log.log_start_offset
-    return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, log_start)
+    return ProduceResult(ErrorCode.NONE, appended.first_offset, appended.log_append_time, appended.log_start_offset)
 
 
 def _fault(broker: BrokerContext, tp: TopicPartition, records: memoryview, version: int) -> RefusedUnseen | None:
@@ -250,10 +251,12 @@ def _without_id(producer_id: int, _epoch: int) -> None:
 
 
 def _verification(
-    broker: BrokerContext, tp: TopicPartition, request: ApiRequest, permits: Permits | None
+    broker: BrokerContext, tp: TopicPartition, request: ApiRequest[ProduceRequest], permits: Permits | None
 ) -> Verification:
     """Asked for a batch that begins its transaction in ``tp``. Without permits the coordinator is this broker."""
     transactional_id = request.message.transactional_id
+    if transactional_id is None:
+        return _without_id
 
     def verify(producer_id: int, epoch: int) -> None:
         producer = Producer(producer_id, epoch)
@@ -289,7 +292,7 @@ def _refused(broker: BrokerContext, tp: TopicPartition, error: ApiError) -> Prod
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader = broker.metadata.leader_hint(tp) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
     unseen = code in _WITHOUT_START or isinstance(error, RefusedUnseen)
-    log_start = -1 if unseen else broker.replicas.partition(tp).log.log_start_offset
+    log_start = -1 if unseen else broker.replicas.partition(tp).log_start_offset
     records = error.records if isinstance(error, RecordsRefused) else ()
     return ProduceResult(code, log_start_offset=log_start, message=error.reason, leader=leader, refused_records=records)
 
@@ -302,22 +305,17 @@ def _hang_up_on_errors(results: Results) -> None:
 
 def _uncommitted(broker: BrokerContext, tp: TopicPartition, result: ProduceResult) -> int | None:
     """The end offset that the high watermark has yet to reach; None if there is nothing to wait for."""
-    if result.error is not ErrorCode.NONE:
-        return None
-    partition = broker.replicas.partition(tp)
-    end = partition.log.log_end_offset
-    return end if partition.high_watermark.offset < end else None
+    return None if result.error is not ErrorCode.NONE else broker.replicas.partition(tp).uncommitted_end
 
 
 def _unflushed(broker: BrokerContext, tp: TopicPartition, result: ProduceResult) -> int | None:
     """The end offset up to which the disk has yet to have it; None if there is nothing to wait for."""
     if result.error is not ErrorCode.NONE:
         return None
-    log = broker.replicas.partition(tp).log
-    if log.awaits_flush:
-        return log.log_end_offset
-    broker.replicas.show(tp)  # a flush may have ended since the append, which only its thread knows yet
-    return None
+    end = broker.replicas.partition(tp).unflushed_end
+    if end is None:
+        broker.replicas.show(tp)  # a flush may have ended since the append, which only its thread knows yet
+    return end
 
 
 async def _await_flush(

@@ -14,14 +14,14 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import check_partition
 from sparklog.log.making import Departure
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, StopReplicaResponse
+from sparklog.protocol.messages import StopReplicaRequest, StopReplicaResponse
 from sparklog.structs import TopicPartition
 
 API = ApiKey.STOP_REPLICA
 VERSIONS = range(3, 4)
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[StopReplicaRequest]) -> StopReplicaResponse:
     message = request.message
     code = await broker.fence.admit(message)
     if code is not ErrorCode.NONE:
@@ -43,7 +43,9 @@ async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
     return StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=results)
 
 
-def _stop(broker: BrokerContext, message: Message, tp: TopicPartition, delete: bool) -> Departure | ErrorCode:
+def _stop(
+    broker: BrokerContext, message: StopReplicaRequest, tp: TopicPartition, delete: bool
+) -> Departure | ErrorCode:
     """The fence is asked in the turn of the loop in which the partition is stopped."""
     code = broker.fence.check(message)
     if code is not ErrorCode.NONE:

@@ -6,7 +6,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.requests import SyncRequest
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, SyncGroupResponse
+from sparklog.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
 API = ApiKey.SYNC_GROUP
 VERSIONS = range(0, 6)
@@ -14,11 +14,11 @@ _NAMES_PROTOCOL = 5
 """From this version on a member must say what it takes part in."""
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[SyncGroupRequest]) -> SyncGroupResponse:
     message = request.message
     if request.version >= _NAMES_PROTOCOL and None in (message.protocol_type, message.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
-    answer = await broker.groups.sync(
+    answer = await broker.groups.members.sync(
         message.group_id,
         SyncRequest(
             member_id=message.member_id,

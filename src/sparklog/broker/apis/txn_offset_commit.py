@@ -10,12 +10,12 @@ from collections.abc import Awaitable
 from sparklog.broker.apis.offset_commit import error_of_unknown, known_offsets
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import OFFSETS_TOPIC
-from sparklog.broker.txn_entry import Permits
+from sparklog.broker.txn.entry import Permits
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import CommittedOffset
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity, TransactionalCommit
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, TxnOffsetCommitResponse
+from sparklog.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from sparklog.protocol.slices import Steps
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
@@ -40,12 +40,16 @@ Offsets = dict[TopicPartition, CommittedOffset]
 Codes = dict[TopicPartition, ErrorCode]
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest]
+) -> Steps[Awaitable[TxnOffsetCommitResponse]]:
     offsets = yield from known_offsets(broker, request.message.topics)
     return _answer(broker, request, offsets)
 
 
-async def _answer(broker: BrokerContext, request: ApiRequest, offsets: Offsets) -> Message:
+async def _answer(
+    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], offsets: Offsets
+) -> TxnOffsetCommitResponse:
     message = request.message
     codes: Codes = {}
     if offsets:
@@ -66,12 +70,14 @@ async def _answer(broker: BrokerContext, request: ApiRequest, offsets: Offsets) 
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _client_version(request: ApiRequest) -> ClientVersion:
+def _client_version(request: ApiRequest[TxnOffsetCommitRequest]) -> ClientVersion:
     adds = request.version >= _FIRST_VERSION_TO_ADD_OFFSETS
     return ClientVersion.EPOCH_A_TRANSACTION if adds else ClientVersion.CLASSIC
 
 
-async def _commit_in_turn(broker: BrokerContext, request: ApiRequest, offsets: Offsets) -> Codes:
+async def _commit_in_turn(
+    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], offsets: Offsets
+) -> Codes:
     """As ``_commit``, where the transaction's coordinator has to be asked first."""
     message = request.message
     producer = Producer(message.producer_id, message.producer_epoch)
@@ -84,7 +90,9 @@ async def _commit_in_turn(broker: BrokerContext, request: ApiRequest, offsets: O
         return await _commit(broker, request, offsets, permits)
 
 
-async def _commit(broker: BrokerContext, request: ApiRequest, offsets: Offsets, permits: Permits | None) -> Codes:
+async def _commit(
+    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], offsets: Offsets, permits: Permits | None
+) -> Codes:
     """Without permits the transaction's coordinator is this broker."""
     message = request.message
     producer = Producer(message.producer_id, message.producer_epoch)

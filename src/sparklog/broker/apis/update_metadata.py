@@ -12,7 +12,7 @@ from sparklog.broker.metadata_cache import TopicUpdate, describe
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, UpdateMetadataResponse
+from sparklog.protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
 from sparklog.protocol.slices import Steps
 
 API = ApiKey.UPDATE_METADATA
@@ -20,26 +20,31 @@ VERSIONS = range(7, 8)
 _MAX_PORT = 65535
 
 
-def handle(broker: BrokerContext, request: ApiRequest) -> Steps[Awaitable[Message]]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[UpdateMetadataRequest]
+) -> Steps[Awaitable[UpdateMetadataResponse]]:
     """It is looked into in steps, and taken over in one turn of the loop."""
     message = request.message
     topics = (yield from describe(message.topic_states)) if _holds_together(message) else None
     return _take_over(broker, message, topics)
 
 
-async def _take_over(broker: BrokerContext, message: Message, topics: list[TopicUpdate] | None) -> Message:
+async def _take_over(
+    broker: BrokerContext, message: UpdateMetadataRequest, topics: list[TopicUpdate] | None
+) -> UpdateMetadataResponse:
     code = await broker.fence.admit(message)
     if code is ErrorCode.NONE and (topics is None or not all(topic.can_be for topic in topics)):
         code = ErrorCode.INVALID_REQUEST
     elif code is ErrorCode.NONE and topics is not None:
         deleted = broker.metadata.update(message, topics)
+        broker.peers.retain({each.endpoint for each in broker.metadata.brokers.values()})
         if deleted:
             # The controller tells of a topic that is made again only when this is answered.
             await broker.turns.drive(broker.groups.forget_topics(deleted), lambda: "UPDATE_METADATA of deleted topics")
     return UpdateMetadataResponse(error_code=code)
 
 
-def _holds_together(message: Message) -> bool:
+def _holds_together(message: UpdateMetadataRequest) -> bool:
     """Whether every broker has an address and every topic a name that can be."""
     brokers = all(
         each.id >= 0 and each.endpoints and each.endpoints[0].host and 0 < each.endpoints[0].port <= _MAX_PORT

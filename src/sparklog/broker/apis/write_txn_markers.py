@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.holdings import slices
-from sparklog.broker.txn_markers import RAISING_VERSION, Codes
+from sparklog.broker.txn.markers import RAISING_VERSION, Codes
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, WriteTxnMarkersResponse
+from sparklog.protocol.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from sparklog.structs import TopicPartition
 from sparklog.txn.markers import Marker
 from sparklog.txn.state import Producer
@@ -17,12 +17,12 @@ _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _Topic = _Result.WritableTxnMarkerTopicResult
 
 
-async def handle(broker: BrokerContext, request: ApiRequest) -> Message:
+async def handle(broker: BrokerContext, request: ApiRequest[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
     results = [await _write(broker, each) async for each in broker.turns.paced(request.message.markers)]
     return WriteTxnMarkersResponse(markers=results)
 
 
-async def _write(broker: BrokerContext, asked: Message) -> Message:
+async def _write(broker: BrokerContext, asked: WriteTxnMarkersRequest.WritableTxnMarker) -> _Result:
     producer = Producer(asked.producer_id, asked.producer_epoch)
     raises_epoch = asked.transaction_version >= RAISING_VERSION
     marker = Marker(producer, asked.transaction_result, asked.coordinator_epoch, raises_epoch)
@@ -30,7 +30,7 @@ async def _write(broker: BrokerContext, asked: Message) -> Message:
     codes: Codes = {}
     async for some in broker.turns.paced(slices(partitions)):
         codes |= await broker.txn_markers.take(marker, [tp for tp in dict.fromkeys(some) if tp not in codes])
-    topics: dict[str, list[Message]] = {}
+    topics: dict[str, list[_Topic.WritableTxnMarkerPartitionResult]] = {}
     async for tp, code in broker.turns.paced(codes.items()):
         topics.setdefault(tp.topic, []).append(
             _Topic.WritableTxnMarkerPartitionResult(partition_index=tp.partition, error_code=int(code))

@@ -23,11 +23,11 @@ from sparklog.client.admin.transactions import (
 )
 from sparklog.client.cluster.arguments import checked_names
 from sparklog.client.cluster.config import ClientConfig, as_properties
-from sparklog.client.cluster.info import ClusterInfo, TopicInfo
 from sparklog.client.cluster.loop_thread import LoopThread
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.session import Session
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
+from sparklog.cluster.info import ClusterInfo, TopicInfo
 from sparklog.errors import ConfigError
 from sparklog.structs import BrokerId
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from sparklog.client.cluster.retry import retrying_async
 from sparklog.client.cluster.session import CONTROL, Build, Check, Session, raise_error_code
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message
+from sparklog.protocol.messages import A
 from sparklog.structs import BrokerId, TopicPartition
 
 T = TypeVar("T")
+
+
+class Judged(Protocol):
+    """An answer, or a part of one, that says what became of it."""
+
+    @property
+    def error_code(self) -> int: ...
+
+
+J = TypeVar("J", bound=Judged)
 Answers = Mapping[TopicPartition, "T | ApiError"]
 
 
@@ -30,9 +40,9 @@ class AdminBase:
         return min(config.request_timeout_ms, config.api_timeout_ms)
 
     async def _ask_broker(
-        self, broker: BrokerId, api: ApiKey, build: Build, check: Check = raise_error_code
-    ) -> Message:
-        async def ask() -> Message:
+        self, broker: BrokerId, api: ApiKey, build: Build[A], check: Check[A] = raise_error_code
+    ) -> A:
+        async def ask() -> A:
             if broker not in self._session.leaders.brokers:
                 await self._session.refresh([])
             answer = await self._session.request(broker, api, build, lane=CONTROL)
@@ -45,18 +55,18 @@ class AdminBase:
         return sorted((await self._session.refresh([])).brokers)
 
     async def _ask_every_broker(
-        self, api: ApiKey, build: Build, check: Check = raise_error_code
-    ) -> dict[BrokerId, Message]:
+        self, api: ApiKey, build: Build[A], check: Check[A] = raise_error_code
+    ) -> dict[BrokerId, A]:
         brokers = await self._every_broker()
         answers = await asyncio.gather(*(self._ask_broker(broker, api, build, check) for broker in brokers))
         return dict(zip(brokers, answers, strict=True))
 
     async def _ask_reachable_brokers(
-        self, api: ApiKey, build: Build, timeout: float
-    ) -> dict[BrokerId, Message | SparklogError]:
+        self, api: ApiKey, build: Build[A], timeout: float
+    ) -> dict[BrokerId, A | SparklogError]:
         """What each broker answers within ``timeout`` seconds, or why it does not; each is asked once."""
 
-        async def ask(broker: BrokerId) -> Message | SparklogError:
+        async def ask(broker: BrokerId) -> A | SparklogError:
             try:
                 async with asyncio.timeout(timeout):
                     answer = await self._session.request(broker, api, build, lane=CONTROL)
@@ -113,7 +123,7 @@ class AdminBase:
         return groups
 
 
-def error_of(each: Message, what: str) -> ApiError | None:
+def error_of(each: Judged, what: str) -> ApiError | None:
     """The error that a part of an answer carries, named after ``what`` it concerns."""
     code = ErrorCode(each.error_code)
     if code is ErrorCode.NONE:
@@ -121,14 +131,14 @@ def error_of(each: Message, what: str) -> ApiError | None:
     return ApiError(code, f"{what}: {getattr(each, 'error_message', None) or code.name}")
 
 
-def raise_error(each: Message, what: str) -> None:
+def raise_error(each: Judged, what: str) -> None:
     """Raises the error that a part of an answer carries, if any."""
     error = error_of(each, what)
     if error is not None:
         raise error
 
 
-def raise_first(results: Iterable[Message], name: Callable[[Message], str]) -> None:
+def raise_first(results: Iterable[J], name: Callable[[J], str]) -> None:
     """Raises the error of the first part that has one."""
     for each in results:
         raise_error(each, name(each))

@@ -11,9 +11,10 @@ from sparklog.client.cluster.session import CONTROL
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
     IncrementalAlterConfigsRequest,
-    Message,
 )
 from sparklog.structs import BrokerId, TopicPartition
 
@@ -59,12 +60,12 @@ class ConfigAdmin(AdminBase):
     async def _configs(self, kind: int, name: str, broker_id: BrokerId | None) -> list[ConfigEntry]:
         resource = _Resource(resource_type=kind, resource_name=name, configuration_keys=None)
 
-        def build(version: int) -> Message:
+        def build(version: int) -> DescribeConfigsRequest:
             return DescribeConfigsRequest(
                 version=version, resources=[resource], include_synonyms=False, include_documentation=False
             )
 
-        def check(answer: Message) -> None:
+        def check(answer: DescribeConfigsResponse) -> None:
             raise_first(answer.results, lambda _: f"cannot describe {_title(kind, name)}")
 
         if broker_id is None:
@@ -126,11 +127,11 @@ def _title(kind: int, name: str) -> str:
     return "all brokers" if kind == BROKER_RESOURCE and not name else repr(name)
 
 
-def _config_entry(each: Message) -> ConfigEntry:
+def _config_entry(each: DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(each.name, each.value, each.config_source, each.read_only, each.is_sensitive)
 
 
-def _log_dir(each: Message) -> LogDir:
+def _log_dir(each: DescribeLogDirsResponse.DescribeLogDirsResult) -> LogDir:
     error = error_of(each, each.log_dir)
     sizes = {
         TopicPartition(topic.name, partition.partition_index): int(partition.partition_size)

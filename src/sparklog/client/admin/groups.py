@@ -14,12 +14,17 @@ from sparklog.client.consumer.group.offset_messages import Asker, commit_request
 from sparklog.errors import ApiError, ErrorCode, ProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
+    A,
     ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     ListGroupsRequest,
-    Message,
+    ListGroupsResponse,
+    OffsetCommitResponse,
     OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
 )
 from sparklog.protocol.subscription import PROTOCOL_TYPE, decode_assignment
 from sparklog.structs import BrokerId, TopicPartition, by_topic
@@ -84,7 +89,7 @@ class GroupAdmin(AdminBase):
         return _listings(each for each in answers.values() if not isinstance(each, SparklogError)), failures
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """These groups, of either protocol; one that nobody knows has the state Dead."""
+        """These groups, of either protocol; one that does not exist has the state Dead."""
         return {group_id: await self._describe_group(group_id) for group_id in checked_names(group_ids, "groups")}
 
     async def _describe_group(self, group_id: str) -> GroupDescription:
@@ -162,7 +167,7 @@ class GroupAdmin(AdminBase):
         """
         found: Offsets = {}
 
-        def check(answer: Message) -> None:
+        def check(answer: OffsetFetchResponse) -> None:
             found.update({tp: at for tp, at in fetched_offsets(answer, {}).items() if at is not None})
 
         partitions = None if partitions is None else checked_partitions(partitions)
@@ -201,15 +206,15 @@ class GroupAdmin(AdminBase):
         )
 
     async def _ask_coordinator(
-        self, group_id: str, api: ApiKey, build: Build, check: Check, ceiling: int | None = None
-    ) -> Message:
+        self, group_id: str, api: ApiKey, build: Build[A], check: Check[A], ceiling: int | None = None
+    ) -> A:
         return await self._session.coordinator_request(
             CoordinatorKind.GROUP, group_id, api, build, check=check, ceiling=ceiling
         )
 
 
-def _list_request(states: list[str]) -> Build:
-    def build(version: int) -> Message:
+def _list_request(states: list[str]) -> Build[ListGroupsResponse]:
+    def build(version: int) -> ListGroupsRequest:
         if states and version < 4:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a broker cannot list groups by their states")
         return ListGroupsRequest(version=version, states_filter=states, types_filter=[])
@@ -217,7 +222,7 @@ def _list_request(states: list[str]) -> Build:
     return build
 
 
-def _listings(answers: Iterable[Message]) -> list[GroupListing]:
+def _listings(answers: Iterable[ListGroupsResponse]) -> list[GroupListing]:
     return sorted(
         GroupListing(
             each.group_id,
@@ -240,14 +245,14 @@ def _assigned(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ..
         return ()
 
 
-def _held(member: Message) -> tuple[TopicPartition, ...]:
+def _held(member: ConsumerGroupDescribeResponse.DescribedGroup.Member) -> tuple[TopicPartition, ...]:
     """What a member of the consumer protocol holds."""
     topics = member.assignment.topic_partitions
     return tuple(sorted(TopicPartition(each.topic_name, number) for each in topics for number in each.partitions))
 
 
-def _check_topics(answer: Message, group_id: str) -> None:
-    if getattr(answer, "error_code", None):
+def _check_topics(answer: OffsetCommitResponse | OffsetDeleteResponse, group_id: str) -> None:
+    if isinstance(answer, OffsetDeleteResponse):
         raise_error(answer, f"group {group_id!r}")
     for topic in answer.topics:
         what = f"group {group_id!r}, topic {topic.name!r}"

@@ -1,9 +1,10 @@
-"""Transactions that one process writes and another ends: begun here, named by a pair, ended by whoever knows the pair.
+"""Transactions that one process writes and another ends: begun here, named by a pair, ended by a program that knows the
+pair.
 
 The first protocol is spoken throughout (AddPartitionsToTxn 3, EndTxn 4): in it a transaction keeps the producer id and
 epoch of its batches to its end, and may be ended again with the same outcome. An epoch has one transaction only here:
-whoever begins one asks for an epoch first, and whoever aborts another's retires its pair, or its holder could open
-another one by going on. So the pair names that transaction and no later one.
+a program that begins one asks for an epoch first, and one that aborts another's retires its pair, or its holder could
+open another one by going on. So the pair names that transaction and no later one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sparklog.client.admin.transactions import ONGOING, TransactionAdmin, Transa
 from sparklog.client.cluster.session import CoordinatorKind
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import AddPartitionsToTxnRequest, Message
+from sparklog.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from sparklog.structs import TopicPartition, by_topic
 
 _E = ErrorCode
@@ -82,7 +83,7 @@ class PreparedAdmin(TransactionAdmin):
         """The partitions belong to the transaction from now on; the first ones open it."""
         topics = [_Topic(name=name, partitions=numbers) for name, numbers in by_topic(partitions).items()]
 
-        def check(answer: Message) -> None:
+        def check(answer: AddPartitionsToTxnResponse) -> None:
             refused = [
                 (f"{topic.name}-{each.partition_index}", _E(each.partition_error_code))
                 for topic in answer.results_by_topic_v3_and_below
@@ -114,7 +115,9 @@ class PreparedAdmin(TransactionAdmin):
         return {each.transactional_id: each for each in found if each is not None and (also_ended or each.partitions)}
 
     async def open_under(self, prefix: str) -> set[PreparedTransaction]:
-        """Those open whose ids begin so. Who lists an id is its coordinator, which need not be looked for then."""
+        """The open transactions whose ids begin so. The broker that lists an id is its coordinator, so it need not be
+        looked up.
+        """
         listed = await self.list_transactions(states=[ONGOING])
         mine = [each for each in listed if each.transactional_id.startswith(prefix)]
         for each in mine:
@@ -134,7 +137,7 @@ class PreparedAdmin(TransactionAdmin):
         """End these, each by its pair; whether each has ended so, now or before.
 
         False where it has ended otherwise, or never was open. None where the id is known no more: nothing is left to
-        end, but how it ended cannot be told. A transaction that somebody took over (``keepPreparedTxn``) is taken back;
+        end, but how it ended cannot be told. A transaction that was taken over (``keepPreparedTxn``) is taken back;
         if he committed it, the id's last transaction is a committed one, and that
         is taken for this one. Returns when the coordinator has accepted every end: markers may follow a moment later.
         """
@@ -144,7 +147,7 @@ class PreparedAdmin(TransactionAdmin):
         """Let no transaction be opened again under these pairs. One that is open is aborted.
 
         Where the id has another pair by now, nothing is left to do; the coordinator itself would abort what that has
-        open (Kafka's too), so nobody else may begin one under the id at the same moment.
+        open (Kafka's too), so no other may begin one under the id at the same moment.
         """
         await asyncio.gather(*(self._retire(each) for each in transactions))
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sparklog.client.admin.base import AdminBase, Answers, error_of, raise_first
+from sparklog.client.admin.base import AdminBase, Answers, Judged, error_of, raise_first
 from sparklog.client.cluster.arguments import checked_names, checked_partitions
-from sparklog.client.cluster.info import ClusterInfo, TopicInfo
 from sparklog.client.cluster.offsets import OffsetAndTimestamp, list_offsets_request, listed_offsets
 from sparklog.client.cluster.retry import retrying_async
+from sparklog.cluster.info import ClusterInfo, TopicInfo
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
@@ -20,7 +20,6 @@ from sparklog.protocol.messages import (
     DeleteRecordsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
-    Message,
 )
 from sparklog.structs import BrokerId, IsolationLevel, TopicPartition, by_topic
 
@@ -132,7 +131,7 @@ class TopicAdmin(AdminBase):
         asked = None if partitions is None else by_topic(checked_partitions(partitions))
         form = ElectLeadersRequest.TopicPartitions
 
-        def build(version: int) -> Message:
+        def build(version: int) -> ElectLeadersRequest:
             if unclean and version == 0:
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the controller knows no unclean election")
             topics = None if asked is None else [form(topic=name, partitions=each) for name, each in asked.items()]
@@ -287,12 +286,14 @@ def new_topics(given: Iterable[NewTopic]) -> list[NewTopic]:
     return topics
 
 
-def _check_controller(results: Iterable[Message]) -> None:
+def _check_controller(results: Iterable[Judged]) -> None:
     if any(ErrorCode(each.error_code) is ErrorCode.NOT_CONTROLLER for each in results):
         raise ApiError(ErrorCode.NOT_CONTROLLER, "that broker is not the controller any more")
 
 
-def _create_request(version: int, topics: Collection[NewTopic], timeout_ms: int, validate_only: bool) -> Message:
+def _create_request(
+    version: int, topics: Collection[NewTopic], timeout_ms: int, validate_only: bool
+) -> CreateTopicsRequest:
     return CreateTopicsRequest(
         version=version,
         topics=[
@@ -313,7 +314,7 @@ def _create_request(version: int, topics: Collection[NewTopic], timeout_ms: int,
     )
 
 
-def _delete_request(version: int, names: Collection[str], timeout_ms: int) -> Message:
+def _delete_request(version: int, names: Collection[str], timeout_ms: int) -> DeleteTopicsRequest:
     if version < 6:
         return DeleteTopicsRequest(version=version, topic_names=list(names), timeout_ms=timeout_ms)
     topics = [_DeletableTopic(name=name, topic_id=None) for name in names]

@@ -16,12 +16,15 @@ from sparklog.client.cluster.session import Build, Check, CoordinatorKind
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
+    A,
     DescribeProducersRequest,
+    DescribeProducersResponse,
     DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     EndTxnRequest,
     InitProducerIdRequest,
+    InitProducerIdResponse,
     ListTransactionsRequest,
-    Message,
     WriteTxnMarkersRequest,
 )
 from sparklog.structs import BrokerId, TopicPartition, by_topic
@@ -29,9 +32,9 @@ from sparklog.structs import BrokerId, TopicPartition, by_topic
 _FIRST_LIST_BY_DURATION, _FIRST_LIST_BY_PATTERN = 1, 2
 _FIRST_INIT_TO_KEEP = 6
 _WHOEVER = (-1, -1)
-"""In place of a pair: the id's producer, whoever it is."""
+"""In place of a pair: the id's producer, whichever it is."""
 _KEEPER_TIMEOUT_MS = 60_000
-"""Of the transactions after the one that is ended: nobody will begin any under the epoch that is given."""
+"""Of the transactions after the one that is ended: none will begin under the epoch that is given."""
 ONGOING = "Ongoing"
 """The state of an id whose transaction is open."""
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -100,7 +103,7 @@ class TransactionAdmin(AdminBase):
         """
         states = checked_names(states, "states")
 
-        def build(version: int) -> Message:
+        def build(version: int) -> ListTransactionsRequest:
             if open_longer_ms >= 0 and version < _FIRST_LIST_BY_DURATION:
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "a broker cannot list transactions by how long they last")
             if pattern is not None and version < _FIRST_LIST_BY_PATTERN:
@@ -150,7 +153,7 @@ class TransactionAdmin(AdminBase):
         )
 
     async def end_transaction(self, transactional_id: str, *, commit: bool) -> TransactionDescription:
-        """Take the open transaction from whoever holds it, and end it; returns what it was.
+        """Take the open transaction from its holder, and end it; returns what it was.
 
         The former holder is fenced. Raises ApiError(INVALID_TXN_STATE) where no transaction is open.
         """
@@ -164,7 +167,7 @@ class TransactionAdmin(AdminBase):
         await self._end(transactional_id, kept.producer_id, kept.producer_epoch, commit=commit)
         return found
 
-    async def _take_over(self, transactional_id: str) -> Message:
+    async def _take_over(self, transactional_id: str) -> InitProducerIdResponse:
         """Become the producer under a new epoch, and leave the transaction open."""
         answer = await self._init_producer(
             transactional_id,
@@ -201,7 +204,7 @@ class TransactionAdmin(AdminBase):
     async def hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, silent_since_ms: int
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """Who has a transaction open that nobody will end, and has not written since then; by ``open_since``.
+        """Producers with an open transaction that no coordinator will end, silent since then; by ``open_since``.
 
         Partitions in which none hangs are left out.
         """
@@ -269,12 +272,12 @@ class TransactionAdmin(AdminBase):
         two_phase: bool = False,
         keep: bool = False,
         pair: tuple[int, int] = _WHOEVER,
-    ) -> Message:
+    ) -> InitProducerIdResponse:
         """A new epoch for the id, if the ``pair`` is still its own; ``keep`` leaves its open transaction open, which
         older clusters cannot. ``refused`` is what an error begins with.
         """
 
-        def build(version: int) -> Message:
+        def build(version: int) -> InitProducerIdRequest:
             if keep and version < _FIRST_INIT_TO_KEEP:
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_VERSION, "this cluster cannot hand a transaction on: it knows no KIP-939"
@@ -311,21 +314,21 @@ class TransactionAdmin(AdminBase):
         )
 
     async def _ask_transaction_coordinator(
-        self, transactional_id: str, api: ApiKey, build: Build, check: Check, ceiling: int | None = None
-    ) -> Message:
+        self, transactional_id: str, api: ApiKey, build: Build[A], check: Check[A], ceiling: int | None = None
+    ) -> A:
         return await self._session.coordinator_request(
             CoordinatorKind.TRANSACTION, transactional_id, api, build, check=check, ceiling=ceiling
         )
 
 
-def _check_described(each: Message, transactional_id: str) -> None:
+def _check_described(each: DescribeTransactionsResponse.TransactionState, transactional_id: str) -> None:
     if ErrorCode(each.error_code) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         text = f"no transaction was ever made under {transactional_id!r}, or it is long past"
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, text)
     raise_error(each, f"transactional id {transactional_id!r}")
 
 
-def _active_producer(each: Message) -> ActiveProducer:
+def _active_producer(each: DescribeProducersResponse.TopicResponse.PartitionResponse.ProducerState) -> ActiveProducer:
     return ActiveProducer(
         each.producer_id,
         each.producer_epoch,

@@ -2,8 +2,8 @@
 
 A frozen dataclass of text properties. Kafka's clients have settings that mean nothing here (buffers, interceptors,
 JMX); they are ignored with one warning a process for each set of names, as Kafka's own clients do. So are names that
-nobody knows, and the warning says which was likely meant. Settings of TLS and SASL are refused: who gives one does not
-want to be heard in the clear.
+nobody knows, and the warning says which was likely meant. Settings of TLS and SASL are refused: a user that gives one
+does not want to be heard in the clear.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ADDRESS = re.compile(
 )
 _warned: set[frozenset[str]] = set()
 _ALIKE = 0.6
-"""How alike a name that nobody knows must be to one that is known, of 1, to be taken for a misspelt one."""
+"""How alike an unknown name must be to a known one, of 1, to be taken for a misspelt one."""
 
 
 def parse_bootstrap(text: str) -> tuple[Endpoint, ...]:
@@ -72,7 +72,7 @@ def _acks(value: str) -> str | None:
 
 
 def _warn_of_ignored(unknown: frozenset[str], known: Iterable[str]) -> None:
-    """Log what is ignored, once a process: Kafka's settings that mean nothing here, and those that nobody knows."""
+    """Log what is ignored, once a process: Kafka's settings that mean nothing here, and unknown ones."""
     if not unknown or unknown in _warned:
         return
     _warned.add(unknown)

@@ -1,4 +1,4 @@
-"""Where leader epochs ended: OffsetForLeaderEpoch, for whoever must know whether what it has read is still there.
+"""Where leader epochs ended: OffsetForLeaderEpoch, for a reader that must know whether what it has read is still there.
 
 A leader that lacks committed records, as after an unclean election, begins its own epoch before their offsets.
 """
@@ -11,7 +11,7 @@ from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import ask_leaders, keep_found
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message, OffsetForLeaderEpochRequest
+from sparklog.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from sparklog.structs import NO_EPOCH, Endpoint, TopicPartition, by_topic
 
 _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
@@ -37,7 +37,7 @@ def ends_of_epochs(cluster: ClusterMetadata, wanted: Mapping[TopicPartition, int
     return found
 
 
-def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Callable[[int], Message]:
+def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Callable[[int], OffsetForLeaderEpochRequest]:
     """Ask, for each partition, with the leader's epoch now (or NO_EPOCH), about the other epoch."""
     topics = [
         _Topic(
@@ -49,11 +49,11 @@ def epoch_request(wanted: Mapping[TopicPartition, tuple[int, int]]) -> Callable[
     return lambda version: OffsetForLeaderEpochRequest(version=version, replica_id=-1, topics=topics)
 
 
-def _asked(number: int, current: int, epoch: int) -> Message:
+def _asked(number: int, current: int, epoch: int) -> _Topic.OffsetForLeaderPartition:
     return _Topic.OffsetForLeaderPartition(partition=number, current_leader_epoch=current, leader_epoch=epoch)
 
 
-def epoch_ends(answer: Message) -> Iterator[tuple[TopicPartition, ErrorCode, int, int]]:
+def epoch_ends(answer: OffsetForLeaderEpochResponse) -> Iterator[tuple[TopicPartition, ErrorCode, int, int]]:
     """For each partition the error, and the largest epoch up to that asked about with its end; -1 for none."""
     for topic in answer.topics:
         for each in topic.partitions:

@@ -9,12 +9,13 @@ from uuid import UUID
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import LeaseSegmentsRequest, Message
+from sparklog.protocol.messages import LeaseSegmentsRequest, LeaseSegmentsResponse
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition
 
 LEASE_MS = 30_000
 _Topic = LeaseSegmentsRequest.LeaseTopic
+_Leased = LeaseSegmentsResponse.LeasedTopic.LeasedPartition
 
 
 class LeasedFile(NamedTuple):
@@ -88,12 +89,12 @@ def lease_ranges(
     ]
 
 
-def _asked(each: RangeAsked, topic_id: UUID) -> Message:
+def _asked(each: RangeAsked, topic_id: UUID) -> _Topic:
     partition = _Topic.LeasePartition(partition_index=each.tp.partition, start_offset=each.start, end_offset=each.end)
     return _Topic(topic=each.tp.topic, topic_id=topic_id, partitions=[partition])
 
 
-def _granted(leader: Endpoint, number: int, asked: RangeAsked, topic_id: UUID, found: Message) -> RangeLease | ApiError:
+def _granted(leader: Endpoint, number: int, asked: RangeAsked, topic_id: UUID, found: _Leased) -> RangeLease | ApiError:
     if asked.topic_id not in (None, ZERO_UUID, topic_id):
         text = f"topic {asked.tp.topic!r} was deleted and created again meanwhile"
         return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
@@ -115,7 +116,7 @@ def end_lease(cluster: ClusterMetadata, lease: RangeLease) -> None:
     cluster.request(lease.leader, ApiKey.LEASE_SEGMENTS, lambda _: request)
 
 
-def _file(told: Message) -> LeasedFile:
+def _file(told: _Leased.LeasedFile) -> LeasedFile:
     return LeasedFile(
         told.path,
         told.device,

@@ -113,7 +113,7 @@ class LoopThread:
         self._thread.join(patience)
 
     def _exit(self) -> None:
-        """The program ends, and nobody closed this."""
+        """The program ends, and has not closed this."""
         if os.getpid() != self._process or self._loop.is_closed():
             return
         if self._at_exit is not None:

@@ -1,4 +1,4 @@
-"""Who leads what: the cluster as brokers describe it, kept until something proves it old."""
+"""Who leads what, for those that wait: asks brokers for metadata and drives ``Leaders`` with the answers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
 
 from sparklog.client.cluster.config import ClientConfig
-from sparklog.client.cluster.info import ClusterInfo, TopicInfo, metadata_request, no_such_partition, read_metadata
 from sparklog.client.cluster.pool import ConnectionPool
 from sparklog.client.cluster.retry import Backoff, retrying
 from sparklog.clock import Clock, SystemClock
+from sparklog.cluster.info import ClusterInfo, TopicInfo, metadata_request, no_such_partition, read_metadata
+from sparklog.cluster.leaders import Leaders
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message
-from sparklog.structs import NO_LEADER, BrokerId, Endpoint, TopicPartition
+from sparklog.protocol.messages import A, MetadataResponse, Request
+from sparklog.structs import Endpoint, TopicPartition
 
 
 class ClusterMetadata:
@@ -25,8 +26,7 @@ class ClusterMetadata:
         self.clock: Clock = clock or SystemClock()
         self.pool = ConnectionPool(config)
         self._bootstrap = config.bootstrap
-        self._brokers: dict[BrokerId, Endpoint] = {}
-        self._topics: dict[str, TopicInfo] = {}
+        self._leaders = Leaders()
         self.cluster_id: str | None = None
         """As the first answer told it, which is one of the bootstrap servers'."""
 
@@ -54,7 +54,7 @@ class ClusterMetadata:
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
         """What is known of a topic, asking only if nothing is. Raises ApiError if the topic cannot be described."""
-        known = self._topics.get(name)
+        known = self._leaders.topic(name)
         return known if known is not None else self.describe([name], create=create)[name]
 
     def describe(self, topics: Collection[str], *, create: bool = False) -> dict[str, TopicInfo]:
@@ -68,7 +68,7 @@ class ClusterMetadata:
         info = self._fetch_once(topics, create)
         for topic, code in info.errors.items():
             raise ApiError(code, f"topic {topic!r} at {self.config.bootstrap_servers}: {code.name}")
-        return {topic: info.topics[topic] for topic in topics}
+        return {topic: self._leaders.last_known(topic) or info.topic(topic) for topic in topics}
 
     def leader(self, tp: TopicPartition) -> tuple[Endpoint, TopicInfo]:
         """Where the leader of ``tp`` listens. Raises ApiError: retriable while there is none, else not."""
@@ -77,17 +77,16 @@ class ClusterMetadata:
         if info is None:
             self.invalidate(tp.topic)
             raise no_such_partition(topic, tp.partition)
-        endpoint = self._brokers.get(info.leader)
-        if info.leader == NO_LEADER or endpoint is None:
+        endpoint = self._leaders.brokers.get(info.leader)
+        if endpoint is None:
             self.invalidate(tp.topic)
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {tp} has no leader")
         return endpoint, topic
 
     def known_leader(self, tp: TopicPartition) -> Endpoint | None:
         """Where the leader of ``tp`` listens, as far as that is known without asking."""
-        topic = self._topics.get(tp.topic)
-        info = topic.partition(tp.partition) if topic is not None else None
-        return self._brokers.get(info.leader) if info is not None else None
+        leader = self._leaders.leader(tp)
+        return None if leader is None else self._leaders.brokers.get(leader)
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Endpoint, list[TopicPartition]]:
         """The partitions under the brokers that lead them; one Metadata request for all topics not known.
@@ -104,7 +103,7 @@ class ClusterMetadata:
     ) -> tuple[dict[Endpoint, list[TopicPartition]], list[TopicPartition]]:
         """``by_leader`` of those that have a leader, and the others."""
         wanted = list(partitions)
-        unknown = {tp.topic for tp in wanted} - self._topics.keys()
+        unknown = {topic for topic in {tp.topic for tp in wanted} if self._leaders.topic(topic) is None}
         if unknown:
             self._describe_once(sorted(unknown), create=False)
         groups: dict[Endpoint, list[TopicPartition]] = {}
@@ -119,9 +118,9 @@ class ClusterMetadata:
 
     def invalidate(self, topic: str) -> None:
         """Ask again before the next use of ``topic``: its leaders have moved, or may have."""
-        self._topics.pop(topic, None)
+        self._leaders.invalidate(topic)
 
-    def request(self, endpoint: Endpoint, api: ApiKey, build: Callable[[int], Message]) -> Message:
+    def request(self, endpoint: Endpoint, api: ApiKey, build: Callable[[int], Request[A]]) -> A:
         """One question to one broker, on a pooled connection, not retried."""
         try:
             with self.pool.borrow(endpoint) as connection:
@@ -132,23 +131,17 @@ class ClusterMetadata:
 
     def any_broker(self) -> BlockingConnection:
         """A connection to whichever broker answers first; the caller gives it back to the pool, or closes it."""
-        candidates = dict.fromkeys([*self._brokers.values(), *self._bootstrap])
-        return self.pool.first_reachable(list(candidates))
+        return self.pool.first_reachable(self._candidates())
+
+    def _candidates(self) -> list[Endpoint]:
+        return list(dict.fromkeys([*self._leaders.brokers.values(), *self._bootstrap]))
 
     def _fetch_once(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
-        connection = self.any_broker()
-        try:
-            answer = connection.request(ApiKey.METADATA, lambda version: metadata_request(version, topics, create))
-        except BaseException:
-            connection.close()
-            self.pool.forget(connection.endpoint)
-            raise
-        self.pool.give_back(connection)
-        info = read_metadata(answer)
-        self._brokers = info.brokers
+        def ask(connection: BlockingConnection) -> MetadataResponse:
+            return connection.request(ApiKey.METADATA, lambda version: metadata_request(version, topics, create))
+
+        info = read_metadata(self.pool.first_answer(self._candidates(), ask))
+        self._leaders.apply(info)
         if self.cluster_id is None:
             self.cluster_id = info.cluster_id
-        self._topics.update(info.topics)
-        for gone in info.errors:
-            self._topics.pop(gone, None)
         return info

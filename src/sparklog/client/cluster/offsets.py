@@ -9,7 +9,7 @@ from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.retry import retrying
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import ListOffsetsRequest, Message
+from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from sparklog.structs import NO_EPOCH, Endpoint, IsolationLevel, LeaderEpoch, TopicPartition
 
 T = TypeVar("T")
@@ -121,12 +121,12 @@ def keep_found(
 
 def list_offsets_request(
     wanted: Mapping[TopicPartition, int], isolation: IsolationLevel, timeout_ms: int
-) -> Callable[[int], Message]:
+) -> Callable[[int], ListOffsetsRequest]:
     """Ask a leader for the offsets at these timestamps (ms, EARLIEST or LATEST).
 
     ``timeout_ms`` is how long a broker may look in its remote storage.
     """
-    topics: dict[str, list[Message]] = {}
+    topics: dict[str, list[_Partition]] = {}
     for tp, timestamp in wanted.items():
         asked = _Partition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=timestamp)
         topics.setdefault(tp.topic, []).append(asked)
@@ -139,7 +139,9 @@ def list_offsets_request(
     )
 
 
-def listed_offsets(answer: Message) -> Iterator[tuple[TopicPartition, ErrorCode, OffsetAndTimestamp | None]]:
+def listed_offsets(
+    answer: ListOffsetsResponse,
+) -> Iterator[tuple[TopicPartition, ErrorCode, OffsetAndTimestamp | None]]:
     """For each partition the error, and what was found; None where no record is that young."""
     for topic in answer.topics:
         for each in topic.partitions:

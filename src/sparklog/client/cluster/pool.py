@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
-from sparklog.errors import ConnectionFailed, PeerSilent
+from sparklog.client.cluster.no_broker import PASSED_OVER, no_broker
+from sparklog.errors import SparklogError
 from sparklog.net.connection import BlockingConnection
 from sparklog.structs import Endpoint
+
+T = TypeVar("T")
 
 
 class ConnectionPool:
@@ -63,20 +67,28 @@ class ConnectionPool:
             connection.close()
 
     def first_reachable(self, endpoints: list[Endpoint]) -> BlockingConnection:
-        """A connection to the first of ``endpoints`` that answers. Raises ConnectionFailed naming all of them,
-        PeerSilent where one accepts connections.
+        """A connection to the first of ``endpoints`` that is a broker. Raises ``no_broker``'s error."""
+        return self._first(endpoints, self.take)
 
-        Those to which one is open are tried first: opening one to a broker that is frozen takes long.
-        """
-        failures: dict[Endpoint, ConnectionFailed] = {}
+    def first_answer(self, endpoints: list[Endpoint], ask: Callable[[BlockingConnection], T]) -> T:
+        """What ``ask`` returns for the first of ``endpoints`` that answers it. Raises ``no_broker``'s error."""
+
+        def borrow_and_ask(endpoint: Endpoint) -> T:
+            with self.borrow(endpoint) as connection:
+                return ask(connection)
+
+        return self._first(endpoints, borrow_and_ask)
+
+    def _first(self, endpoints: list[Endpoint], attempt: Callable[[Endpoint], T]) -> T:
+        """Those to which a connection is open are tried first: opening one to a broker that is frozen takes long."""
+        failures: dict[Endpoint, SparklogError] = {}
         for endpoint in sorted(endpoints, key=lambda each: not self._idle.get(each)):
             try:
-                return self.take(endpoint)
-            except ConnectionFailed as error:
+                return attempt(endpoint)
+            except PASSED_OVER as error:
                 failures[endpoint] = error
-        is_silent = any(isinstance(error, PeerSilent) for error in failures.values())
-        tried = ", ".join(f"{endpoint} ({error.__cause__ or error})" for endpoint, error in failures.items())
-        raise (PeerSilent if is_silent else ConnectionFailed)(f"no broker can be reached; tried {tried}")
+                self.forget(endpoint)
+        raise no_broker(failures)
 
     def close(self) -> None:
         with self._lock:

@@ -16,7 +16,11 @@ from enum import IntEnum
 from typing import TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
-from sparklog.client.cluster.info import (
+from sparklog.client.cluster.no_broker import PASSED_OVER, no_broker
+from sparklog.client.cluster.obstacles import Obstacles
+from sparklog.client.cluster.retry import UNKNOWN_TOPIC_PATIENCE, Backoff, retrying_async
+from sparklog.clock import Clock, SystemClock
+from sparklog.cluster.info import (
     ClusterInfo,
     PartitionInfo,
     TopicInfo,
@@ -24,20 +28,18 @@ from sparklog.client.cluster.info import (
     no_such_partition,
     read_metadata,
 )
-from sparklog.client.cluster.leaders import Leaders
-from sparklog.client.cluster.obstacles import Obstacles
-from sparklog.client.cluster.retry import UNKNOWN_TOPIC_PATIENCE, Backoff, retrying_async
-from sparklog.clock import Clock, SystemClock
+from sparklog.cluster.leaders import Leaders
 from sparklog.errors import ApiError, ClientClosed, ConnectionFailed, ErrorCode, SparklogError
 from sparklog.net.async_connection import AsyncConnection
+from sparklog.net.tasks import retrieve
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse, Message
+from sparklog.protocol.messages import A, FindCoordinatorRequest, FindCoordinatorResponse, Request, Response
 from sparklog.structs import BrokerId, Endpoint, TopicPartition
 
 T = TypeVar("T")
-Build = Callable[[int], Message]
+Build = Callable[[int], Request[A]]
 """Makes a request in the version agreed on."""
-Check = Callable[[Message], None]
+Check = Callable[[A], None]
 """Raises ApiError for an answer that says no; a retriable one is asked for again."""
 
 DATA, CONTROL, COORDINATOR = "data", "control", "coordinator"
@@ -53,7 +55,7 @@ class CoordinatorKind(IntEnum):
     TRANSACTION = 1
 
 
-def raise_error_code(answer: Message) -> None:
+def raise_error_code(answer: Response) -> None:
     """Raises ApiError where the answer as a whole has an error code."""
     code = ErrorCode(getattr(answer, "error_code", 0) or 0)
     if code is not ErrorCode.NONE:
@@ -108,12 +110,12 @@ class Session:
         self,
         broker_id: BrokerId,
         api: ApiKey,
-        build: Build,
+        build: Build[A],
         *,
         timeout: float | None = None,
         lane: str = DATA,
         ceiling: int | None = None,
-    ) -> Message:
+    ) -> A:
         """Ask once; ``timeout`` in seconds is ``request.timeout.ms`` if not said, ``ceiling`` the highest version."""
         connection = await self.connection(broker_id, lane)
         return await connection.request(api, build, timeout=self._seconds(timeout), ceiling=ceiling)
@@ -127,6 +129,7 @@ class Session:
         opening = self._connections.get((endpoint, lane))
         if opening is None or (opening.done() and _has_failed(opening)):
             opening = self._connections[endpoint, lane] = asyncio.create_task(self._open(endpoint))
+            opening.add_done_callback(retrieve)
         return await _shared(opening)
 
     async def _open(self, endpoint: Endpoint) -> AsyncConnection:
@@ -143,15 +146,15 @@ class Session:
     async def any_broker_request(
         self,
         api: ApiKey,
-        build: Build,
+        build: Build[A],
         *,
-        check: Check = raise_error_code,
+        check: Check[A] = raise_error_code,
         timeout: float | None = None,
         patience_ms: int | None = None,
-    ) -> Message:
+    ) -> A:
         """Ask whichever broker answers."""
 
-        async def ask() -> Message:
+        async def ask() -> A:
             answer = await self._ask_any(api, build, timeout)
             check(answer)
             return answer
@@ -161,15 +164,15 @@ class Session:
     async def controller_request(
         self,
         api: ApiKey,
-        build: Build,
+        build: Build[A],
         *,
-        check: Check = raise_error_code,
+        check: Check[A] = raise_error_code,
         timeout: float | None = None,
         patience_ms: int | None = None,
-    ) -> Message:
+    ) -> A:
         """Ask the controller; ``check`` raises NOT_CONTROLLER where it has moved."""
 
-        async def ask() -> Message:
+        async def ask() -> A:
             controller = self.leaders.controller
             if controller is None:
                 controller = (await self._refresh_once([], create=False)).controller
@@ -187,19 +190,19 @@ class Session:
         kind: CoordinatorKind,
         key: str,
         api: ApiKey,
-        build: Build,
+        build: Build[A],
         *,
-        check: Check = raise_error_code,
+        check: Check[A] = raise_error_code,
         timeout: float | None = None,
         patience_ms: int | None = None,
         ceiling: int | None = None,
-    ) -> Message:
+    ) -> A:
         """Ask the coordinator of a group or transactional id, wherever it moves.
 
         Errors that ``check`` raises are retried if their code is retriable; anything else is the caller's.
         """
 
-        async def ask() -> Message:
+        async def ask() -> A:
             broker = await self._coordinator_once(kind, key)
             try:
                 answer = await self.request(broker, api, build, timeout=timeout, lane=COORDINATOR, ceiling=ceiling)
@@ -247,7 +250,7 @@ class Session:
             info = await self._refresh_once([name], create)
             if name in info.errors:
                 raise ApiError(info.errors[name], f"topic {name!r} at {self.config.bootstrap_servers}")
-            return info.topics[name]
+            return info.topic(name)
 
         known = self.leaders.topic(name)
         return known if known is not None else await retrying_async(backoff or self.backoff(), describe)
@@ -272,12 +275,13 @@ class Session:
         return await self._retrying(lambda: self._refresh_once(topics, create))
 
     async def _refresh_once(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
-        """Callers who want the same at the same time share one question."""
+        """Callers that want the same at the same time share one question."""
         key = (None if topics is None else frozenset(topics), create)
         asking = self._refreshes.get(key)
         if asking is None:
             asking = self._refreshes[key] = asyncio.create_task(self._fetch_metadata(topics, create))
             asking.add_done_callback(lambda _: self._refreshes.pop(key, None))
+            asking.add_done_callback(retrieve)
         return await _shared(asking)
 
     async def _fetch_metadata(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
@@ -289,17 +293,17 @@ class Session:
         return info
 
     async def _renew(self) -> None:
-        """New partitions, and leaders that moved while nobody asked them anything."""
+        """New partitions, and leaders that moved while they were not asked anything."""
         while True:
             await asyncio.sleep(self.config.metadata_max_age_ms / 1000)
             try:
                 await self.refresh(sorted(self.leaders.topics))
             except SparklogError:
-                continue  # whoever needs it will ask, and be told
+                continue  # a caller that needs it will ask, and be told
 
-    async def _ask_any(self, api: ApiKey, build: Build, timeout: float | None) -> Message:
-        """Ask broker after broker until one answers. Raises ConnectionFailed naming all of them if none does."""
-        failures = []
+    async def _ask_any(self, api: ApiKey, build: Build[A], timeout: float | None) -> A:
+        """Ask broker after broker until one answers. Raises ``no_broker``'s error if none does."""
+        failures: dict[Endpoint, SparklogError] = {}
         since = self.clock.monotonic()
         for endpoint in dict.fromkeys([*self._connected(), *self.leaders.brokers.values(), *self.config.bootstrap]):
             try:
@@ -307,11 +311,11 @@ class Session:
                 answer = await connection.request(api, build, timeout=self._seconds(timeout))
                 self.obstacles.over("brokers")
                 return answer
-            except ConnectionFailed as error:
-                failures.append(f"{endpoint} ({error.__cause__ or error})")
-        unreachable = f"no broker can be reached; tried {', '.join(failures)}"
+            except PASSED_OVER as error:
+                failures[endpoint] = error
+        unreachable = no_broker(failures)
         self.obstacles.met("brokers", unreachable, since)
-        raise ConnectionFailed(unreachable)
+        raise unreachable
 
     def _connected(self) -> list[Endpoint]:
         return [
@@ -330,7 +334,7 @@ class Session:
 
 
 async def _shared(work: asyncio.Task[T]) -> T:
-    """The result of what several may wait for: who is cancelled leaves it running, only ``close`` cancels it."""
+    """The result of what several may wait for: a cancelled caller leaves it running, only ``close`` cancels it."""
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -343,7 +347,7 @@ def _has_failed(opening: asyncio.Task[AsyncConnection]) -> bool:
     return opening.cancelled() or opening.exception() is not None or opening.result().closed
 
 
-def _find_request(version: int, kind: CoordinatorKind, key: str) -> Message:
+def _find_request(version: int, kind: CoordinatorKind, key: str) -> FindCoordinatorRequest:
     if version >= 4:
         return FindCoordinatorRequest(version=version, key_type=int(kind), coordinator_keys=[key])
     return FindCoordinatorRequest(version=version, key_type=int(kind), key=key)

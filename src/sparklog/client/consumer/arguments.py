@@ -1,6 +1,6 @@
 """What users hand a consumer, checked before anything is done with it: TypeError and LocalProtocolError say what fits.
 
-A wrong type that passes breaks something later, far from who wrote it.
+A wrong type that passes breaks something later, far from the line that wrote it.
 """
 
 from __future__ import annotations

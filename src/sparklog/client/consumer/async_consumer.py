@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from sparklog.client.cluster.arguments import check_callable
-from sparklog.client.cluster.info import PartitionInfo
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, OffsetAndTimestamp, plain_offsets
 from sparklog.client.cluster.retry import retrying_async
 from sparklog.client.cluster.session import Session
@@ -35,6 +34,7 @@ from sparklog.client.consumer.positions import FoundOffsets, Positions
 from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.client.consumer.subscription import Position, SubscriptionState
 from sparklog.clock import Clock
+from sparklog.cluster.info import PartitionInfo
 from sparklog.errors import ApiError, ClientClosed, ErrorCode, LocalProtocolError, WokenUp
 from sparklog.structs import LeaderEpoch, TopicPartition
 
@@ -309,7 +309,7 @@ class AsyncConsumer:
         return dict(await self._group().offsets.committed(list(wanted)))
 
     def consumer_group_metadata(self) -> GroupMetadata:
-        """Who commits, for a producer that commits this consumer's offsets in its transaction."""
+        """This consumer's membership, for a producer that commits its offsets in a transaction."""
         return self._group().metadata
 
     # -- what there is

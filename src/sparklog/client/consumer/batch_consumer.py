@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
-from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets
 from sparklog.client.cluster.retry import Backoff
-from sparklog.client.consumer.fetch.scan import scan, unreadable, visible_end
 from sparklog.client.consumer.record import Header
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError, SparklogError
+from sparklog.fetch.position import FetchPositions, Refusal, fed, refusal_of
+from sparklog.fetch.scan import unreadable
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
@@ -41,7 +41,7 @@ class ConsumedRecord(NamedTuple):
 class BatchConsumer:
     """Records of some partitions from some positions on, each partition's in order.
 
-    ``positions`` may be offsets, EARLIEST or LATEST. No group, no commits: who reads keeps the offsets.
+    ``positions`` may be offsets, EARLIEST or LATEST. No group, no commits: the caller keeps the offsets.
     """
 
     def __init__(self, cluster: ClusterMetadata, positions: Mapping[TopicPartition, int]) -> None:
@@ -50,7 +50,7 @@ class BatchConsumer:
         self.positions = resolve(cluster, positions)
         self.damaged: dict[TopicPartition, CorruptRecord] = {}
         """Partitions that have a damaged batch at their position: they give nothing more until it is moved."""
-        self._nothing_at: Positions = {}
+        self._readers = FetchPositions(self._config.isolation_level, check_crcs=self._config.check_crcs)
 
     def poll(self, max_wait_ms: int | None = None, patience_ms: int | None = None) -> Batches:
         """The next batches; brokers without any hold the question for ``fetch.max.wait.ms``, or as said.
@@ -86,7 +86,7 @@ class BatchConsumer:
         self._forget_leaders(wanted)
 
     def _poll_once(self, wanted: Mapping[TopicPartition, int], wait_ms: int) -> Batches:
-        """What the brokers give that answer; what is wrong with the others is raised where nobody gives anything."""
+        """What the brokers give that answer; what is wrong with the others is raised where none gives anything."""
         groups, leaderless = self._cluster.led(wanted)
         failure: SparklogError | None = None
         if leaderless:
@@ -151,21 +151,22 @@ class BatchConsumer:
     ) -> Batches:
         names = {self._cluster.topic(tp.topic).topic_id: tp.topic for tp in wanted}
         taken: Batches = {}
-        if not any(answer.records or answer.error for answer in answers):
-            self._pass_over_gaps(answers, names)
-            if failure is not None:
-                raise failure
-            return taken
+        with_records = fed(answers)
         for answer in answers:
             tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
-            if answer.error is not ErrorCode.NONE:
+            refusal = refusal_of(answer.error)
+            if refusal is not None:
                 failure = ApiError(answer.error, f"partition {tp} at offset {wanted[tp]}: {answer.error.name}")
-                self._forget_leaders([tp])
+                if refusal is Refusal.MOVED:
+                    self._forget_leaders([tp])
                 continue
             try:
-                found = scan(tp, answer, wanted[tp], self._config.isolation_level, check_crcs=self._config.check_crcs)
+                found = self._readers.at(tp, wanted[tp]).take(answer, had_room=with_records == bool(answer.records))
             except CorruptRecord as error:
                 self.damaged[tp] = failure = error
+                continue
+            except RemoteProtocolError as error:
+                failure = error
                 continue
             self.positions[tp] = found.next_offset
             if found.batches:
@@ -173,16 +174,6 @@ class BatchConsumer:
         if failure is not None and not taken:
             raise failure
         return taken
-
-    def _pass_over_gaps(self, answers: list[FetchedPartition], names: dict[UUID, str]) -> None:
-        """Compaction can take the last records below the high watermark: nothing twice up to there is believed."""
-        for answer in answers:
-            tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
-            bound = visible_end(answer, self._config.isolation_level)
-            position = self.positions[tp]
-            if bound > position and self._nothing_at.get(tp) == position:
-                self.positions[tp] = bound
-            self._nothing_at[tp] = position
 
 
 def resolve(cluster: ClusterMetadata, positions: Mapping[TopicPartition, int]) -> Positions:

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from sparklog.client.cluster.arguments import check_callable
-from sparklog.client.cluster.info import PartitionInfo
 from sparklog.client.cluster.loop_thread import LoopThread
 from sparklog.client.cluster.offsets import OffsetAndTimestamp
 from sparklog.client.consumer.async_consumer import ARROW_BYTES, AsyncConsumer
@@ -34,6 +33,7 @@ from sparklog.client.consumer.group.coordinator import Callback
 from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.clock import Clock
+from sparklog.cluster.info import PartitionInfo
 from sparklog.errors import LocalProtocolError
 from sparklog.structs import TopicPartition
 
@@ -223,7 +223,7 @@ class Consumer:
         return self._call(self._consumer.committed(*partitions))
 
     def consumer_group_metadata(self) -> GroupMetadata:
-        """Who commits, for a producer that commits this consumer's offsets in its transaction."""
+        """This consumer's membership, for a producer that commits its offsets in a transaction."""
         return self._do(self._consumer.consumer_group_metadata)
 
     # -- what there is

@@ -114,7 +114,7 @@ class Positions:
             self._news.set()
 
     def _tell(self, error: SparklogError) -> None:
-        """What does not exist is told at once; of topics that do not, whoever looked for them has told."""
+        """What does not exist is told at once; of missing topics the subscription has told already."""
         known = [self._session.leaders.last_known(tp.topic) for tp in self._subscription.assignment]
         if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._session.obstacles.met("positions", error)
@@ -193,7 +193,7 @@ class Positions:
             _log.warning("%s; it goes on there", truncated)
             self._subscription.seek(tp, end)
 
-    # -- for whoever asks
+    # -- for the program's questions
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], found: FoundOffsets, isolation: IsolationLevel | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sparklog.client.cluster.info import ClusterInfo
 from sparklog.client.cluster.session import Session
 from sparklog.client.consumer.config import ConsumerConfig
+from sparklog.cluster.info import ClusterInfo
 from sparklog.errors import ErrorCode
 
 

@@ -1,7 +1,7 @@
 """Records that wait for their batch to be sent, and batches that wait to be acknowledged. No I/O, no thread, no clock.
 
 Each partition has a queue: batches that wait, oldest first, and batches on the wire. A batch is due when it is full,
-when its oldest record has lingered, when somebody flushes or waits for room, or when a retry's pause is over. What is
+when its oldest record has lingered, when a caller flushes or waits for room, or when a retry's pause is over. What is
 not settled counts against ``buffer.memory``; a batch on the wire is never expired, so that a future fails only when
 the batch will not be sent again.
 """
@@ -66,7 +66,7 @@ class Accumulator:
         self.appended = 0
         """Bytes of all records there ever were."""
         self.has_news = False
-        """A batch was begun or closed since somebody last looked: the sender may have something to do."""
+        """A batch was begun or closed since the last look: the sender may have something to do."""
         self.waiters: list[Callable[[], object]] = []
         """Called, once each, when there is room again."""
         self.settler: int | None = None
@@ -257,7 +257,7 @@ class Accumulator:
             self._busy.pop(batch.tp, None)
 
     def pop_waiters(self) -> list[Callable[[], object]]:
-        """Those who wait for room, if there may be some."""
+        """The callers that wait for room, if there may be some."""
         waiters, self.waiters = self.waiters, []
         return waiters
 

@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparklog.client.cluster.arguments import as_timestamp, check_callable
-from sparklog.client.cluster.info import PartitionInfo, no_such_partition
 from sparklog.client.cluster.session import Session
 from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.producer.accumulator import Accumulator
@@ -34,6 +33,7 @@ from sparklog.client.producer.sender import Sender
 from sparklog.client.producer.transaction import Step, Transaction
 from sparklog.client.producer.transaction_driver import Positions, TransactionDriver
 from sparklog.clock import Clock
+from sparklog.cluster.info import PartitionInfo, no_such_partition
 from sparklog.errors import ApiError, ClientClosed, ConfigError, ErrorCode, SparklogError
 from sparklog.record import layout
 from sparklog.structs import TopicPartition
@@ -129,7 +129,7 @@ class AsyncProducer:
             self._warn_of_lost(left)
 
     def _warn_of_lost(self, batches: list[ProducerBatch]) -> None:
-        """Who closes may have no future of what waited then; what a transaction gave up was never to be seen."""
+        """The caller may have no future of what waited then; what a transaction gave up was never to be seen."""
         lost = [batch for batch in batches if batch.delivery.error is not None]
         if lost and self._transaction is None:
             _log.warning(
@@ -186,9 +186,9 @@ class AsyncProducer:
             await self.within(deadline, room.wait())
 
     async def _rest(self, now: float) -> None:
-        """Let the sender have its turn, once a batch's worth of bytes and every few milliseconds: whoever sends in a
-        loop may wait for nothing else. It comes before a record is queued, so that one whose ``send`` was cancelled is
-        not."""
+        """Let the sender have its turn, once a batch's worth of bytes and every few milliseconds: a coroutine that
+        sends in a loop may wait for nothing else. It comes before a record is queued, so that one whose ``send`` was
+        cancelled is not."""
         self._rest_at = self._accumulator.appended + self.config.batch_size
         self._rest_by = now + _REST_INTERVAL
         await asyncio.sleep(0)
@@ -348,7 +348,7 @@ class AsyncProducer:
         await self._driver.init(keep_prepared)
 
     async def begin_transaction(self) -> None:
-        """What is sent from now on is one transaction, until it is committed or aborted. Asks nobody."""
+        """What is sent from now on is one transaction, until it is committed or aborted. Asks no broker."""
         self._transactional().begin()
 
     async def send_offsets_to_transaction(self, offsets: Positions, group: GroupMetadata | str) -> None:

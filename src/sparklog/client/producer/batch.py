@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.client.producer.delivery import Delivery, RecordFuture
-from sparklog.record import _impl, layout
+from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, increment_sequence, patch_producer
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.codec import write_record
 from sparklog.record.compression import CompressionType, compress
 from sparklog.record.records import iter_records
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from sparklog.structs import TopicPartition
 
 Headers = Sequence[tuple[str, "Buffer | None"]]
-_write_record = _impl.codec.write_record
 
 
 class Stamp(NamedTuple):
@@ -84,7 +84,7 @@ class ProducerBatch:
         """Add a record. LocalProtocolError leaves the batch as it was."""
         index = self.count
         base = self._base_timestamp if index else timestamp
-        _write_record(self.records, timestamp - base, index, key, value, headers)
+        write_record(self.records, timestamp - base, index, key, value, headers)
         if not index:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
@@ -94,7 +94,7 @@ class ProducerBatch:
 
     @classmethod
     def encoded(cls, tp: TopicPartition, order: float, created: float, data: bytearray) -> ProducerBatch:
-        """A batch that somebody else made, without a producer."""
+        """A batch that was made elsewhere, without a producer."""
         batch = cls(tp, order, created)
         batch._data = data
         batch.count = RecordBatch(data).record_count

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.retry import Backoff, is_retriable
+from sparklog.client.producer.refusal import Refusal, refusal_of
+from sparklog.cluster.leader_errors import is_leader_error
 from sparklog.errors import ApiError, BatchRefused, ErrorCode, SparklogError
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
-from sparklog.protocol.messages import Message, decode_response
+from sparklog.protocol.hot.produce import ProduceResult
 from sparklog.record.batch import RecordBatch
 from sparklog.record.layout import RECORD_COUNT
 from sparklog.structs import Endpoint, TopicPartition
@@ -154,30 +156,31 @@ class BatchProducer:
         while pipeline is not None and len(pipeline.in_flight) > allowed:
             try:
                 _, version, body = pipeline.connection.receive()
-                answer = decode_response(ApiKey.PRODUCE, version, body)
+                results = produce.decode_response(body, version)
             except SparklogError as error:
                 self._hang_up(endpoint, error)
                 return
-            self._settle(pipeline.in_flight.popleft(), answer)
+            self._settle(pipeline.in_flight.popleft(), results)
 
-    def _settle(self, sent: _Batches, answer: Message) -> None:
-        waiting = dict(sent)
-        for topic in answer.responses:
-            for each in topic.partition_responses:
-                tp = TopicPartition(topic.name, each.index)
-                batch = waiting.pop(tp, None)
-                if batch is not None:
-                    self._answered(tp, batch, ErrorCode(each.error_code), getattr(each, "error_message", None))
-        if waiting:
-            lost = ApiError(ErrorCode.NETWORK_EXCEPTION, f"the broker did not say what became of {next(iter(waiting))}")
-            self._retry_later(waiting, lost)
+    def _settle(self, sent: _Batches, results: Mapping[TopicPartition, ProduceResult]) -> None:
+        for tp, batch in sent.items():
+            result = results.get(tp)
+            if result is None:
+                lost = ApiError(ErrorCode.NETWORK_EXCEPTION, f"the broker did not say what became of {tp}")
+                self._retry_later({tp: batch}, lost)
+            else:
+                refusal = refusal_of(result.error, is_transactional=self._transactional_id is not None)
+                self._answered(tp, batch, result, refusal)
 
-    def _answered(self, tp: TopicPartition, batch: Batch, code: ErrorCode, message: str | None) -> None:
+    def _answered(self, tp: TopicPartition, batch: Batch, result: ProduceResult, refusal: Refusal | None) -> None:
         """What became of one batch."""
-        if code is ErrorCode.NONE:
+        if refusal is None:
             self._acknowledge([batch])
-        else:
-            self._retry_later({tp: batch}, _refusal(tp, code, message, batch))
+            return
+        error = _refused(tp, batch, result.error, result.message, refusal)
+        if refusal is not Refusal.PASSING:
+            raise error
+        self._retry_later({tp: batch}, error)
 
     def _acknowledge(self, batches: Iterable[Batch]) -> None:
         self._backoff = None
@@ -196,21 +199,24 @@ class BatchProducer:
         self._retry_later(pipeline.filling, error)
 
     def _check_taken(self, sent: _Batches, error: SparklogError) -> None:
-        """A broker hangs up on who sends more than it takes at once, and says nothing: the second time that is believed
-        of a batch beyond ``max.request.size``, which is alone in its request. Raises BatchRefused then."""
+        """A broker hangs up on a client that sends more than it takes at once, and says nothing: the second time that
+        is believed of a batch beyond ``max.request.size``, which is alone in its request. Raises BatchRefused then."""
         for tp, batch in sent.items():
             if len(batch) <= self._config.max_request_size:
                 continue
             if id(batch) in self._broken_off:
-                raise _refusal(tp, ErrorCode.MESSAGE_TOO_LARGE, f"the broker hung up on it twice: {error}", batch)
+                silence = f"the broker hung up on it twice: {error}"
+                raise _refused(tp, batch, ErrorCode.MESSAGE_TOO_LARGE, silence, Refusal.TOO_LARGE)
             self._broken_off.add(id(batch))
 
     def _retry_later(self, batches: _Batches, error: SparklogError) -> None:
         if not is_retriable(error):
             raise error
         self._last_error = error
+        is_moved = is_leader_error(error)
         for tp, batch in batches.items():
-            self._cluster.invalidate(tp.topic)
+            if is_moved:
+                self._cluster.invalidate(tp.topic)
             self._retries.append((tp, batch))
 
     def _resend(self) -> None:
@@ -230,11 +236,11 @@ class BatchProducer:
         return again
 
 
-def _refusal(tp: TopicPartition, code: ErrorCode, message: str | None, batch: Batch) -> BatchRefused:
+def _refused(tp: TopicPartition, batch: Batch, code: ErrorCode, message: str | None, refusal: Refusal) -> BatchRefused:
     text = f"partition {tp} refused a batch of {len(batch)} bytes: {code.name}"
     if message:
         text += f" ({message})"
-    if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+    if refusal is Refusal.TOO_LARGE:
         text += _remedy(batch)
     return BatchRefused(code, text, batch)
 

@@ -103,7 +103,7 @@ class Delivery:
         return first.part(index) if index < self._middle else second.part(index - self._middle)
 
     def will_tell(self, listener: Callable[[], object]) -> None:
-        """``on_settled`` for one who holds the accumulator's lock, so that the batch cannot settle meanwhile."""
+        """``on_settled`` under the accumulator's lock, so that the batch cannot settle meanwhile."""
         self._listeners.append(listener)
 
     def on_settled(self, listener: Callable[[], object]) -> None:

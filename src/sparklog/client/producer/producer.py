@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from sparklog.client.cluster.info import PartitionInfo
 from sparklog.client.cluster.loop_thread import LoopThread
 from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.producer.async_producer import AsyncProducer
 from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture
 from sparklog.client.producer.transaction_driver import Positions
+from sparklog.cluster.info import PartitionInfo
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,14 +11,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from sparklog.client.cluster.leaders import Leaders
 from sparklog.client.producer.arguments import check_target
+from sparklog.cluster.leaders import Leaders
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.record import _impl, layout
+from sparklog.record import layout
+from sparklog.record.codec import murmur2
 from sparklog.structs import TopicPartition
 
 Partitioning = Callable[[str, "bytes | None", "bytes | None", int], int]
-_murmur2 = _impl.codec.murmur2
 
 
 class _Topic:
@@ -35,7 +35,7 @@ class _Topic:
 
 
 class Router:
-    """Picks partitions from what is known of topics; asks nobody. For any number of threads."""
+    """Picks partitions from what is known of topics; asks no broker. For any number of threads."""
 
     def __init__(self, leaders: Leaders, sticky_bytes: int, partitioner: Partitioning | None = None) -> None:
         self._leaders = leaders
@@ -57,7 +57,7 @@ class Router:
         if self._partitioner is not None:
             return self._chosen(known, topic, key, value)
         if key is not None:
-            return known.partitions[(_murmur2(key) & layout.MAX_INT32) % known.count]
+            return known.partitions[(murmur2(key) & layout.MAX_INT32) % known.count]
         known.stuck -= 32 if value is None else len(value) + 32
         if known.stuck < 0:
             known.sticky = self._next(known)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
@@ -22,8 +23,10 @@ from sparklog.client.cluster.wakeup import Wakeup
 from sparklog.client.producer.accumulator import Accumulator, PartitionQueue
 from sparklog.client.producer.batch import ProducerBatch
 from sparklog.client.producer.config import ProducerConfig
+from sparklog.client.producer.refusal import TOO_LARGE
 from sparklog.client.producer.sequences import ProducerId, Verdict
-from sparklog.client.producer.transaction import Transaction
+from sparklog.client.producer.transaction import LAST_PRODUCE_OF_FIRST_PROTOCOL, Transaction
+from sparklog.cluster.leader_errors import LEADER_ERRORS
 from sparklog.errors import ApiError, ClientClosed, ErrorCode, SparklogError
 from sparklog.net.async_connection import Answer, AsyncConnection
 from sparklog.net.versions import PeerVersions
@@ -36,20 +39,8 @@ from sparklog.structs import BrokerId, Chunk, TopicPartition
 _log = logging.getLogger(__name__)
 ADDING_PARTITIONS = "transaction"
 """The name of that errand."""
-_LAST_OF_FIRST_VERSION = 11
-"""The newest Produce in whose transactions partitions must have been added before."""
+_METADATA, _PRODUCER_ID = "metadata", "producer id"
 _NO_ANSWER = ProduceResult(ErrorCode.NETWORK_EXCEPTION, message="the broker did not say what became of it")
-_UNKNOWN_LEADER = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-    }
-)
 
 
 class _Node:
@@ -59,7 +50,6 @@ class _Node:
         self.connection: AsyncConnection | None = None
         self.versions: PeerVersions | None = None
         self.in_flight = 0
-        self.failures = 0
 
 
 class Sender:
@@ -86,6 +76,10 @@ class Sender:
         self._nodes: dict[BrokerId, _Node] = {}
         self._held: list[AsyncConnection] = []
         self._errands: dict[str, asyncio.Task[None]] = {}
+        self._failures: Counter[str] = Counter()
+        """How often each errand failed in a row."""
+        self._reasons: dict[str, str] = {}
+        """Why the last attempt of each errand failed, the latest last."""
         self._wakeup = Wakeup(self._turn)
 
     def wake(self) -> None:
@@ -168,22 +162,22 @@ class Sender:
         elif self._config.enable_idempotence and (
             self._producer is None or self._accumulator.needs_new_id(self._producer)
         ):
-            self._errand("producer id", self._ask_producer_id)
+            self._errand(_PRODUCER_ID, self._ask_producer_id)
         return self._producer is not None or not self._config.enable_idempotence
 
     def _dispatch(self, due: Iterable[PartitionQueue]) -> bool:
-        unknown: set[str] = set()
+        unknown: set[TopicPartition] = set()
         by_leader: dict[BrokerId, list[PartitionQueue]] = {}
         for queue in due:
             if not self._is_in_transaction(queue.tp):
                 continue
             leader = self._session.leaders.leader(queue.tp)
             if leader is None:
-                unknown.add(queue.tp.topic)
+                unknown.add(queue.tp)
             else:
                 by_leader.setdefault(leader, []).append(queue)
         if unknown:
-            self._errand("metadata", partial(self._look_up, unknown))
+            self._errand(_METADATA, partial(self._look_up, unknown))
         served = [self._serve(leader, queues) for leader, queues in by_leader.items()]
         return any(served)
 
@@ -199,7 +193,7 @@ class Sender:
         if node.in_flight >= self._config.max_in_flight:
             return False
         if node.connection is None or node.versions is None or node.connection.closed:
-            self._errand(f"connection {leader}", partial(self._connect, leader, node))
+            self._errand(_connecting(leader), partial(self._connect, leader, node))
             return False
         batches = self._take(queues)
         if batches:
@@ -226,8 +220,8 @@ class Sender:
         return batches
 
     def _version(self, versions: PeerVersions) -> int:
-        first_version = self._transaction is not None and not self._transaction.second_version
-        return versions.best(ApiKey.PRODUCE, _LAST_OF_FIRST_VERSION if first_version else None)
+        first_protocol = self._transaction is not None and not self._transaction.second_version
+        return versions.best(ApiKey.PRODUCE, LAST_PRODUCE_OF_FIRST_PROTOCOL if first_protocol else None)
 
     # Requests and answers.
 
@@ -293,7 +287,7 @@ class Sender:
             for batch, result in answered:
                 judged.append((self._accumulator.answered(batch, result.error, now), batch, result))
         for verdict, batch, result in judged:
-            if result.error in _UNKNOWN_LEADER:
+            if result.error in LEADER_ERRORS:
                 self._session.leaders.invalidate(batch.tp.topic)
             if verdict is Verdict.DONE:
                 batch.delivery.succeed(result.base_offset, result.log_append_time_ms)
@@ -324,8 +318,9 @@ class Sender:
     def _expiry(self, batch: ProducerBatch) -> SparklogError:
         text = f"{_counted(batch)} for {batch.tp} not acknowledged within delivery.timeout.ms"
         text += f"={self._config.delivery_timeout_ms}"
-        if batch.last_error and not batch.is_doubtful:
-            text += f": {batch.last_error}"
+        reason = self._why_unsent(batch.tp) or ("" if batch.is_doubtful else batch.last_error)
+        if reason:
+            text += f": {reason}"
         return ApiError(ErrorCode.REQUEST_TIMED_OUT, text + _doubt(batch))
 
     def _make_room(self) -> None:
@@ -348,39 +343,58 @@ class Sender:
     async def _do(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except SparklogError as error:
-            _log.debug("%s: %s", name, error)
-            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+            self._passed(name)
+        except Exception as error:  # whatever it is, a pause comes before the next attempt
+            self._failed(name, error)
+            _log.debug("%s: %s", name, error, exc_info=not isinstance(error, SparklogError))
+            await asyncio.sleep(self._pause_after(name, error))
         finally:
             self._errands.pop(name, None)
             self.wake()
 
-    async def _look_up(self, topics: set[str]) -> None:
-        await self._session.refresh(sorted(topics), create=True)
-        known = self._session.leaders
-        if any(known.topic(topic) is None for topic in topics) or self._leaderless(topics):
-            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+    def _passed(self, name: str) -> None:
+        self._failures.pop(name, None)
+        self._reasons.pop(name, None)
+        self._session.obstacles.over(name)
 
-    def _leaderless(self, topics: set[str]) -> bool:
+    def _failed(self, name: str, error: Exception) -> None:
+        is_foreseen = isinstance(error, SparklogError)
+        reason = str(error) if is_foreseen else f"{name}: {error!r}"
+        self._failures[name] += 1
+        self._reasons.pop(name, None)
+        self._reasons[name] = reason
+        self._session.obstacles.met(name, reason, at_once=not is_foreseen)
+
+    def _why_unsent(self, tp: TopicPartition) -> str:
+        """What the last errand failed with that ``tp`` waited for; empty where none did."""
+        topic = self._session.leaders.last_known(tp.topic)
+        info = None if topic is None else topic.partition(tp.partition)
+        names = {_METADATA, _PRODUCER_ID, ADDING_PARTITIONS}
+        if info is not None:
+            names.add(_connecting(info.leader))
+        return next((reason for name, reason in reversed(self._reasons.items()) if name in names), "")
+
+    def _pause_after(self, name: str, error: Exception) -> float:
+        """Seconds; what a broker answered is asked again soon, for it may have changed."""
+        return pause_after(1 if isinstance(error, ApiError) else self._failures[name], self._config)
+
+    async def _look_up(self, waiting: set[TopicPartition]) -> None:
+        """Raises ApiError where one of them has no leader even so."""
         leaders = self._session.leaders
-        infos = [leaders.topic(topic) for topic in topics]
-        return any(
-            leaders.leader(TopicPartition(info.name, each.partition)) is None
-            for info in infos
-            if info is not None
-            for each in info.partitions
-        )
+        await self._session.refresh(sorted({tp.topic for tp in waiting}), create=True)
+        leaderless = next((tp for tp in sorted(waiting) if leaders.leader(tp) is None), None)
+        if leaderless is not None:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, leaders.why_no_leader(leaderless))
 
     async def _connect(self, leader: BrokerId, node: _Node) -> None:
         try:
             connection = await self._session.connection(leader)
             node.versions = await connection.versions(timeout=self._config.request_timeout_ms / 1000)
-            node.connection, node.failures = connection, 0
-        except SparklogError:
+            node.connection = connection
+        except Exception:
             for topic in list(self._session.leaders.topics):
                 self._session.leaders.invalidate(topic)
-            node.failures += 1
-            await asyncio.sleep(pause_after(node.failures, self._config))
+            raise
 
     async def _ask_producer_id(self) -> None:
         try:
@@ -398,6 +412,10 @@ class Sender:
             self._producer = ProducerId(answer.producer_id, answer.producer_epoch)
 
 
+def _connecting(leader: BrokerId) -> str:
+    return f"connection {leader}"
+
+
 def _counted(batch: ProducerBatch) -> str:
     return "1 record" if batch.count == 1 else f"{batch.count} records"
 
@@ -406,7 +424,7 @@ def _refusal(batch: ProducerBatch, result: ProduceResult) -> ApiError:
     text = f"{batch.tp} refused {_counted(batch)}"
     if result.message:
         text += f": {result.message}"
-    if result.error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+    if result.error in TOO_LARGE:
         text += f"; a record of {batch.size} bytes needs a higher max.message.bytes of the topic"
     return ApiError(result.error, text + _doubt(batch))
 

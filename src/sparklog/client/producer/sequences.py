@@ -22,7 +22,8 @@ rules, which keep the records of a partition in order, each once:
   raised too.
 
 The epoch is raised for the partition alone: brokers compare it partition by partition. A transaction has one epoch for
-all and is aborted instead.
+all and is aborted instead. ``Numbering`` is the numbers of one epoch, and all that a Spark task's transaction needs of
+this; ``PartitionSequences`` is the whole.
 
 Kafka's Java client (3.9, ``TransactionManager.canRetry``) raises the epoch for every batch out of sequence, numbers all
 that is in flight anew, and so writes a batch again whose answer was lost. librdkafka stops for good where the first in
@@ -37,35 +38,22 @@ from typing import NamedTuple
 
 from sparklog.client.producer.batch import ProducerBatch, Stamp
 from sparklog.client.producer.config import MOST_IN_FLIGHT
+from sparklog.client.producer.refusal import Refusal, leaves_doubt, refusal_of
 from sparklog.errors import ErrorCode
+from sparklog.record import layout
 from sparklog.record.batch import increment_sequence
 
 LAST_EPOCH = (1 << 15) - 1
-_E = ErrorCode
-_OUT_OF_SEQUENCE = frozenset({_E.OUT_OF_ORDER_SEQUENCE_NUMBER, _E.UNKNOWN_PRODUCER_ID})
-_NOT_WRITTEN = frozenset(
-    {
-        _E.CORRUPT_MESSAGE,
-        _E.NOT_ENOUGH_REPLICAS,
-        _E.FENCED_LEADER_EPOCH,
-        _E.UNKNOWN_LEADER_EPOCH,
-        _E.CONCURRENT_TRANSACTIONS,
-        _E.COORDINATOR_LOAD_IN_PROGRESS,
-        _E.COORDINATOR_NOT_AVAILABLE,
-        _E.NOT_COORDINATOR,
-        _E.THROTTLING_QUOTA_EXCEEDED,
-    }
-)
-"""The retriable errors that a leader gives before it appends and never behind it. NOT_LEADER_OR_FOLLOWER is none: with
-``acks=all`` it is the answer also where the leadership was lost while the batch waited for its replicas."""
-_TOO_LARGE = frozenset({_E.MESSAGE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE})
 
 
 class ProducerId(NamedTuple):
-    """Who sends: an id and the epoch under which it was given."""
+    """A producer's identity: its id and the epoch under which it was given."""
 
     producer_id: int
     epoch: int
+
+
+_NOBODY = ProducerId(layout.NO_PRODUCER_ID, layout.NO_PRODUCER_EPOCH)
 
 
 class Verdict(Enum):
@@ -80,21 +68,52 @@ class Verdict(Enum):
     FENCED = auto()
 
 
+class Numbering:
+    """The numbers of one partition's batches under one producer id and epoch, from 0 on."""
+
+    __slots__ = ("_acknowledged_to", "_next", "is_proven", "producer")
+
+    def __init__(self, producer: ProducerId) -> None:
+        self.producer = producer
+        self.is_proven = False
+        """A batch was acknowledged: the leader knows the producer, and takes none but the next number from it."""
+        self._next = 0
+        self._acknowledged_to = 0
+
+    def stamp(self, count: int) -> Stamp:
+        """What the next batch, of so many records, is sent under."""
+        stamp = Stamp(*self.producer, self._next)
+        self._next = increment_sequence(self._next, count)
+        return stamp
+
+    def acknowledge(self, sequence: int, count: int) -> None:
+        """The batch of this number is written, and with it all before it."""
+        self.is_proven = True
+        self._acknowledged_to = increment_sequence(sequence, count)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last number that was given is acknowledged."""
+        return self._acknowledged_to == self._next
+
+    def is_next(self, sequence: int) -> bool:
+        """Whether all before this number are acknowledged."""
+        return self._acknowledged_to == sequence
+
+
 class PartitionSequences:
     """The numbers of one partition. ``on_wire`` and ``waiting`` are its batches under way and those to be sent."""
 
     def __init__(self) -> None:
         self._given: ProducerId | None = None
-        self._epoch = -1
-        self._next = 0
-        self._is_proven = False
+        self._numbering = Numbering(_NOBODY)
         self._gap_at: float | None = None
         self._has_doubt = False
-        self._acknowledged_to = 0
 
     def is_exhausted(self, producer: ProducerId | None) -> bool:
         """There is no higher epoch: ``producer`` must get another id before this partition can go on."""
-        return self._gap_at is not None and self._epoch >= LAST_EPOCH and producer == self._given
+        is_last = self._numbering.producer.epoch >= LAST_EPOCH
+        return self._gap_at is not None and is_last and producer == self._given
 
     @property
     def is_broken(self) -> bool:
@@ -108,11 +127,12 @@ class PartitionSequences:
         head = waiting[0]
         if head.stamp is not None and (self._gap_at is None or head.order < self._gap_at):
             return len(on_wire) < MOST_IN_FLIGHT and all(each.order > head.order for each in on_wire)
-        if on_wire and (self._gap_at is not None or not self._is_proven or len(on_wire) >= MOST_IN_FLIGHT):
+        is_full = not self._numbering.is_proven or len(on_wire) >= MOST_IN_FLIGHT
+        if on_wire and (self._gap_at is not None or is_full):
             return False
         if self._has_doubt and not on_wire:
             self._has_doubt = False
-            if self._acknowledged_to != self._next:
+            if not self._numbering.is_settled:
                 self._gap_at = head.order
         if self._gap_at is not None:
             return self._start_over(producer, waiting)
@@ -128,11 +148,11 @@ class PartitionSequences:
         if self.is_exhausted(producer) or any(batch.is_doubtful for batch in waiting):
             return False
         if producer != self._given:
-            self._given, self._epoch = producer, producer.epoch
+            self._given = producer
         else:
-            self._epoch += 1
-        self._next = self._acknowledged_to = 0
-        self._is_proven = self._has_doubt = False
+            producer = ProducerId(producer.producer_id, self._numbering.producer.epoch + 1)
+        self._numbering = Numbering(producer)
+        self._has_doubt = False
         self._gap_at = None
         for batch in waiting:
             batch.stamp = None
@@ -141,46 +161,46 @@ class PartitionSequences:
     def stamp(self, batch: ProducerBatch) -> None:
         """Number a batch that ``admits`` let through, unless it has its number."""
         if batch.stamp is None:
-            assert self._given is not None
-            batch.stamp = Stamp(self._given.producer_id, self._epoch, self._next)
-            self._next = increment_sequence(self._next, batch.count)
+            batch.stamp = self._numbering.stamp(batch.count)
 
     def judge(
         self, code: ErrorCode, batch: ProducerBatch, others: Collection[ProducerBatch], *, is_transactional: bool
     ) -> Verdict:
         """What an answer means for ``batch``; ``others`` are those of its partition that are not settled."""
-        if code in (_E.NONE, _E.DUPLICATE_SEQUENCE_NUMBER):
-            self._acknowledge(batch)
+        refusal = refusal_of(code, is_transactional=is_transactional)
+        if refusal is None:
+            assert batch.stamp is not None
+            self._numbering.acknowledge(batch.stamp.sequence, batch.count)
             return Verdict.DONE
-        if code is _E.PRODUCER_FENCED or (is_transactional and code is _E.INVALID_PRODUCER_EPOCH):
+        if refusal is Refusal.FENCED:
             return Verdict.FENCED
-        if code in _OUT_OF_SEQUENCE or code is _E.INVALID_PRODUCER_EPOCH:
-            if any(each.stamp is not None and each.order < batch.order for each in others):
-                return Verdict.RETRY  # behind one that is to come again
-            if batch.is_doubtful and not is_transactional:
-                self.give_up(batch)
-                return Verdict.FAIL
-            self._mark_gap(batch)
-            return Verdict.GAP if is_transactional else Verdict.RETRY
-        if code.retriable:
-            batch.is_doubtful |= code not in _NOT_WRITTEN
+        if refusal is Refusal.OUT_OF_SEQUENCE:
+            return self._out_of_sequence(batch, others, is_transactional)
+        if refusal is Refusal.PASSING:
+            batch.is_doubtful |= leaves_doubt(code)
             return Verdict.RETRY
         if batch.is_doubtful:
             self.give_up(batch)
             return Verdict.FAIL
-        verdict = judge_unnumbered(code, batch)
-        if verdict is Verdict.FAIL:
-            self._mark_gap(batch)
-        return verdict
+        if refusal is Refusal.TOO_LARGE and batch.count > 1:
+            return Verdict.SPLIT
+        self._mark_gap(batch)
+        return Verdict.FAIL
+
+    def _out_of_sequence(
+        self, batch: ProducerBatch, others: Collection[ProducerBatch], is_transactional: bool
+    ) -> Verdict:
+        if any(each.stamp is not None and each.order < batch.order for each in others):
+            return Verdict.RETRY  # behind one that is to come again
+        if batch.is_doubtful and not is_transactional:
+            self.give_up(batch)
+            return Verdict.FAIL
+        self._mark_gap(batch)
+        return Verdict.GAP if is_transactional else Verdict.RETRY
 
     def _mark_gap(self, batch: ProducerBatch) -> None:
         """Neither ``batch`` nor any behind it is written, or will be under this epoch."""
         self._gap_at = batch.order if self._gap_at is None else min(self._gap_at, batch.order)
-
-    def _acknowledge(self, batch: ProducerBatch) -> None:
-        assert batch.stamp is not None
-        self._is_proven = True
-        self._acknowledged_to = increment_sequence(batch.stamp.sequence, batch.count)
 
     def give_up(self, batch: ProducerBatch) -> None:
         """``batch`` will not be sent again, whatever became of it."""
@@ -190,8 +210,9 @@ class PartitionSequences:
 
 def judge_unnumbered(code: ErrorCode, batch: ProducerBatch) -> Verdict:
     """What an answer means for a batch without a stamp."""
-    if code is _E.NONE:
+    refusal = refusal_of(code, is_transactional=False)
+    if refusal is None:
         return Verdict.DONE
-    if code in _TOO_LARGE and batch.count > 1:
+    if refusal is Refusal.TOO_LARGE and batch.count > 1:
         return Verdict.SPLIT
-    return Verdict.RETRY if code.retriable else Verdict.FAIL
+    return Verdict.RETRY if refusal is Refusal.PASSING else Verdict.FAIL

@@ -8,7 +8,7 @@ States::
                               └──abort── ABORTABLE                       any ──fenced, or worse──▶ FATAL
 
 An error either passes by itself (asked again), or spoils the transaction (ABORTABLE: only ``abort`` is left), or ends
-the producer (FATAL: every later call raises it). A fenced producer is FATAL: somebody else has its transactional id.
+the producer (FATAL: every later call raises it). A fenced producer is FATAL: another has its transactional id.
 
 Two protocols (KIP-890). In the first each partition, and each group with offsets, is added to the transaction before
 anything is sent to it. In the second the brokers do that themselves (Produce 12, TxnOffsetCommit 5) and raise the
@@ -51,6 +51,8 @@ _REASONS = {
     _E.INVALID_TRANSACTION_TIMEOUT: "lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms",
 }
 NO_TRANSACTION = ProducerId(-1, -1)
+LAST_PRODUCE_OF_FIRST_PROTOCOL = 11
+"""The newest Produce in whose transactions partitions must have been added before."""
 
 
 class Step(Enum):
@@ -154,7 +156,7 @@ class Transaction:
     def end(self, commit: bool) -> None:
         """Nothing more joins the transaction. May be said again while it is being ended."""
         if self.step is Step.ENDING and self.commits == commit:
-            return  # asked again, because nobody knows what became of it
+            return  # asked again, because its fate is not known
         steps = (Step.OPEN, Step.PREPARED) if commit else (Step.OPEN, Step.PREPARED, Step.ABORTABLE)
         self._require("commit" if commit else "abort", *steps)
         self.step, self.commits = Step.ENDING, commit
@@ -179,8 +181,8 @@ class Transaction:
         raise ApiError(_E.INVALID_TXN_STATE, f"cannot {what} now: {hint}")
 
     def _again(self) -> SparklogError:
-        """What spoiled the transaction may have been of the sort that passes; the transaction does not: whoever tries
-        again what may pass must not try this."""
+        """What spoiled the transaction may have been of the sort that passes; the transaction does not: a program that
+        tries again what may pass must not try this."""
         assert self.error is not None
         if self.step is Step.FATAL:
             hint = "this producer cannot go on; close it"

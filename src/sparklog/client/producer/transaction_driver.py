@@ -20,12 +20,15 @@ from sparklog.client.producer.transaction import NO_TRANSACTION, Severity, Step,
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
+    A,
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     EndTxnRequest,
     InitProducerIdRequest,
-    Message,
+    Request,
     TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 from sparklog.structs import TopicPartition, by_topic
 
@@ -60,7 +63,7 @@ class TransactionDriver:
         sender.add_partitions = self._add_partitions
 
     async def init(self, keep_prepared: bool = False) -> None:
-        """Take over the transactional id: fence whoever had it, and end what it left open unless that is kept."""
+        """Take over the transactional id: fence its last holder, and end what it left open unless that is kept."""
         transaction = self._transaction
         if transaction.step is not Step.UNINITIALIZED:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions were initialized already")
@@ -79,7 +82,7 @@ class TransactionDriver:
     async def _init_producer_id(self, current: ProducerId, keep_prepared: bool) -> tuple[ProducerId, ProducerId]:
         two_phase = self._config.two_phase_commit
 
-        def build(version: int) -> Message:
+        def build(version: int) -> InitProducerIdRequest:
             if version < _TWO_PHASE_VERSION and (two_phase or keep_prepared):
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_VERSION, "the coordinator does not know two-phase commit (InitProducerId 6)"
@@ -110,7 +113,7 @@ class TransactionDriver:
         )
         transaction.partitions_added(wanted)
 
-    def _add_request(self, version: int, partitions: list[TopicPartition]) -> Message:
+    def _add_request(self, version: int, partitions: list[TopicPartition]) -> AddPartitionsToTxnRequest:
         producer = self._producer
         return AddPartitionsToTxnRequest(
             version=version,
@@ -144,8 +147,8 @@ class TransactionDriver:
             group=group.group_id,
         )
 
-    def _offsets_request(self, version: int, offsets: Positions, group: GroupMetadata) -> Message:
-        topics: dict[str, list[Message]] = {}
+    def _offsets_request(self, version: int, offsets: Positions, group: GroupMetadata) -> TxnOffsetCommitRequest:
+        topics: dict[str, list[_OffsetTopic.TxnOffsetCommitRequestPartition]] = {}
         for tp, given in offsets.items():
             at = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
             topics.setdefault(tp.topic, []).append(
@@ -171,7 +174,8 @@ class TransactionDriver:
     async def end(self, commit: bool) -> None:
         """Commit, once everything is written, or abort: what was not sent yet is not sent any more.
 
-        One at a time: who asks meanwhile, in another thread maybe, finds the transaction ended, and ends no later one.
+        One at a time: a call that comes meanwhile, from another thread maybe, finds the transaction ended, and ends no
+        later one.
         """
         async with self._ending:
             await self._end_transaction(commit)
@@ -211,11 +215,11 @@ class TransactionDriver:
     async def _ask(
         self,
         api: ApiKey,
-        build: Callable[[int], Message],
-        check: Check = raise_error_code,
+        build: Callable[[int], Request[A]],
+        check: Check[A] = raise_error_code,
         *,
         group: str | None = None,
-    ) -> Message:
+    ) -> A:
         kind = CoordinatorKind.TRANSACTION if group is None else CoordinatorKind.GROUP
         key = self._config.transactional_id if group is None else group
         ceiling = None if self._transaction.second_version else _CEILINGS.get(api)
@@ -232,7 +236,7 @@ class TransactionDriver:
             raise told from error
 
 
-def _check_partitions(answer: Message) -> None:
+def _check_partitions(answer: AddPartitionsToTxnResponse | TxnOffsetCommitResponse) -> None:
     """Raises what went wrong with a partition: first what will pass by itself, so that all is asked for again."""
     topics = getattr(answer, "results_by_topic_v3_and_below", None) or getattr(answer, "topics", None) or []
     refused: ApiError | None = None

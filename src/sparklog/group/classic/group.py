@@ -23,7 +23,7 @@ from typing import NamedTuple
 from sparklog.structs import TopicPartition
 
 Waiter = Hashable
-"""Whoever waits for an answer; handed in with a request, handed back with its answer, never looked at."""
+"""The mark of a held request; handed in with the request, handed back with its answer, never looked at."""
 
 NO_TIMESTAMP = -1
 
@@ -106,13 +106,13 @@ class Member:
 class Group:
     """One group. Times are in milliseconds: a deadline on the clock that never goes back, a timestamp on the wall's.
 
-    ``joining`` and ``syncing`` hold who waits for the answer to a JoinGroup and a SyncGroup, by member id. ``pending``
+    ``joining`` and ``syncing`` hold the held JoinGroup and SyncGroup requests, by member id. ``pending``
     holds ids that were given out to members which have not come back with them, each with its deadline.
     ``initial_delay_left_ms`` is set while a rebalance from EMPTY waits for more members to show up. ``is_assigned``
     says that the leader's assignment is here and being written; a second one must not overtake it. ``has_new_ids``:
     static members have other ids than the log gives them. ``subscribed`` are
     the topics that the generation reads, None where that is not known. ``pending_commits`` counts the commits of each
-    partition that are being written; whoever keeps a partition's offset unstable for another reason counts here too.
+    partition that are being written; what else keeps a partition's offset unstable counts here too.
     """
 
     group_id: str
@@ -146,7 +146,7 @@ class Group:
 
     @property
     def is_vacant(self) -> bool:
-        """Whether nobody is in the group or about to be, and it keeps no offset."""
+        """Whether the group has no member, none that is about to join, and no offset."""
         return self.state is GroupState.EMPTY and not (self.pending or self.offsets or self.pending_commits)
 
     @property
@@ -160,7 +160,7 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member has (re)joined, and nobody else is about to."""
+        """Whether every member has (re)joined, and no other is about to."""
         return len(self.joining) == len(self.members) and not self.pending
 
     @property
@@ -173,7 +173,7 @@ class Group:
         self.state = state
 
     def become(self, other: Group) -> None:
-        """Be the ``other`` group, of which nobody waits for anything, with one's own offsets."""
+        """Take over the state of the ``other`` group, which holds no request; keep the offsets."""
         kept = ("offsets", "pending_commits")
         for each in fields(self):
             if each.name not in kept:
@@ -190,7 +190,7 @@ class Group:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> Member:
-        """Forget a member; whoever waits on its behalf must have been answered."""
+        """Forget a member; its held requests must have been answered."""
         member = self.members.pop(member_id)
         self._withdraw_support(member)
         if member.instance_id is not None:
@@ -201,7 +201,7 @@ class Group:
         return member
 
     def turn_away(self, member_id: str) -> None:
-        """No place for whoever has this id; nobody may be waiting under it."""
+        """Refuse a place to this id; no request may be held under it."""
         self.pending.pop(member_id, None)
         if member_id in self.members:
             self.remove(member_id)
@@ -254,7 +254,7 @@ class Group:
         return votes.most_common(1)[0][0]
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has rejoined, or else choose a member that has. False if nobody has."""
+        """Keep the leader if it has rejoined, or else choose a member that has. False if none has."""
         if self.leader not in self.joining:
             joined = next((each for each in self.members if each in self.joining), None)
             if joined is None:
@@ -263,7 +263,7 @@ class Group:
         return True
 
     def next_deadline_ms(self) -> int | None:
-        """When something happens if nobody calls before; None if nothing will."""
+        """When ``expire`` is due if no request comes before; None if it never is."""
         deadlines = [*self.pending.values()]
         deadlines += [each.deadline_ms for each in self.members.values() if not self.is_waiting(each)]
         deadlines += [each for each in (self.join_deadline_ms, self.sync_deadline_ms) if each is not None]

@@ -1,6 +1,6 @@
 """GroupMachine: what a group does with each request, and when time passes. Pure: no clock, socket, file or loop.
 
-Every method takes the group, changes it, and says in an Outcome what is to be done: answers to whoever waits, group
+Every method takes the group, changes it, and says in an Outcome what is to be done: answers to held requests, group
 metadata to be written, and when to call ``expire``. ``now_ms`` counts on a clock that never goes back. Written after
 Kafka 3.9's ``GroupCoordinator`` (the classic protocol).
 """
@@ -210,7 +210,7 @@ class GroupMachine:
     def _static_stored(self, group: Group, store: Store, error: ErrorCode, now_ms: int, outcome: Outcome) -> None:
         member = group.members.get(store.static_member or NO_MEMBER_ID)
         if group.state is not GroupState.STABLE or member is None:
-            return  # a rebalance began meanwhile; it answers whoever has joined
+            return  # a rebalance began meanwhile; it answers the members that have joined
         if error is not ErrorCode.NONE:
             # The id was never told, so the member comes back without one and takes its place again.
             answer = JoinAnswer(error)
@@ -285,7 +285,7 @@ class GroupMachine:
         return outcome
 
     def unload(self, group: Group) -> Outcome:
-        """The group moves to another broker: whoever waits must look for it there."""
+        """The group moves to another broker: held requests are answered that it is not here."""
         outcome = Outcome()
         for member_id in [*group.joining]:
             rebalance.answer_join(group, member_id, JoinAnswer(ErrorCode.NOT_COORDINATOR, member_id), outcome)
@@ -295,7 +295,7 @@ class GroupMachine:
         return outcome
 
     def upgrading(self, group: Group, now_ms: int) -> Outcome:
-        """The group is about to become one of the consumer protocol: whoever waits must join that."""
+        """The group is about to become one of the consumer protocol: held requests end so that members join."""
         outcome = Outcome()
         self._prepare(group, now_ms, outcome)
         for member_id in [*group.joining]:

@@ -5,8 +5,8 @@ until the rebalance timeout drops those that have not; then a generation begins,
 COMPLETING_REBALANCE the followers' SyncGroup requests are held until the leader's brings the assignment and that is
 stored. A group that starts from EMPTY holds its first members a little longer (the initial delay), for more to come.
 
-Whoever is answered a held request gets a whole session timeout from that moment. Followed from Kafka 3.9's
-``GroupCoordinator``, save in one respect: a request that another takes the place of is answered, never dropped.
+A member whose held request is answered gets a whole session timeout from that moment. Followed from Kafka 3.9's
+``GroupCoordinator``, save in one respect: a request that another one replaces is answered, never dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparklog.group.classic.requests import NO_MEMBER_ID, JoinAnswer, JoinedMemb
 from sparklog.group.classic.subscriptions import subscribed_topics
 
 _SHORTEST_RETRY_MS = 1000
-"""A rebalance that nobody joined is tried again no sooner than this, whatever rebalance timeout the members ask for."""
+"""A rebalance that no member joined is tried again no sooner than this, whatever timeout the members ask for."""
 
 
 def answer_join(group: Group, member_id: str, answer: JoinAnswer, outcome: Outcome) -> None:
@@ -63,7 +63,7 @@ def prepare(group: Group, initial_delay_ms: int, now_ms: int, outcome: Outcome) 
 
 
 def complete_if_all_joined(group: Group, now_ms: int, outcome: Outcome) -> None:
-    """Begin the generation when nobody is missing; the initial delay is waited out all the same."""
+    """Begin the generation when no member is missing; the initial delay is waited out all the same."""
     if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay_left_ms is None and group.all_joined:
         complete_join(group, now_ms, outcome)
 

@@ -74,7 +74,7 @@ class SyncAnswer(NamedTuple):
 
 
 class MemberIdentity(NamedTuple):
-    """Who speaks, and of which generation it believes to be."""
+    """The member that asks, and the generation that it believes to be current."""
 
     member_id: str
     instance_id: str | None

@@ -1,6 +1,6 @@
 """Members of the classic protocol in a group of the consumer protocol. Pure.
 
-To such a member the group looks like one that somebody else leads: a generation is its member epoch, JoinGroup is
+To such a member the group looks like one that another member leads: a generation is its member epoch, JoinGroup is
 answered at once, SyncGroup brings what the coordinator assigns. When a Heartbeat says REBALANCE_IN_PROGRESS it joins
 again, and says what it still holds on to, which is how it gives partitions up. Written after Kafka 3.9.
 """

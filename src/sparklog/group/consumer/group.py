@@ -2,7 +2,7 @@
 
 Three epochs drive it. The group's goes up whenever its members, their subscriptions or the topics change. The
 assignment's follows when a target has been made for that: what each member shall have. A member's follows when the
-member has given up what it shall not have any more. Invariants, whoever does what:
+member has given up what it shall not have any more. Invariants:
 
 1. A partition is held (assigned, or being revoked) by at most one member.
 2. A member's epoch is never greater than the assignment's, nor that than the group's.
@@ -108,7 +108,7 @@ class ConsumerGroup:
         return partition not in self.owners
 
     def awaits_others(self, member: ConsumerMember) -> bool:
-        """Whether some partition that the member shall have is still held by somebody else."""
+        """Whether some partition that the member shall have is still held by another member."""
         missing = self.target.get(member.member_id, NONE) - member.assigned
         return any(each in self.owners for each in missing)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.consumer.assignment import NONE, Partitions
-from sparklog.group.consumer.assignors.table import ASSIGNORS
+from sparklog.group.consumer.assignors import ASSIGNORS
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from sparklog.group.consumer.reconciliation import reconcile
@@ -137,7 +137,7 @@ class ConsumerMachine:
         return group.members[request.member_id]
 
     def remove(self, group: ConsumerGroup, member_ids: Iterable[str], topics: Topics) -> ConsumerGroup:
-        """The group without these members. Who gets what they had is decided with the next heartbeat."""
+        """The group without these members. The next heartbeat decides which members get their partitions."""
         draft = group.copy()
         for member_id in member_ids:
             draft.remove(member_id)
@@ -190,7 +190,7 @@ class ConsumerMachine:
         return ErrorCode.ILLEGAL_GENERATION if in_transaction and error is not ErrorCode.NONE else error
 
     def fetch_error(self, group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether offsets may be told: to whoever does not say who it is, or to a member in its epoch."""
+        """Whether offsets may be told: to a client that names no member, or to a member in its epoch."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = group.members.get(member_id or "")

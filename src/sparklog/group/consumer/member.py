@@ -41,7 +41,7 @@ class ClassicSide:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """``assigned`` is what the member may use, ``revoking`` what it must give up and may still be using: nobody else
+    """``assigned`` is what the member may use, ``revoking`` what it must give up and may still be using: no other
     may have either. ``previous_epoch`` is accepted once more, for an answer that was lost. ``classic`` is None for a
     member of the consumer protocol.
     """
@@ -64,7 +64,7 @@ class ConsumerMember:
 
     @property
     def held(self) -> Partitions:
-        """What nobody else may have."""
+        """What no other member may have."""
         return self.assigned | self.revoking
 
     @property

@@ -1,6 +1,6 @@
 """From a group of the classic protocol to one of the consumer protocol, and back. Pure.
 
-A member of the new protocol that joins a classic group of consumers turns it into a consumer group, with everybody
+A member of the new protocol that joins a classic group of consumers turns it into a consumer group, with each member
 holding what the last leader gave; when the last such member is gone, those that are left go on as a classic group,
 which rebalances. Which of the two may happen is the broker's ``group.consumer.migration.policy``. Written after Kafka
 3.9.

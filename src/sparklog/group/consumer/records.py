@@ -219,8 +219,8 @@ def _open(value: bytes) -> WireReader:
 def read_consumer_group(group_id: str, values: Mapping[ConsumerKey, bytes]) -> ConsumerGroup:
     """The group that the last values of its keys describe. Raises CorruptRecord.
 
-    What belongs to nobody is left out; so is a member with a partition that an earlier one holds (no log of ours says
-    so): it will have to join anew.
+    What belongs to no member is left out; so is a member with a partition that an earlier one holds (no log of ours
+    says so): it will have to join anew.
     """
     group = ConsumerGroup(group_id)
     members: dict[str, ConsumerMember] = {}

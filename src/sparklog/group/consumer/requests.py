@@ -45,7 +45,7 @@ class ConsumerHeartbeat(NamedTuple):
         return self.epoch == JOIN_EPOCH or said_all
 
     def update(self, member: ConsumerMember) -> ConsumerMember:
-        """The member as it is now; whoever heartbeats is of the consumer protocol, whatever it was before."""
+        """The member as it is now; a member that heartbeats is of the consumer protocol, whatever it was before."""
         return replace(
             member,
             instance_id=self.instance_id or member.instance_id,

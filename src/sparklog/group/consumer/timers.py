@@ -22,7 +22,7 @@ class Timers:
     syncs: dict[str, int] = field(default_factory=dict)
 
     def follow(self, before: ConsumerGroup | None, after: ConsumerGroup, now_ms: int) -> None:
-        """The group changed: who must revoke has its rebalance timeout from now on, and who is gone has nothing."""
+        """The group changed: a member that must revoke has its rebalance timeout from now on; one that left none."""
         known = before.members if before else {}
         for member_id in known.keys() - after.members.keys():
             for deadlines in (self.sessions, self.revocations, self.joins, self.syncs):

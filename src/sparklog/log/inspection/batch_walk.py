@@ -1,4 +1,4 @@
-"""Walking through a ``.log`` file that somebody else may own: read only, in blocks, nothing locked, nothing mapped.
+"""Walking through a ``.log`` file that a broker may own: read only, in blocks, nothing locked, nothing mapped.
 
 Not mapped, because the owner may truncate the file at any moment: a read is then short, a mapping fatal (SIGBUS).
 The size is that at the time of opening; what is appended later is not looked at.

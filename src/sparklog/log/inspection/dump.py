@@ -27,13 +27,13 @@ from sparklog.log.files import (
     find_base_offset,
     segment_path,
 )
+from sparklog.log.indexes.transaction_index import read_aborted
 from sparklog.log.inspection.dump_batches import DumpOptions, Entry, dump_log
 from sparklog.log.inspection.index_check import IndexFile, read_offset_index, read_time_index
 from sparklog.log.inspection.segment_check import check_segment
 from sparklog.log.inspection.segment_facts import SegmentJob
 from sparklog.log.inspection.verify import CHECKPOINTS
 from sparklog.log.producer_snapshot import read_entries
-from sparklog.log.transaction_index import read_aborted
 from sparklog.structs import uuid_to_text
 
 FIRST_FORMAT_SUFFIX = ".kafka"

@@ -21,9 +21,9 @@ from struct import Struct
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord
+from sparklog.log.indexes.offset_index import OffsetIndex
+from sparklog.log.indexes.time_index import TimeIndex
 from sparklog.log.inspection.findings import REBUILT, Finding, error
-from sparklog.log.offset_index import OffsetIndex
-from sparklog.log.time_index import TimeIndex
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
 from sparklog.record.layout import MAX_INT64, NO_TIMESTAMP
@@ -110,7 +110,7 @@ class IndexCheck(ABC):
             self._first = f"entry {number} {what}"
 
     def give_up(self) -> None:
-        """The log is damaged from here on: what later entries say is nobody's fault."""
+        """The log is damaged from here on: what later entries say is not the index's fault."""
         self._next = len(self._entries)
         self._set_due()
 
@@ -173,7 +173,7 @@ class OffsetIndexCheck(IndexCheck):
             self._advance()
 
     def skip_to(self, position: int) -> None:
-        """What lies before ``position`` is damaged: entries that point there are nobody's fault."""
+        """What lies before ``position`` is damaged: entries that point there are not the index's fault."""
         while self._next < len(self._entries) and (self._reached or self._entries[self._next][1] < position):
             self._reached = False
             self._next += 1

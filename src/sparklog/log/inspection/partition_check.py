@@ -69,10 +69,12 @@ class PartitionCheck:
             for finding in facts.findings:
                 if finding.advice != DAMAGE or self.context.in_use:
                     yield finding
+                elif self._is_before_the_start(facts.job.limit):
+                    yield finding._replace(advice="nothing: it lies before the start of the log, and is to be removed")
                 elif cut is not None:
                     yield finding._replace(advice=f"it goes with what a start cuts off at offset {cut}")
                 elif not is_scanned:
-                    yield finding._replace(advice=f"{RESTORE}, and whoever reads there fails")
+                    yield finding._replace(advice=f"{RESTORE}, and a read of them fails")
                 else:
                     cut = facts.damaged_at
                     yield finding._replace(advice=self._what_a_start_cuts(number, finding.position or 0))
@@ -81,6 +83,10 @@ class PartitionCheck:
         """Whether the next start checks every batch of the segment: see ``LogLoader``."""
         limit = facts.job.limit
         return not self.context.was_stopped_cleanly and (limit is None or limit > (self.context.recovery_point or 0))
+
+    def _is_before_the_start(self, end: int | None) -> bool:
+        """Whether nothing before ``end``, where the next segment begins, is part of the log any more."""
+        return end is not None and end <= (self.context.log_start_offset or 0)
 
     def _what_a_start_cuts(self, number: int, position: int) -> str:
         first, later = self._segments[number], [each for each in self._segments[number + 1 :] if each.size]
@@ -115,7 +121,8 @@ class PartitionCheck:
             yield note(self.files.path, what, "nothing, if the topic is compacted; otherwise records were lost")
         for before, after in pairwise(self._segments):
             begin = after.job.base_offset if after.first_offset is None else after.first_offset
-            if before.next_offset < begin and before.is_whole and not self._is_compacted:
+            is_gone = self._is_before_the_start(after.job.base_offset)
+            if before.next_offset < begin and before.is_whole and not (self._is_compacted or is_gone):
                 what = f"offsets {before.next_offset} to {begin - 1} are in no segment"
                 advice = (
                     "a segment file is missing, unless the topic is compacted: restore it from a replica or a backup"

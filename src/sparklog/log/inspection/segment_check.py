@@ -4,7 +4,7 @@ A batch is checked whole: length, magic, CRC-32C, counts; and what no CRC covers
 against its neighbours and, later, against ``leader-epoch-checkpoint``. No record is looked at unless that is asked for.
 Behind bytes that are no batch the check goes on where the next good one begins.
 
-The indexes are read before the log: whoever appends writes the log first, so an index may lag but not lead.
+The indexes are read before the log: an append writes the log first, so an index may lag but not lead.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from sparklog.errors import CorruptRecord
 from sparklog.log.files import TRANSACTION_INDEX_SUFFIX, segment_path
+from sparklog.log.indexes.transaction_index import AbortedTransaction, read_aborted
 from sparklog.log.inspection.findings import Finding, error
 from sparklog.log.inspection.segment_facts import SegmentFacts
-from sparklog.log.transaction_index import AbortedTransaction, read_aborted
 from sparklog.record.control import ControlType
 
 _REBUILD = "delete the file and .kafka_cleanshutdown while no broker runs here: the next start rebuilds it from the log"

@@ -1,7 +1,7 @@
 """Records sections to and from Python objects, one record at a time."""
 
 cdef inline void _fill(object made, Py_ssize_t place, object item):
-    """Fill a place of a tuple that nobody else has seen."""
+    """Fill a place of a tuple that no other code has seen."""
     Py_INCREF(item)
     PyTuple_SET_ITEM(made, place, item)
 

@@ -85,7 +85,7 @@ class BatchFields(NamedTuple):
 
 
 class RecordPlace(NamedTuple):
-    """What the records of one batch have in common for who reads it."""
+    """What the records of one batch have in common for a reader."""
 
     topic: str
     partition: int

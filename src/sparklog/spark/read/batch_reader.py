@@ -1,4 +1,4 @@
-"""Batch reading: ranges are planned once a DataFrame, on the driver, from the options alone."""
+"""Batch reads: the driver plans the ranges, once for each DataFrame, from the options alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparklog.spark.failures import translated
 from sparklog.spark.read.offsets import OffsetRange, Split, into_tasks
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import OffsetResolver
-from sparklog.spark.read.sizes import PartitionSizes, Sizes
+from sparklog.spark.read.sizes import PartitionSizes, SizeEstimator
 from sparklog.spark.schema import check_read_schema
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class RangesPartition(InputPartition):  # type: ignore[misc]
-    """One task: the ranges that it reads, one after another."""
+    """The ranges that one task reads, in order."""
 
     ranges: tuple[OffsetRange, ...]
 
 
-def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], sizes: Sizes) -> list[RangesPartition]:
-    """The ranges as Spark's partitions; none where there is nothing to read."""
+def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], sizes: SizeEstimator) -> list[RangesPartition]:
+    """The tasks that read the ranges; none if all are empty."""
     waiting = [each.tp for each in ranges if each.size > 0]
     by_bytes = waiting and (options.min_partitions or options.max_bytes_per_partition)
     split = Split(
@@ -42,7 +42,7 @@ def plan_tasks(options: ReadOptions, ranges: Sequence[OffsetRange], sizes: Sizes
 
 
 class SparklogReader(DataSourceReader):  # type: ignore[misc]
-    """Reads what the options select. No filter is pushed down: Spark 4.2 shares one plan among a DataFrame's uses."""
+    """The batch source. It pushes no filter down: Spark 4.2 shares one plan among all uses of a DataFrame."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_read_schema(schema)

@@ -1,6 +1,6 @@
-"""Ranges of a log as Arrow batches with the columns that Spark wants, 2 to 4 MB each, but for the last of a range.
+"""Reads ranges of a log into Arrow batches that have the columns Spark asks for.
 
-A single row that is larger is a batch of its own.
+A batch has 2 to 4 MB; only the last of a range is smaller. A single row that is larger is a batch of its own.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from pyspark.sql.types import StructType
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.consumer.fetch.range_reader import fetch_range
-from sparklog.client.consumer.fetch.scan import unreadable
 from sparklog.errors import ApiError, CorruptRecord, NotDirect
+from sparklog.fetch.scan import unreadable
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
 from sparklog.spark.failures import translated
+from sparklog.spark.read.data_loss import DataLossReporter, offset_after_loss
 from sparklog.spark.read.direct import DAMAGED, DirectReader
 from sparklog.spark.read.directories import DirectoryReader
-from sparklog.spark.read.fetch_paths import PathsTaken
-from sparklog.spark.read.losses import Losses, after_loss
+from sparklog.spark.read.fetch_paths import ReadPathCounters
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.options import ReadOptions
-from sparklog.spark.worker_heap import freeze_imports
+from sparklog.spark.worker_gc import freeze_imports
 
 BATCH_BYTES = 2 << 20
-"""What makes a batch; the last record batch that went into it may be a large one, above all if it was compressed."""
+"""Bytes after which a batch is complete. It may be much larger, since its last record batch may be large."""
 MOST_BYTES = 2 * BATCH_BYTES
-"""What is more than this is handed over in pieces."""
+"""Bytes. A batch that is larger is sliced."""
 
 
 def read_ranges(options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    """The records of the ranges, in order; this is all that a task does."""
+    """The records of the ranges, in order. This is the whole work of a task."""
     with translated():
         if options.directories:
             yield from _read_directories(options, schema, ranges)
@@ -55,32 +55,32 @@ def _read_directories(
 
 
 def _read_cluster(options: ReadOptions, schema: StructType, ranges: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    taken, losses = PathsTaken(), Losses(fail=options.fail_on_data_loss)
+    counters, data_loss = ReadPathCounters(), DataLossReporter(fail=options.fail_on_data_loss)
     ranges = list(ranges)
     with (
         ClusterMetadata(options.client) as cluster,
-        closing(DirectReader(cluster, options.direct, taken, ranges)) as direct,
+        closing(DirectReader(cluster, options.direct, counters, ranges)) as direct,
     ):
         for each in ranges:
-            taken.ranges += 1
-            yield from _RangeReader(cluster, losses, _Rows(schema, each), direct, taken).batches()
-    taken.report()
+            counters.ranges += 1
+            yield from _RangeReader(cluster, data_loss, _Rows(schema, each), direct, counters).batches()
+    counters.report()
 
 
 class _Rows:
-    """The batches of one range as Spark's columns; ``position`` is the first offset that has not been decoded."""
+    """Decodes the batches of one range into Spark's columns. ``position`` is the next offset to decode."""
 
     def __init__(self, schema: StructType, wanted: OffsetRange) -> None:
         self.range = wanted
         self.position = wanted.start
         self._schema = to_arrow_schema(schema, timezone="UTC")
-        # With none of its columns asked for, offsets are decoded to count the rows.
+        # If the schema has none of these columns, offsets are decoded to count the rows.
         decoded = [name for name in schema.names if name in COLUMNS] or ["offset"]
         self._decoder = ColumnarDecoder(decoded, timestamp_unit="us")
         self._constants = _Constants(wanted, schema.names)
 
     def decoded(self, source: Iterator[RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Whenever there is enough."""
+        """Arrow batches, each as soon as it is complete."""
         for batch in source:
             try:
                 self._decoder.append(batch, self.position, self.range.end)
@@ -91,7 +91,7 @@ class _Rows:
                 yield from self._finish()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """What has not been enough."""
+        """The last Arrow batch, if rows are left."""
         if self._decoder.rows:
             yield from self._finish()
 
@@ -115,17 +115,22 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class _RangeReader:
-    """One range of a cluster's partition, from segment files or by Fetch."""
+    """Reads one range from a cluster, from segment files or by Fetch."""
 
     def __init__(
-        self, cluster: ClusterMetadata, losses: Losses, rows: _Rows, direct: DirectReader, taken: PathsTaken
+        self,
+        cluster: ClusterMetadata,
+        data_loss: DataLossReporter,
+        rows: _Rows,
+        direct: DirectReader,
+        counters: ReadPathCounters,
     ) -> None:
         self._cluster = cluster
-        self._losses = losses
+        self._data_loss = data_loss
         self._rows = rows
         self._range = rows.range
         self._direct = direct
-        self._taken = taken
+        self._counters = counters
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows = self._rows
@@ -133,7 +138,7 @@ class _RangeReader:
             try:
                 yield from self._read()
             except ApiError as error:
-                rows.position = after_loss(self._cluster, self._range, rows.position, error, self._losses)
+                rows.position = offset_after_loss(self._cluster, self._range, rows.position, error, self._data_loss)
         yield from rows.rest()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
@@ -145,7 +150,7 @@ class _RangeReader:
                 if self._direct.is_required:
                     raise
                 level = logging.WARNING if error.reason == DAMAGED else logging.INFO
-                self._taken.fell_back(error.reason, error.detail, level)
+                self._counters.fell_back(error.reason, error.detail, level)
             else:
                 rows.position = self._range.end
         if rows.position < self._range.end:
@@ -156,11 +161,11 @@ class _RangeReader:
         wanted = self._range
         for batch in fetch_range(self._cluster, wanted.tp, self._rows.position, wanted.end, topic_id=wanted.topic_id):
             yield batch
-            self._taken.fetched_bytes += batch.size_in_bytes
+            self._counters.fetched_bytes += batch.size_in_bytes
 
 
 class _Constants:
-    """The columns that are the same all through a range; built once for each length."""
+    """The columns that are constant in a range. An array is reused while the number of rows is the same."""
 
     def __init__(self, wanted: OffsetRange, names: Collection[str]) -> None:
         self._values: dict[str, pa.Scalar] = {
@@ -170,7 +175,7 @@ class _Constants:
         self._built: dict[str, pa.Array] = {}
         widths = {"topic": 4 + len(wanted.tp.topic), "partition": 4}
         self.width = sum(width for name, width in widths.items() if name in names)
-        """Bytes that a row takes in those of them that are wanted."""
+        """Bytes of a row in the constant columns that the schema has."""
 
     def column(self, name: str, rows: int) -> pa.Array:
         built = self._built.get(name)

@@ -1,9 +1,9 @@
-"""Reading ranges from the segment files themselves, under a lease of the leader; ``docs/adr/0012`` is why it is safe.
+"""Reads ranges from the segment files themselves, under a lease from the leader; ``docs/adr/0012`` says why it is safe.
 
-A file is opened only where a broker of the cluster may have it (``segment_files``), and read only if it is the one that
-the leader means: by device and inode, and by offset and CRC of the first batch. Where ``directReadMapping`` says that
-the broker's directory is mounted elsewhere, inodes may differ: there the topic's id in ``partition.metadata`` must be
-the leader's. Every doubt raises NotDirect, and the rest is to be fetched.
+A task opens a file only where a broker of the cluster may keep it (``segment_files``), and reads it only if it is the
+one that the leader means: by device and inode, and by offset and CRC of the first batch. If ``directReadMapping`` says
+that the broker's directory is mounted under another path, inodes may differ: then the topic id in
+``partition.metadata`` must be the leader's. Every doubt raises NotDirect, and the task fetches the remainder.
 """
 
 from __future__ import annotations
@@ -16,30 +16,32 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.client.cluster.leases import LeasedFile, RangeAsked, RangeLease, end_lease, lease_ranges
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.client.cluster.retry import is_retriable, retrying
-from sparklog.client.consumer.fetch.visibility import Visibility
+from sparklog.client.cluster.retry import retrying
+from sparklog.cluster.leader_errors import is_leader_error
 from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode, NotDirect, SparklogError
 from sparklog.log.extents import ExtentReader
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch
-from sparklog.spark.read.direct_options import DirectMode, DirectOptions
+from sparklog.record.visibility import Visibility
+from sparklog.spark.options.directories import DirectMode
+from sparklog.spark.read.direct_options import DirectOptions
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.segment_files import NOT_VISIBLE, SegmentFiles, topic_id_of
 from sparklog.structs import Endpoint, TopicPartition
 
 if TYPE_CHECKING:
-    from sparklog.spark.read.fetch_paths import PathsTaken
+    from sparklog.spark.read.fetch_paths import ReadPathCounters
 
 _FILES_AT_ONCE = 32
-"""Files that are open at a time, and ranges that one lease is for."""
+"""The most files that are open at a time, and the most ranges in one lease request."""
 
 NOT_SERVED = "the broker grants no leases"
 NO_LEASE = "no lease"
 DAMAGED = "a segment file is not as the broker said"
 
 
-class _Opened(NamedTuple):
-    """The files of a range, open."""
+class _OpenRange(NamedTuple):
+    """The open files of a range."""
 
     lease: RangeLease
     files: list[tuple[LeasedFile, int]]
@@ -50,21 +52,26 @@ class _Opened(NamedTuple):
 
 
 class DirectReader:
-    """All direct reading of one task, which reads ``ranges``, one after another. Close it in the end.
+    """Reads ``ranges``, all those of one task, in order. Close it.
 
-    One lease is for as many of the ranges that come next as have the same leader; their files are opened at once.
+    One request leases the next ranges that have the same leader, as many as may be open; their files are opened at
+    once.
     """
 
     def __init__(
-        self, cluster: ClusterMetadata, options: DirectOptions, taken: PathsTaken, ranges: Sequence[OffsetRange]
+        self,
+        cluster: ClusterMetadata,
+        options: DirectOptions,
+        counters: ReadPathCounters,
+        ranges: Sequence[OffsetRange],
     ) -> None:
         self._cluster = cluster
         self._options = options
-        self._taken = taken
-        self._coming = list(ranges)
+        self._counters = counters
+        self._ranges = list(ranges)
         self._reader = ExtentReader()
-        self._opened: dict[OffsetRange, _Opened] = {}
-        self._refused: dict[Endpoint, str] = {}  # leaders of which this task asks no more, and the reason
+        self._opened: dict[OffsetRange, _OpenRange] = {}
+        self._refused: dict[Endpoint, str] = {}  # leader → why this task does not ask it again
         self._has_asked_for_topics = False
         self._segment_files: SegmentFiles | None = None
 
@@ -82,9 +89,9 @@ class DirectReader:
         return self._options.mode is DirectMode.ALWAYS
 
     def batches(self, wanted: OffsetRange, position: int) -> Iterator[RecordBatch]:
-        """What a reader sees of the range from ``position`` on; a batch is good until the next is asked for.
+        """The visible batches of the range from ``position`` on. A batch is valid until the next one is requested.
 
-        Raises NotDirect, and with ``directRead`` = ``always`` ApiError like a Fetch.
+        Raises NotDirect, and with ``directRead=always`` also ApiError like a Fetch.
         """
         while position < wanted.end:
             left = wanted._replace(start=position)
@@ -98,7 +105,7 @@ class DirectReader:
             position = opened.lease.end_offset
 
     def _open_next(self, left: OffsetRange, wanted: OffsetRange) -> None:
-        """Open the files of what is ``left`` of a range, and of those that come after it."""
+        """Open the files of the remainder ``left`` of a range, and of ranges after it."""
         leases = self._lease(left, wanted)
         try:
             for each, lease in leases.items():
@@ -115,20 +122,20 @@ class DirectReader:
             raise NotDirect(NO_LEASE, f"partition {left.tp} is not committed up to offset {left.end} here")
 
     def _lease(self, left: OffsetRange, wanted: OffsetRange) -> dict[OffsetRange, RangeLease]:
-        """What is granted in one request: of what is ``left``, and maybe of ranges that come after it."""
+        """The leases of the remainder ``left``, and of ranges after it. Raises NotDirect."""
         try:
             leader = self._cluster.leader(left.tp)[0]
             if leader in self._refused:
                 raise NotDirect(self._refused[leader], f"as was seen of broker {leader} before")
-            return self._ask(left, wanted)
+            return self._request_leases(left, wanted)
         except (ApiError, ConnectionFailed) as error:
             if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
                 raise NotDirect(NOT_SERVED, str(error)) from error
             if self.is_required:
                 raise
-            raise NotDirect(NO_LEASE, str(error)) from error  # a Fetch may fare better, or says better what is wrong
+            raise NotDirect(NO_LEASE, str(error)) from error  # a Fetch may succeed, or raises the better error
 
-    def _ask(self, left: OffsetRange, wanted: OffsetRange) -> dict[OffsetRange, RangeLease]:
+    def _request_leases(self, left: OffsetRange, wanted: OffsetRange) -> dict[OffsetRange, RangeLease]:
         def attempt() -> dict[OffsetRange, RangeLease]:
             ranges = [left, *self._next_of_leader(wanted)]
             most = max(_FILES_AT_ONCE // len(ranges), 1)
@@ -137,7 +144,7 @@ class DirectReader:
                 if isinstance(leases[0], ApiError):
                     raise leases[0]
             except SparklogError as error:
-                if is_retriable(error):
+                if is_leader_error(error):
                     self._cluster.invalidate(left.tp.topic)
                 raise
             granted = zip(ranges, leases, strict=True)
@@ -146,24 +153,24 @@ class DirectReader:
         return retrying(self._cluster.backoff(), attempt) if self.is_required else attempt()
 
     def _next_of_leader(self, wanted: OffsetRange) -> list[OffsetRange]:
-        """What comes after a range, of its leader, as far as leaders are known at once."""
+        """The ranges after one that have the same leader, as far as the metadata in hand tells."""
         leader = self._cluster.leader(wanted.tp)[0]
-        index = self._coming.index(wanted) + 1
-        coming = [each for each in self._coming[index : index + _FILES_AT_ONCE - 1] if each not in self._opened]
+        index = self._ranges.index(wanted) + 1
+        coming = [each for each in self._ranges[index : index + _FILES_AT_ONCE - 1] if each not in self._opened]
         found = []
-        with suppress(ApiError, ConnectionFailed):  # each will be looked at when its turn comes
-            self._learn_topics()
+        with suppress(ApiError, ConnectionFailed):  # the read of that range will raise it
+            self._fetch_topics_once()
             found = [each for each in coming if self._cluster.known_leader(each.tp) == leader]
         return found
 
-    def _learn_topics(self) -> None:
-        """Ask about all topics of the task in one request."""
-        topics = {each.tp.topic for each in self._coming}
+    def _fetch_topics_once(self) -> None:
+        """Fetch the metadata of all topics of the task in one request, once."""
+        topics = {each.tp.topic for each in self._ranges}
         if len(topics) > 1 and not self._has_asked_for_topics:
             self._has_asked_for_topics = True
             self._cluster.fetch(topics)
 
-    def _open_files(self, tp: TopicPartition, lease: RangeLease) -> _Opened:
+    def _open_files(self, tp: TopicPartition, lease: RangeLease) -> _OpenRange:
         with ExitStack() as on_error:
             files = []
             for file in lease.files:
@@ -171,9 +178,9 @@ class DirectReader:
                 on_error.callback(os.close, fd)
                 files.append((file, fd))
             on_error.pop_all()
-        return _Opened(lease, files)
+        return _OpenRange(lease, files)
 
-    def _read(self, opened: _Opened) -> Iterator[RecordBatch]:
+    def _read(self, opened: _OpenRange) -> Iterator[RecordBatch]:
         shown = Visibility(opened.lease.aborted, self._cluster.config.isolation_level)
         for file, fd in opened.files:
             for batch in self._batches_of(file, fd):
@@ -207,7 +214,7 @@ class DirectReader:
                     batch.validate()
                 next_offset = batch.next_offset
                 yield batch
-                self._taken.direct_bytes += batch.size_in_bytes
+                self._counters.direct_bytes += batch.size_in_bytes
         except (CorruptRecord, OSError) as error:
             raise NotDirect(DAMAGED, f"{file.path}: {error}") from error
 
@@ -225,7 +232,7 @@ def _check_topic(home: Path, lease: RangeLease) -> None:
 
 
 def _check_first(file: LeasedFile, fd: int) -> None:
-    """Raises CorruptRecord unless the first batch is the one that the lease tells."""
+    """Raises CorruptRecord unless the first batch is the one that the lease names."""
     head = os.pread(fd, layout.HEADER_SIZE, file.start)
     if len(head) < layout.HEADER_SIZE:
         raise CorruptRecord(f"it ends before position {file.start + layout.HEADER_SIZE}")

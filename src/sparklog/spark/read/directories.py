@@ -1,4 +1,4 @@
-"""Log directories without a broker: the option ``path``. Nothing in them is changed."""
+"""Reads log directories without a broker: the option ``path``. It changes nothing in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from sparklog.client.cluster.offsets import OffsetAndTimestamp
-from sparklog.client.consumer.fetch.visibility import Visibility
 from sparklog.errors import ApiError, CorruptRecord, DataSourceError, ErrorCode
 from sparklog.log.extents import ExtentReader
 from sparklog.log.files import LOG_SUFFIX, parse_partition_dir
@@ -16,9 +15,11 @@ from sparklog.log.inspection.locks import is_in_use
 from sparklog.log.stopped import StoppedPartition, stopped_partitions
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.batch import RecordBatch
-from sparklog.spark.raw_options import invalid
+from sparklog.record.visibility import Visibility
+from sparklog.spark.options.definition import invalid
+from sparklog.spark.options.selection import Assign, Subscribe
 from sparklog.spark.read.offsets import OffsetRange, Offsets
-from sparklog.spark.read.options import Assign, ReadOptions, Subscribe
+from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import Resolver, TopicIds
 from sparklog.structs import IsolationLevel, TopicPartition
 
@@ -27,7 +28,7 @@ _ADVICE = "the option 'path' names log directories that the driver and the execu
 
 
 def open_directories(paths: Iterable[str]) -> dict[TopicPartition, StoppedPartition]:
-    """The partitions in all of them. Raises DataSourceError if one cannot be read, or a partition is in two."""
+    """The partitions in all these directories. Raises DataSourceError if one is unreadable, or two have a partition."""
     found: dict[TopicPartition, StoppedPartition] = {}
     for path in map(Path, paths):
         try:
@@ -46,7 +47,10 @@ def open_directories(paths: Iterable[str]) -> dict[TopicPartition, StoppedPartit
 
 
 def _check_log_directory(path: Path) -> None:
-    """Refuse a directory one too high or one too low, naming what is meant: ``broker-0`` could be a partition's too."""
+    """Raises DataSourceError for a parent of log directories, or a partition's directory, and names the right one.
+
+    The name alone does not tell: ``broker-0`` could be a partition too.
+    """
     if _holds_partitions(path):
         return
     below = [str(each) for each in sorted(path.iterdir()) if each.is_dir() and _holds_partitions(each)]
@@ -65,7 +69,7 @@ def _is_partition(path: Path) -> bool:
 
 
 class DirectoryResolver(Resolver):
-    """Ends are what is whole on the disk, for read_committed as far as it is decided."""
+    """Resolves offsets by the files. Ends are after the last whole batch; with read_committed, last stable offsets."""
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
@@ -76,7 +80,7 @@ class DirectoryResolver(Resolver):
 
     def partitions(
         self,
-        read_before: Collection[TopicPartition] | None = (),  # noqa: ARG002 (nothing goes away here)
+        read_before: Collection[TopicPartition] | None = (),  # noqa: ARG002 (no partition disappears here)
     ) -> TopicIds:
         chosen = sorted(self._chosen())
         return {tp: self._found[tp].topic_id or ZERO_UUID for tp in chosen}
@@ -90,10 +94,10 @@ class DirectoryResolver(Resolver):
                 yield tp
         elif isinstance(selection, Subscribe):
             for topic in selection.topics:
-                those = [tp for tp in self._found if tp.topic == topic]
-                if not those:
+                partitions = [tp for tp in self._found if tp.topic == topic]
+                if not partitions:
                     raise self._unknown(topic)
-                yield from those
+                yield from partitions
         else:
             yield from (tp for tp in self._found if selection.pattern.search(tp.topic))
 
@@ -114,12 +118,12 @@ class DirectoryResolver(Resolver):
         return {tp: None if at is None else OffsetAndTimestamp(at.offset, at.timestamp) for tp, at in found.items()}
 
     def bytes_per_offset(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
-        """How much an offset takes on the disk, on average."""
+        """The average bytes of an offset on the disk, for each partition."""
         return {tp: self._found[tp].bytes_per_offset for tp in partitions}
 
 
 class DirectoryReader:
-    """All reading of one task."""
+    """Reads the ranges of one task."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._found = open_directories(options.directories)
@@ -128,7 +132,7 @@ class DirectoryReader:
         self._reader = ExtentReader()
 
     def batches(self, wanted: OffsetRange) -> Iterator[RecordBatch]:
-        """What a reader sees of the range; a batch is good until the next is asked for. Raises CorruptRecord."""
+        """The visible batches of the range. A batch is valid until the next one is requested. Raises CorruptRecord."""
         partition = self._found.get(wanted.tp)
         if partition is None:
             raise DataSourceError("SPARKLOG_UNKNOWN_TOPIC", f"partition {wanted.tp} is not here; {_ADVICE}")

@@ -1,6 +1,6 @@
-"""How much a Python worker read from segment files itself, and how much by Fetch, and why.
+"""Counts how much a Python worker read from segment files and how much by Fetch, and why it fetched.
 
-Spark gives a Python data source no metrics of its own: the sums of a task go to the worker's log, those of the worker
+A Python data source has no metrics in Spark. So the sums of a task go to the worker's log, and the sums of the worker
 process are in ``PROCESS``.
 """
 
@@ -11,34 +11,34 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 _log = logging.getLogger(__name__)
-_told: set[str] = set()
+_logged_reasons: set[str] = set()
 
 
 @dataclass
-class PathsTaken:
-    """Bytes are those of whole batches, as they lie in the files or come in the answers."""
+class ReadPathCounters:
+    """The counts of one task, or of a process. Bytes are those of whole record batches, so compressed."""
 
     direct_bytes: int = 0
     fetched_bytes: int = 0
     ranges: int = 0
     fallbacks: Counter[str] = field(default_factory=Counter)
-    """Ranges, or rests of them, that were fetched though they were to be read from files: how many for which reason."""
+    """Reason → number of ranges, or remainders of ranges, that were fetched instead of read from files."""
 
-    def add(self, other: PathsTaken) -> None:
+    def add(self, other: ReadPathCounters) -> None:
         self.direct_bytes += other.direct_bytes
         self.fetched_bytes += other.fetched_bytes
         self.ranges += other.ranges
         self.fallbacks.update(other.fallbacks)
 
     def fell_back(self, reason: str, detail: str, level: int = logging.INFO) -> None:
-        """Count it; the first of a reason in this process is said in the log."""
+        """Count a range that is fetched instead. The first one for each reason in this process is logged."""
         self.fallbacks[reason] += 1
-        if reason not in _told:
-            _told.add(reason)
+        if reason not in _logged_reasons:
+            _logged_reasons.add(reason)
             _log.log(level, "reading by Fetch where segment files were to be read (%s): %s", reason, detail)
 
     def report(self) -> None:
-        """A task has ended: say what it did, and add it to the sums of the process."""
+        """Log the counts of a task that has ended, and add them to the sums of the process."""
         PROCESS.add(self)
         why = ", ".join(f"{reason}: {count}" for reason, count in sorted(self.fallbacks.items()))
         _log.info(
@@ -50,5 +50,5 @@ class PathsTaken:
         )
 
 
-PROCESS = PathsTaken()
-"""Of all tasks of this Python process that have ended."""
+PROCESS = ReadPathCounters()
+"""The sums of all tasks of this Python process that have ended."""

@@ -1,6 +1,6 @@
-"""Offsets of many partitions: their JSON in Spark's checkpoint, and the ranges between two of them cut into tasks.
+"""Offsets of many partitions: their JSON in Spark's checkpoint, and how the ranges between two are split into tasks.
 
-The JSON is that of Spark's Kafka source, ``{"topic": {"0": 12}}``, keys in order: Spark compares offsets as text.
+The JSON is that of Spark's Kafka source, ``{"topic": {"0": 12}}``, with sorted keys: Spark compares offsets as text.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sparklog.structs import TopicPartition
 Offsets = dict[TopicPartition, int]
 
 PACKED_OFFSETS = 100_000
-"""Offsets up to which ranges share a task: a Python task costs about 45 ms, as reading 50,000 records does.
+"""The most offsets of ranges that share a task. A Python task costs about 45 ms, the time to read 50,000 records.
 
-The number of cores would be the better measure, but a Python data source is planned in a process that is told neither
-it nor Spark's settings."""
+The number of cores would be a better measure, but the process that plans a Python data source knows neither the cores
+nor Spark's settings."""
 
 
 class OffsetRange(NamedTuple):
@@ -33,12 +33,12 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Offsets, which may be more than records: compaction and transactions leave gaps."""
+        """The number of offsets; it may exceed that of records, since compaction and transactions leave gaps."""
         return self.end - self.start
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """What Spark keeps in the checkpoint."""
+    """The JSON that Spark keeps in the checkpoint."""
     tree: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         tree.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -46,7 +46,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def from_json(tree: Mapping[str, Mapping[str, Any]]) -> Offsets:
-    """What ``to_json`` made."""
+    """The offsets in what ``to_json`` made."""
     return {
         TopicPartition(topic, int(partition)): int(offset)
         for topic, partitions in tree.items()
@@ -56,7 +56,7 @@ def from_json(tree: Mapping[str, Mapping[str, Any]]) -> Offsets:
 
 @dataclass(frozen=True)
 class Split:
-    """How ranges become tasks; None is no limit. ``weights`` are bytes per offset; without them offsets are equal."""
+    """How ranges are split into tasks; None is no limit. ``weights``: bytes per offset; by default 1 each."""
 
     min_tasks: int | None = None
     max_records: int | None = None
@@ -71,16 +71,16 @@ class Split:
 def into_tasks(ranges: Iterable[OffsetRange], split: Split | None = None) -> list[list[OffsetRange]]:
     """The ranges of each task; empty ranges are left out.
 
-    Without limits a range is never cut, so each partition's records stay in order in one task, and small ranges share
-    a task. ``max_records`` and ``max_bytes`` cut, and bound a task, though by one offset at least; ``min_tasks`` cuts
-    the heaviest ranges until there are so many, evenly, however skewed the partitions are, and lets the light ones
-    share tasks as long as there are enough.
+    Without limits a range is never split, so each partition's records stay in order in one task, and small ranges share
+    a task. ``max_records`` and ``max_bytes`` split ranges and limit a task, but a task has one offset at least.
+    ``min_tasks`` splits the heaviest ranges, evenly, until there are that many tasks, however skewed the partitions
+    are; light ranges share tasks as long as enough tasks remain.
     """
     split = split or Split()
     whole = sorted((each for each in ranges if each.size > 0), key=lambda each: each.tp)
     pieces = [_least_pieces(each, split) for each in whole]
     if split.min_tasks:
-        _raise_to(whole, pieces, split)
+        _add_pieces(whole, pieces, split)
     cut = [part for each, count in zip(whole, pieces, strict=True) for part in _cut(each, count)]
     tasks = _pack(cut, split)
     return tasks if len(tasks) >= (split.min_tasks or 0) else [[each] for each in cut]
@@ -92,17 +92,17 @@ def _least_pieces(each: OffsetRange, split: Split) -> int:
     return min(max(by_records, by_bytes), each.size)
 
 
-def _raise_to(ranges: list[OffsetRange], pieces: list[int], split: Split) -> None:
-    """Cut more, in proportion to weight, until there are ``min_tasks`` pieces; a piece has at least one offset."""
+def _add_pieces(ranges: list[OffsetRange], pieces: list[int], split: Split) -> None:
+    """Raise the numbers of pieces, by weight, to a sum of ``min_tasks``; a piece has one offset at least."""
     least = split.min_tasks or 0
     total = sum(split.weigh(each) for each in ranges)
     for index, each in enumerate(ranges):
         pieces[index] = max(pieces[index], min(round(split.weigh(each) * least / total), each.size))
     while sum(pieces) < least:
-        able = [index for index in range(len(ranges)) if ranges[index].size > pieces[index]]
-        if not able:
+        divisible = [index for index in range(len(ranges)) if ranges[index].size > pieces[index]]
+        if not divisible:
             return
-        pieces[max(able, key=lambda index: split.weigh(ranges[index]) / pieces[index])] += 1
+        pieces[max(divisible, key=lambda index: split.weigh(ranges[index]) / pieces[index])] += 1
 
 
 def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
@@ -111,7 +111,7 @@ def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
 
 
 def _pack(ranges: list[OffsetRange], split: Split) -> list[list[OffsetRange]]:
-    """Ranges after one another in a task, as long as they fit in all that bounds one."""
+    """Put ranges into one task, in order, until the next would exceed one of its limits."""
     records = min(PACKED_OFFSETS, split.max_records or PACKED_OFFSETS)
     weight = float(split.max_bytes) if split.max_bytes else math.inf
     if split.min_tasks:
@@ -134,10 +134,10 @@ def limited(
     limit: int,
     weights: Mapping[TopicPartition, float] | None = None,
 ) -> Offsets:
-    """``end`` brought back so that about ``limit`` offsets lie after ``start``, or bytes, with ``weights`` per offset.
+    """``end`` lowered so that about ``limit`` offsets lie after ``start``; bytes, with ``weights`` as bytes per offset.
 
-    Every partition with something to read gets at least one offset, so that a small one is not starved by large ones;
-    what is left is shared in proportion.
+    Every partition with something to read gets one offset at least, so that large ones cannot starve a small one; the
+    remaining limit is shared in proportion to size.
     """
     weights = weights or {}
     sizes = {tp: max(end[tp] - start.get(tp, end[tp]), 0) for tp in end}

@@ -1,4 +1,4 @@
-"""From options to offsets: which partitions there are, and where a query starts and ends."""
+"""Resolves options to offsets: which partitions a query reads, and where it starts and ends in each."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from sparklog.client.cluster.info import TopicInfo
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import LATEST, OffsetAndTimestamp, earliest_offsets, list_offsets, plain_offsets
+from sparklog.cluster.info import TopicInfo
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
-from sparklog.spark.read.losses import Loss, Losses
+from sparklog.spark.options.limits import Edge, GlobalTimestamp, Limit, SpecificTimestamps
+from sparklog.spark.options.selection import Assign, Subscribe, SubscribePattern
+from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets
-from sparklog.spark.read.options import (
-    Assign,
-    Edge,
-    GlobalTimestamp,
-    Limit,
-    ReadOptions,
-    SpecificTimestamps,
-    Subscribe,
-    SubscribePattern,
-)
+from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.write.decisions import DECISIONS_TOPIC
 from sparklog.structs import NO_EPOCH, LeaderEpoch, TopicPartition
 
@@ -29,36 +22,36 @@ TopicIds = dict[TopicPartition, UUID]
 
 
 class Resolver(ABC):
-    """Where partitions start and end; whoever knows it fills in the four questions."""
+    """Resolves the options. A subclass answers the four abstract questions, for a cluster or for directories."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._losses = Losses(fail=options.fail_on_data_loss)
+        self._data_loss = DataLossReporter(fail=options.fail_on_data_loss)
 
     @abstractmethod
     def partitions(self, read_before: Collection[TopicPartition] | None = ()) -> TopicIds:
-        """The partitions selected, each with its topic's id.
+        """The selected partitions, each with its topic's id.
 
-        A topic or partition that is named must exist, but for those that were ``read_before``, in this call or an
-        earlier one, and the topics of these: they are left out when they are gone. None: nobody knows yet what was
-        read before, and whatever is gone is left out. A pattern matches none of the topics that the cluster, or our
-        own sink, keeps for itself.
+        A topic or partition that the options name must exist, or ApiError is raised. Those in ``read_before``, of this
+        call or an earlier one, and their topics may be gone: then they are left out. With None, what was read before is
+        not known yet, and everything that is gone is left out. A pattern matches no internal topic of the cluster or of
+        the sink.
         """
 
     @abstractmethod
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The first offset of each."""
+        """The first offset of each partition."""
 
     @abstractmethod
     def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The end of what may be read of each."""
+        """The offset after the last visible record of each partition."""
 
     @abstractmethod
     def by_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each no earlier than a timestamp (ms)."""
+        """The first record of each partition at or after its timestamp (ms)."""
 
     def batch_ranges(self) -> list[OffsetRange]:
-        """What a batch query reads."""
+        """The ranges that a batch query reads."""
         ids = self.partitions()
         earliest, latest = self.earliest(ids), self.latest(ids)
         start = self._resolve("startingOffsets", self._options.starting, earliest, latest)
@@ -72,7 +65,7 @@ class Resolver(ABC):
         return ranges
 
     def starting(self) -> Offsets:
-        """Where a streaming query begins; asked once, when it has no checkpoint."""
+        """Where a streaming query without a checkpoint starts."""
         ids = self.partitions()
         earliest, latest = self.earliest(ids), self.latest(ids)
         start = self._resolve("startingOffsets", self._options.starting, earliest, latest)
@@ -83,11 +76,14 @@ class Resolver(ABC):
         return isinstance(self._options.starting, by_time) or isinstance(self._options.ending, by_time)
 
     def _within(self, tp: TopicPartition, start: int, end: int, earliest: int, latest: int) -> tuple[int, int]:
-        """What is there of a range. One that ends before it begins does so as an edge of the log is one of its own."""
+        """The part of a range that the partition holds. Reports a loss if that is not all.
+
+        A range can only end before it starts if one of the two is an edge of the log: that is a loss too.
+        """
         if earliest <= start <= end <= latest:
             return start, end
-        self._losses.report(
-            Loss.EXPIRED if min(start, end) < earliest else Loss.TRUNCATED,
+        self._data_loss.report(
+            DataLoss.EXPIRED if min(start, end) < earliest else DataLoss.TRUNCATED,
             f"partition {tp} holds the offsets {earliest} to {latest}, but was to be read from {start} to {end}",
         )
         start = min(max(start, earliest), latest)
@@ -126,7 +122,7 @@ class Resolver(ABC):
 
 
 class OffsetResolver(Resolver):
-    """Asks the cluster; ends are high watermarks, or last stable offsets."""
+    """Resolves offsets by requests to the cluster. Ends are high watermarks, or last stable offsets."""
 
     def __init__(self, cluster: ClusterMetadata, options: ReadOptions) -> None:
         super().__init__(options)
@@ -135,7 +131,7 @@ class OffsetResolver(Resolver):
         self._read_before: set[TopicPartition] = set()
 
     def partitions(self, read_before: Collection[TopicPartition] | None = ()) -> TopicIds:
-        # A broker that has just started does not know every topic, so they are asked for again for a moment.
+        # A broker that has just started does not know every topic, so a missing one is requested again for a moment.
         selection = self._options.selection
         may_be_gone = self._named() if read_before is None else {tp.topic for tp in read_before}
         if isinstance(selection, SubscribePattern):
@@ -156,7 +152,7 @@ class OffsetResolver(Resolver):
         return {tp: described[tp] for tp in selection.partitions if tp in described}
 
     def _check_assigned(self, selection: Assign, described: TopicIds) -> None:
-        """Refuse a partition that a topic has not, unless one of the same name that it replaced had it."""
+        """Raises ApiError for a partition that its topic does not have, unless an earlier topic of that name had it."""
         topics = {tp.topic for tp in described}
         for tp in selection.partitions:
             if tp.topic in topics and tp not in described and tp not in self._read_before:
@@ -180,7 +176,7 @@ class OffsetResolver(Resolver):
         return [found[name] for name in names if name in found]
 
     def existing(self, topics: Collection[str]) -> TopicIds:
-        """The partitions of those of the topics that exist, be they selected or not."""
+        """The partitions of those topics that exist, whether the options select them or not."""
         return _with_ids(self._described(sorted(topics), topics))
 
     def _named(self) -> set[str]:
@@ -199,7 +195,7 @@ class OffsetResolver(Resolver):
     def ends_and_epochs(
         self, partitions: Collection[TopicPartition]
     ) -> tuple[Offsets, dict[TopicPartition, LeaderEpoch]]:
-        """What ``latest`` says, and the epoch of the leader who says so, of each that tells it."""
+        """``latest``, and the leader epoch of each partition whose leader tells it."""
         found = list_offsets(self._cluster, dict.fromkeys(partitions, LATEST))
         epochs = {tp: each.leader_epoch for tp, each in found.items() if each and each.leader_epoch != NO_EPOCH}
         return plain_offsets(found), epochs

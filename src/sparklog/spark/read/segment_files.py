@@ -1,9 +1,10 @@
-"""Opening the segment files that a leader names, without believing the leader's word on what to open.
+"""Opens the segment files that a leader names, without trusting the leader's paths.
 
-A path comes from whoever answers as the leader. A task opens it only if it is where a broker of the cluster keeps that
-partition: ``DIR/TOPIC-PARTITION/OFFSET.log``, below a directory that the user has named (``directReadMapping``), or
-in a log directory of the cluster, whose ``meta.properties`` has the cluster's id as the bootstrap servers told it. Only
-regular files are opened, never through a symbolic link, and no open waits, as one of a FIFO would for its writer.
+A path comes over the network from the process that answers as the leader. A task opens it only if a broker of the
+cluster keeps that partition there: ``DIR/TOPIC-PARTITION/OFFSET.log``, below a directory that the user has named
+(``directReadMapping``), or in a log directory of the cluster, whose ``meta.properties`` has the cluster id that the
+bootstrap servers told. Only regular files are opened, never through a symbolic link, and no open blocks, as the open of
+a FIFO would until it has a writer.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 
 
 class SegmentFiles:
-    """Opens files of brokers that know each other by ``cluster_id``. What it refuses is NotDirect(NOT_VISIBLE)."""
+    """Opens segment files of brokers of the cluster ``cluster_id``. Refuses any other with NotDirect(NOT_VISIBLE)."""
 
     def __init__(self, options: DirectOptions, cluster_id: str | None) -> None:
         self._options = options
         self._cluster_id = cluster_id
         self._proven: set[Path] = set()
 
-    def open(self, told: str, tp: TopicPartition) -> tuple[int, Path | None]:
-        """A segment file of ``tp``, open, and its directory if that is mounted here under another name.
+    def open(self, leader_path: str, tp: TopicPartition) -> tuple[int, Path | None]:
+        """A segment file of ``tp`` as a file descriptor, and its directory if that is mounted under another path.
 
-        The file is one that the leader may name, not yet proved to be the one that it means.
+        ``leader_path`` is the path that the leader named. The caller must still check that the file is the one that the
+        leader means. Raises NotDirect.
         """
-        mapped = self._options.mapped(told)
-        path = Path(told if mapped is None else mapped.path)
+        mapped = self._options.mapped(leader_path)
+        path = Path(leader_path if mapped is None else mapped.path)
         if path.parent.name != str(tp) or path.suffix != LOG_SUFFIX or find_base_offset(path) is None:
             raise NotDirect(NOT_VISIBLE, f"{path} is no place for a segment of partition {tp}")
         try:
@@ -52,7 +54,7 @@ class SegmentFiles:
         except OSError as error:
             raise NotDirect(NOT_VISIBLE, f"{path}: {error.strerror}") from error
         except ValueError as error:
-            raise NotDirect(NOT_VISIBLE, f"{told!r} can be no path: {error}") from error
+            raise NotDirect(NOT_VISIBLE, f"{leader_path!r} can be no path: {error}") from error
 
     def _prove(self, log_dir: Path) -> None:
         """Raises NotDirect unless a broker of the cluster owns the directory."""
@@ -88,7 +90,7 @@ def _is_file(path: Path) -> bool:
 
 
 def topic_id_of(home: Path) -> UUID | None:
-    """The id of the topic whose partition this directory holds, as far as that is written there."""
+    """The id of the topic whose partition this directory holds; None if it is not recorded there. Raises NotDirect."""
     if not _is_file(home / PARTITION_METADATA):
         return None
     try:

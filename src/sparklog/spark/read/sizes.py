@@ -1,7 +1,7 @@
-"""How many bytes an offset takes, partition by partition: the size of its log over the offsets that it holds.
+"""Estimates how many bytes an offset takes in each partition: the size of its log divided by the offsets in it.
 
-Bytes are those in the log, compressed as they are. An estimate: records that were deleted but not yet their segment,
-and gaps that compaction left, are in it, and old records may differ from new ones.
+The bytes are those of the log, so compressed. The estimate counts deleted records whose segment still exists and the
+gaps that compaction leaves, and old records may be larger or smaller than new ones.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import earliest_offsets, latest_offsets
 from sparklog.errors import SparklogError
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import DescribeLogDirsRequest, Message
+from sparklog.protocol.messages import DescribeLogDirsRequest
 from sparklog.structs import TopicPartition, by_topic
 
 _log = logging.getLogger(__name__)
-_GUESS = 1024.0
-"""Bytes an offset, where a log is empty or its broker does not tell."""
-_GOOD_FOR_S = 30.0
+_DEFAULT_BYTES_PER_OFFSET = 1024.0
+"""Assumed if a log is empty, or its broker does not tell the size."""
+_MAX_AGE_S = 30.0
 
 Weights = Mapping[TopicPartition, float]
 
 
-class Sizes(Protocol):
-    """Who knows how heavy partitions are."""
+class SizeEstimator(Protocol):
+    """Estimates the size of records."""
 
     def bytes_per_offset(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
-        """Of each partition, on average."""
+        """The average bytes of an offset, for each partition."""
 
 
 class PartitionSizes:
-    """Bytes per offset, asked of the leaders at most every thirty seconds; new partitions are asked for at once."""
+    """Estimates by the leaders' log sizes. Asks them every thirty seconds at most, and for a new partition at once."""
 
     def __init__(self, cluster: ClusterMetadata) -> None:
         self._cluster = cluster
@@ -41,9 +41,9 @@ class PartitionSizes:
         self._asked_at = float("-inf")
 
     def bytes_per_offset(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
-        """Of each partition; a guess for those that nothing is known of."""
+        """The average bytes of an offset, for each partition; a default for those of which nothing is known."""
         now = self._cluster.clock.monotonic()
-        if now - self._asked_at >= _GOOD_FOR_S or not self._known.keys() >= set(partitions):
+        if now - self._asked_at >= _MAX_AGE_S or not self._known.keys() >= set(partitions):
             self._asked_at = now
             self._refresh(partitions)
         return {tp: self._known[tp] for tp in partitions}
@@ -53,18 +53,24 @@ class PartitionSizes:
             sizes = log_sizes(self._cluster, partitions)
             first, last = earliest_offsets(self._cluster, partitions), latest_offsets(self._cluster, partitions)
         except SparklogError as error:
-            _log.warning("the sizes of partitions are not known, and taken to be %d bytes an offset: %s", _GUESS, error)
-            self._known = {tp: self._known.get(tp, _GUESS) for tp in partitions}
+            _log.warning(
+                "the sizes of partitions are not known, and taken to be %d bytes an offset: %s",
+                _DEFAULT_BYTES_PER_OFFSET,
+                error,
+            )
+            self._known = {tp: self._known.get(tp, _DEFAULT_BYTES_PER_OFFSET) for tp in partitions}
             return
         held = {tp: last[tp] - first[tp] for tp in partitions}
         self._known = {
-            tp: max(sizes[tp] / held[tp], 1.0) if held[tp] > 0 and sizes.get(tp) else self._known.get(tp, _GUESS)
+            tp: max(sizes[tp] / held[tp], 1.0)
+            if held[tp] > 0 and sizes.get(tp)
+            else self._known.get(tp, _DEFAULT_BYTES_PER_OFFSET)
             for tp in partitions
         }
 
 
 def log_sizes(cluster: ClusterMetadata, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The bytes of each partition's log at its leader; not those that the leader does not tell."""
+    """The bytes of each partition's log at its leader. Partitions that the leader does not report are left out."""
     found: dict[TopicPartition, int] = {}
     for endpoint, led in cluster.by_leader(partitions).items():
         answer = cluster.request(endpoint, ApiKey.DESCRIBE_LOG_DIRS, lambda version, led=led: _request(version, led))  # type: ignore[misc]
@@ -76,7 +82,7 @@ def log_sizes(cluster: ClusterMetadata, partitions: Collection[TopicPartition]) 
     return found
 
 
-def _request(version: int, partitions: Collection[TopicPartition]) -> Message:
+def _request(version: int, partitions: Collection[TopicPartition]) -> DescribeLogDirsRequest:
     topics = [
         DescribeLogDirsRequest.DescribableLogDirTopic(topic=topic, partitions=numbers)
         for topic, numbers in by_topic(partitions).items()

@@ -1,6 +1,6 @@
-"""A streaming query's progress as the offsets of a consumer group, for the tools that show groups.
+"""Commits a streaming query's progress as the offsets of a consumer group, for tools that show groups.
 
-Spark's checkpoint alone says where the query goes on; nothing is ever read back from the group.
+Only Spark's checkpoint says where the query continues; nothing is read back from the group.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from sparklog.errors import SparklogError
 from sparklog.spark.read.offsets import Offsets
 
 _PATIENCE_MS = 5_000
-"""For how long a query waits at most for the group's coordinator."""
+"""The longest time that a query waits for the group's coordinator."""
 PAUSE_S = 10.0
-"""Seconds after a failure in which nothing is committed: a query that is idle would ask a hundred times a second."""
+"""Seconds without a commit after a failure: an idle query would retry a hundred times a second."""
 
 
 class GroupProgress:
-    """Commits offsets to a group that has no members; a failure is logged, and made good by a commit after a pause."""
+    """Commits offsets to a group that has no members. It logs a failure and retries after a pause. Close it."""
 
     def __init__(self, config: ClientConfig, group_id: str, clock: Clock) -> None:
         self._config = dataclasses.replace(config, api_timeout_ms=min(config.api_timeout_ms, _PATIENCE_MS))
         self._group_id = group_id
         self._clock = clock
         self._obstacles = Obstacles(clock)
-        self._again_at = float("-inf")
+        self._retry_at = float("-inf")
         self._committed: Offsets | None = None
         self._admin: Admin | None = None
 
     def commit(self, offsets: Offsets) -> None:
-        """Store them for the group, if they are not what was stored last. Asked at every trigger, an idle one too."""
-        if offsets == self._committed or not offsets or self._clock.monotonic() < self._again_at:
+        """Commit the offsets if they have changed. The planner calls this at every trigger, even an idle one."""
+        if offsets == self._committed or not offsets or self._clock.monotonic() < self._retry_at:
             return
         try:
             if self._admin is None:
                 self._admin = Admin(self._config)
             self._admin.alter_group_offsets(self._group_id, offsets)
         except SparklogError as error:
-            self._again_at = self._clock.monotonic() + PAUSE_S
+            self._retry_at = self._clock.monotonic() + PAUSE_S
             what = f"the progress of the query is not committed to group {self._group_id!r}: {error}"
             self._obstacles.met("commit", what, at_once=True)
             return

@@ -1,9 +1,9 @@
-"""How far streaming queries are behind: partition by partition, in records, bytes and seconds.
+"""The lag of streaming queries: for each partition, in records, bytes and seconds.
 
-``watch(spark)`` is all that is to be added to a program. Spark lets no Python source report metrics of its own, so a
-listener computes them from what each query's progress says: where it has come, and where the log ended then. A query
-that finds nothing to read makes no progress, but Spark says that it is idle, at once and then every ten seconds
-(``spark.sql.streaming.noDataProgressEventInterval``); then the query itself is asked for the same two.
+A program only adds ``watch(spark)``. Spark lets no Python source report metrics of its own, so a listener computes them
+from each query's progress, which has the offsets that the query has reached and those at which the log ended. A query
+with nothing to read makes no progress, but Spark reports that it is idle, at once and then every ten seconds
+(``spark.sql.streaming.noDataProgressEventInterval``); then the listener asks the query itself for both offsets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.spark.raw_options import RawOptions
+from sparklog.spark.options.raw import RawOptions
 from sparklog.spark.read.offsets import Offsets
 from sparklog.spark.read.sizes import PartitionSizes
 from sparklog.spark.stream.offset import StreamOffset
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SAMPLES = 1000
-"""Ends of a partition that are remembered to tell since when a query is behind: as many triggers."""
+"""Ends of a partition to remember, one for each trigger, to tell since when a query is behind."""
 
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """Records not yet read, as offsets; their bytes, where sizes are known; for how many seconds they have waited.
+    """The records not yet read (as offsets), their bytes if sizes are known, and how many seconds they have waited.
 
-    The seconds count from when the listener first saw the log that far; a backlog from before it counts from then.
+    The seconds count from when the listener first saw that end of the log; an older backlog counts from then too.
     """
 
     records: int
@@ -55,7 +55,7 @@ class PartitionLag:
 
 @dataclass(frozen=True)
 class QueryLag:
-    """The lag of one query after one batch. The three figures are those of Spark's Kafka source, by its names."""
+    """The lag of one query after one batch. The three figures have the names of those of Spark's Kafka source."""
 
     query_id: str
     name: str | None
@@ -80,10 +80,10 @@ def watch(
     options: Mapping[str, str] | None = None,
     on_lag: Callable[[QueryLag], object] | None = None,
 ) -> LagListener:
-    """Follow every query of the session; what was found is at ``lag``, goes to ``on_lag``, and to the log.
+    """Follow every query of the session. Each lag is kept for ``lag``, passed to ``on_lag``, and logged.
 
-    ``options`` are those of the source (``kafka.bootstrap.servers`` and others); with them the lag is told in bytes
-    too. Stop with ``spark.streams.removeListener``.
+    ``options`` are those of the source (``kafka.bootstrap.servers`` and others); with them the lag has bytes too. Stop
+    with ``spark.streams.removeListener``.
     """
     listener = LagListener(options, on_lag, spark)
     spark.streams.addListener(listener)
@@ -98,9 +98,9 @@ class _Trigger(NamedTuple):
 
 
 class LagListener(StreamingQueryListener):  # type: ignore[misc]
-    """Computes the lag of each query when it makes progress or is idle. ``watch`` makes one and adds it.
+    """Computes the lag of each query when it makes progress or is idle. ``watch`` creates one and adds it.
 
-    Without ``spark`` nothing is known of a query that is idle.
+    Without ``spark`` it ignores idle queries.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         self._ends: dict[tuple[str, TopicPartition], deque[tuple[float, int]]] = {}
 
     def lag(self, query_id: str) -> QueryLag | None:
-        """What was found last of a query, by its id, as text; None until it has read a batch, or found none to read."""
+        """The last lag of a query, by its id; None before its first batch and before its first idle event."""
         with self._lock:
             return self._lags.get(str(query_id))
 
@@ -127,26 +127,26 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
-        told = [(_offsets(each.endOffset), _offsets(each.latestOffset)) for each in progress.sources]
-        self._tell(_Trigger(str(progress.id), progress.name, progress.batchId, progress.timestamp), told)
+        positions = [(_offsets(each.endOffset), _offsets(each.latestOffset)) for each in progress.sources]
+        self._report(_Trigger(str(progress.id), progress.name, progress.batchId, progress.timestamp), positions)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         query = self._spark.streams.get(str(event.id)) if self._spark is not None else None
         if query is None:
             return
         running = query._jsq.streamingQuery()
-        told = [(_all_offsets(running.committedOffsets(), min), _all_offsets(running.latestOffsets(), max))]
+        positions = [(_all_offsets(running.committedOffsets(), min), _all_offsets(running.latestOffsets(), max))]
         batch_id = running.getLatestExecutionContext().batchId() - 1
-        self._tell(_Trigger(str(event.id), query.name, batch_id, event.timestamp), told)
+        self._report(_Trigger(str(event.id), query.name, batch_id, event.timestamp), positions)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         with self._lock:
             for key in [key for key in self._ends if key[0] == str(event.id)]:
                 del self._ends[key]
 
-    def _tell(self, trigger: _Trigger, told: Iterable[tuple[Offsets, Offsets]]) -> None:
-        """Compute the lag from where each source has come, and where its log ends; keep it, and tell of it."""
-        behind = self._behind(trigger, told)
+    def _report(self, trigger: _Trigger, positions: Iterable[tuple[Offsets, Offsets]]) -> None:
+        """Compute the lag from each source's (reached, latest) offsets, keep it, and pass it on."""
+        behind = self._behind(trigger, positions)
         if not behind:
             return
         weights = self._weights(behind)
@@ -164,16 +164,16 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
             self._on_lag(found)
 
     def _behind(
-        self, trigger: _Trigger, told: Iterable[tuple[Offsets, Offsets]]
+        self, trigger: _Trigger, positions: Iterable[tuple[Offsets, Offsets]]
     ) -> dict[TopicPartition, tuple[int, float]]:
-        """Records and seconds of each partition of which an end is known.
+        """The records and seconds by which each partition with a known end is behind.
 
-        Where several sources read it, the slowest of them counts.
+        If several sources read a partition, the slowest counts.
         """
         now = datetime.fromisoformat(trigger.timestamp).timestamp()
         slowest: Offsets = {}
         ends: Offsets = {}
-        for reached, latest in told:
+        for reached, latest in positions:
             _merge(slowest, {tp: reached.get(tp, 0) for tp in latest}, min)
             _merge(ends, latest, max)
         behind: dict[TopicPartition, tuple[int, float]] = {}
@@ -183,7 +183,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
         return behind
 
     def _waiting_since(self, query_id: str, tp: TopicPartition, now: float, reached: int, end: int) -> float:
-        """When the log was first seen to hold the next record to read; ``now`` where there is none."""
+        """When the listener first saw the next record to read in the log (seconds); ``now`` if there is none."""
         seen = self._ends.setdefault((query_id, tp), deque(maxlen=_SAMPLES))
         if not seen or seen[-1][1] != end:
             seen.append((now, end))
@@ -196,7 +196,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
 
 
 def _offsets(text: str | None) -> Offsets:
-    """The offsets in a source's progress; none if the source is of another kind."""
+    """The offsets in a source's progress; none if the source is of another format."""
     try:
         return StreamOffset.from_json(json.loads(text or "{}")).offsets
     except (AttributeError, TypeError, ValueError):
@@ -204,7 +204,7 @@ def _offsets(text: str | None) -> Offsets:
 
 
 def _all_offsets(by_source: Any, choose: Callable[[int, int], int]) -> Offsets:
-    """The offsets of all sources of a query, which are a map in the JVM; ``choose``: of a partition of several."""
+    """The offsets of all sources of a query, from a map in the JVM. ``choose`` merges those of the same partition."""
     found: Offsets = {}
     each = by_source.valuesIterator()
     while each.hasNext():

@@ -1,10 +1,10 @@
-"""Where a streaming query is, as Spark keeps it in its checkpoint.
+"""The offset of a streaming query, as Spark keeps it in its checkpoint.
 
-The JSON is that of Spark's Kafka source, ``{"topic": {"0": 12}}``, keys in order, since Spark compares offsets as text.
-Beside each topic stands what else is known, as topics without partitions whose names no topic can have: its id,
-``"topic@b3f4…": {}``, and under ``"topic@7:0-3,5": {}`` the leader epoch, 7, in which the offsets of partitions were an
-end of the log. The Kafka source reads that as nothing, and so either can go on where the other stopped; ours thereby
-knows after a restart too that a topic was deleted and created again, or a log cut off.
+The JSON is that of Spark's Kafka source, ``{"topic": {"0": 12}}``, with sorted keys, since Spark compares offsets as
+text. It also has topics without partitions, under names that no topic can have: ``"topic@b3f4…": {}`` is the topic's
+id, and ``"topic@7:0-3,5": {}`` says that the offsets of partitions 0 to 3 and 5 were an end of the log in leader epoch
+7. The Kafka source ignores these, so either source can continue where the other stopped. With them this source detects
+after a restart, too, that a topic was deleted and created again, or that a log was truncated.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Epochs = Mapping[TopicPartition, int]
 
 
 class StreamOffset(NamedTuple):
-    """The next offset of each partition, and the id of each topic, where the brokers tell it.
+    """The next offset of each partition, and the id of each topic that has one.
 
-    ``epochs``: for partitions of which it is known, a leader epoch that no record before the offset is later than.
+    ``epochs``: a leader epoch of each partition of which it is known; no record before the offset has a later one.
     """
 
     offsets: Offsets
@@ -33,29 +33,29 @@ class StreamOffset(NamedTuple):
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Mapping[str, Any]]) -> StreamOffset:
-        """What ``to_json`` made, or the Kafka source."""
+        """The offset in what ``to_json`` or the Kafka source made."""
         ids: dict[str, UUID] = {}
         epochs: dict[TopicPartition, int] = {}
-        for topic, _, said in (name.partition("@") for name in tree if "@" in name):
-            epoch, colon, partitions = said.partition(":")
+        for topic, _, suffix in (name.partition("@") for name in tree if "@" in name):
+            epoch, colon, partitions = suffix.partition(":")
             if colon:
                 epochs |= {TopicPartition(topic, each): int(epoch) for each in _numbers(partitions)}
             else:
-                ids[topic] = UUID(said)
+                ids[topic] = UUID(suffix)
         return cls(from_json(tree), ids, epochs)
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """What Spark keeps in the checkpoint."""
+        """The JSON that Spark keeps in the checkpoint."""
         ids = {topic: self.topic_ids.get(topic, ZERO_UUID) for topic in {tp.topic for tp in self.offsets}}
         names = {f"{topic}@{each}" for topic, each in ids.items() if each != ZERO_UUID}
-        led: dict[tuple[str, int], list[int]] = {}
+        by_epoch: dict[tuple[str, int], list[int]] = {}
         for tp in sorted(self.offsets.keys() & self.epochs.keys()):
-            led.setdefault((tp.topic, self.epochs[tp]), []).append(tp.partition)
-        names |= {f"{topic}@{epoch}:{_ranges(partitions)}" for (topic, epoch), partitions in led.items()}
+            by_epoch.setdefault((tp.topic, self.epochs[tp]), []).append(tp.partition)
+        names |= {f"{topic}@{epoch}:{_ranges(partitions)}" for (topic, epoch), partitions in by_epoch.items()}
         return dict(sorted({**to_json(self.offsets), **{name: {} for name in names}}.items()))
 
     def is_same_topic(self, topic: str, other: StreamOffset) -> bool:
-        """Whether a topic is the same one in both, as far as both know it."""
+        """Whether both offsets mean the same topic; true if either does not know its id."""
         ids = {
             each for each in (self.topic_ids.get(topic), other.topic_ids.get(topic)) if each not in (None, ZERO_UUID)
         }
@@ -63,7 +63,7 @@ class StreamOffset(NamedTuple):
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Rising numbers as ``0-3,5``."""
+    """Ascending numbers as ``0-3,5``."""
     runs: list[list[int]] = []
     for each in numbers:
         if runs and runs[-1][-1] == each - 1:

@@ -1,9 +1,9 @@
-"""Where the next micro-batch of a query ends, and what each reads.
+"""Plans micro-batches: where the next one ends, and which ranges each reads.
 
-What a batch reads follows from its two offsets alone, which have the topics' ids beside them, so that a batch that is
-run again after a restart reads the same. Ends never go back: a partition whose high watermark is behind what was read
-(a leader change, for a moment) stays where it is, until that has lasted too long to be anything but loss. The one
-exception is a log that was cut off (``cuts.py``): what stands there now is read from where it was cut off.
+The ranges of a batch follow from its two offsets alone, which include the topics' ids, so a batch that is run again
+after a restart reads the same. Ends never go back: a partition whose high watermark is behind its start (for a moment,
+after a change of leader) keeps its offset until that has lasted so long that it must be data loss. The one exception is
+a truncated log (``truncation``): its new records are read from the offset at which it was truncated.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.clock import Clock, SystemClock
-from sparklog.spark.read.losses import Loss, Losses
+from sparklog.spark.options.limits import Edge
+from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets, limited
-from sparklog.spark.read.options import Edge, ReadOptions
+from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import OffsetResolver
 from sparklog.spark.read.sizes import PartitionSizes
-from sparklog.spark.stream.divergence import Cuts
 from sparklog.spark.stream.group_progress import GroupProgress
 from sparklog.spark.stream.offset import Epochs, StreamOffset
+from sparklog.spark.stream.truncation import TruncationDetector
 from sparklog.structs import TopicPartition
 
 
 class StreamPlanner:
-    """The state of one run of a query, on the driver."""
+    """Plans the micro-batches of one run of a query, on the driver. Close it."""
 
     def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
         self.latest: Offsets | None = None
@@ -32,11 +33,11 @@ class StreamPlanner:
         self._clock: Clock = clock or SystemClock()
         self._cluster = ClusterMetadata(options.client, self._clock)
         self._resolver = OffsetResolver(self._cluster, options)
-        self._losses = Losses(fail=options.fail_on_data_loss)
+        self._data_loss = DataLossReporter(fail=options.fail_on_data_loss)
         group = options.commit_to_group
         self._group = GroupProgress(options.client, group, self._clock) if group else None
         self.sizes = PartitionSizes(self._cluster)
-        self._cuts = Cuts(self._cluster)
+        self._truncation = TruncationDetector(self._cluster)
         self._planned: Offsets | None = None
         self._initial: StreamOffset | None = None
         self._target: StreamOffset | None = None
@@ -51,7 +52,7 @@ class StreamPlanner:
             self._group.close()
 
     def initial(self) -> StreamOffset:
-        """Where a query without a checkpoint begins. Spark asks twice; the second answer must be the first."""
+        """Where a query without a checkpoint starts. Spark asks twice and must get the same answer."""
         if self._initial is None:
             ids = self._resolver.partitions()
             offsets = self._resolver.starting()
@@ -59,12 +60,12 @@ class StreamPlanner:
         return self._initial
 
     def freeze(self) -> None:
-        """For AvailableNow: what there is now is all that this run reads."""
+        """Fix the present ends as those of this whole run, for the trigger AvailableNow."""
         ids = self._resolver.partitions(None)
         self._target = self._ends(ids)
 
     def end_of_batch(self, start: StreamOffset, *, unlimited: bool) -> StreamOffset:
-        """Up to where the next micro-batch reads. Spark asks when all before ``start`` is committed."""
+        """The end of the next micro-batch. Spark asks for it when all batches before ``start`` are committed."""
         available = self._available(start)
         self.latest = {tp: end for tp, end in available.offsets.items() if tp not in self._gone}
         if self._group is not None:
@@ -79,60 +80,60 @@ class StreamPlanner:
         return end._replace(epochs=_epochs(start, begin, end))
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
-        """What lies between two offsets of the query."""
+        """The ranges between two offsets of the query."""
         begin = self._begin(start, end)
-        lasts = {**end.offsets, **self._cut_since(end)}
+        ends = {**end.offsets, **self._truncated_since(end)}
         return [
             OffsetRange(tp, begin[tp], last, end.topic_ids.get(tp.topic))
-            for tp, last in lasts.items()
+            for tp, last in ends.items()
             if begin[tp] < last
         ]
 
-    def _cut_since(self, end: StreamOffset) -> Offsets:
-        """Where partitions were cut off below an end that an earlier run has planned."""
+    def _truncated_since(self, end: StreamOffset) -> Offsets:
+        """Where partitions were truncated below an end that an earlier run planned."""
         if end.offsets == self._planned:
             return {}
         now = self._ends(self._resolver.partitions(end.offsets))
-        there = {tp: each for tp, each in end.offsets.items() if end.is_same_topic(tp.topic, now)}
-        return self._checked_cuts(end._replace(offsets=there), now)
+        same = {tp: each for tp, each in end.offsets.items() if end.is_same_topic(tp.topic, now)}
+        return self._reported_truncations(end._replace(offsets=same), now)
 
-    def _checked_cuts(self, read: StreamOffset, now: StreamOffset) -> Offsets:
-        cuts = self._cuts.below(read, now.epochs)
-        for tp in sorted(cuts):
-            self._losses.report(
-                Loss.TRUNCATED,
-                f"partition {tp} was cut off at offset {cuts[tp]}, before {read.offsets[tp]}, up to where it was read,"
-                f" when its leader epoch was {read.epochs[tp]}; it is {now.epochs[tp]} now, and the partition ends at"
-                f" offset {now.offsets.get(tp)}: a replica without the records between took the lead",
+    def _reported_truncations(self, read: StreamOffset, now: StreamOffset) -> Offsets:
+        truncated = self._truncation.truncated(read, now.epochs)
+        for tp in sorted(truncated):
+            self._data_loss.report(
+                DataLoss.TRUNCATED,
+                f"partition {tp} was cut off at offset {truncated[tp]}, before {read.offsets[tp]}, up to where it was"
+                f" read, when its leader epoch was {read.epochs[tp]}; it is {now.epochs[tp]} now, and the partition"
+                f" ends at offset {now.offsets.get(tp)}: a replica without the records between took the lead",
             )
-        return cuts
+        return truncated
 
     def _ends(self, ids: dict[TopicPartition, UUID]) -> StreamOffset:
         offsets, epochs = self._resolver.ends_and_epochs(ids)
         return StreamOffset(offsets, _by_topic(ids), epochs)
 
     def _available(self, start: StreamOffset) -> StreamOffset:
-        """The end of each partition; not before its start, unless records are lost and that is accepted.
+        """The end of each partition. It is before the start only if records are lost and the options accept that.
 
-        Partitions that are gone stay where they are, and are remembered so in the checkpoint.
+        Partitions that are gone keep their offsets, in the checkpoint too.
         """
         ids = self._resolver.partitions(start.offsets)
         now = self._known(ids)
         created_again = self._created_again(start, now)
         self._check_gone({tp: each for tp, each in start.offsets.items() if tp not in ids}, created_again)
         kept = {tp: each for tp, each in start.offsets.items() if tp.topic not in created_again}
-        kept |= self._checked_cuts(start._replace(offsets=kept), now)
+        kept |= self._reported_truncations(start._replace(offsets=kept), now)
         ahead = {tp: each for tp, each in kept.items() if each > now.offsets.get(tp, each)}
-        cut_off = self._cut_off(ahead, now.offsets)
-        offsets = {**kept, **now.offsets, **{tp: ahead[tp] for tp in ahead.keys() - cut_off}}
+        lost = self._lost_records(ahead, now.offsets)
+        offsets = {**kept, **now.offsets, **{tp: ahead[tp] for tp in ahead.keys() - lost}}
         return StreamOffset(offsets, {**start.topic_ids, **now.topic_ids}, now.epochs)
 
     def _check_gone(self, gone: Offsets, created_again: set[str]) -> None:
         self._gone &= gone.keys()
         for tp in sorted(gone.keys() - self._gone):
             if tp.topic not in created_again:
-                self._losses.report(
-                    Loss.DELETED,
+                self._data_loss.report(
+                    DataLoss.DELETED,
                     f"partition {tp}, read up to offset {gone[tp]}, does not exist any more, or the query does not"
                     " subscribe to its topic any more",
                 )
@@ -146,19 +147,22 @@ class StreamPlanner:
         return StreamOffset(there, _by_topic(ids), {tp: each for tp, each in target.epochs.items() if tp in there})
 
     def _created_again(self, start: StreamOffset, now: StreamOffset) -> set[str]:
-        """Topics with the name of one that was read; they are read from their beginning."""
+        """Topics that replace one of the same name that was read. They are read from their beginning."""
         topics = {tp.topic for tp in start.offsets if not start.is_same_topic(tp.topic, now)}
         for topic in sorted(topics):
             read = {tp.partition: each for tp, each in start.offsets.items() if tp.topic == topic}
-            self._losses.report(
-                Loss.RECREATED,
+            self._data_loss.report(
+                DataLoss.RECREATED,
                 f"topic {topic!r}, read up to {read} (offsets by partition), was deleted and created again: its id was"
                 f" {start.topic_ids[topic]} and is {now.topic_ids[topic]}",
             )
         return topics
 
-    def _cut_off(self, ahead: Offsets, known: Offsets) -> set[TopicPartition]:
-        """The partitions of ``ahead`` that have lost records; a high watermark may lag for a moment only."""
+    def _lost_records(self, ahead: Offsets, known: Offsets) -> set[TopicPartition]:
+        """The partitions of ``ahead``, which were read beyond their end, that have lost records.
+
+        A high watermark lags only for a moment: after ``fetchOffset`` retries and intervals it is a loss.
+        """
         if self._target is not None and ahead:
             known = self._resolver.latest(ahead)
             ahead = {tp: each for tp, each in ahead.items() if each > known[tp]}
@@ -173,41 +177,41 @@ class StreamPlanner:
             if self._target is None:
                 return set()
             self._clock.sleep(patience - (now - self._behind_since))
-            return self._cut_off(ahead, known)
+            return self._lost_records(ahead, known)
         self._behind_since = None
         for tp in sorted(ahead):
-            self._losses.report(
-                Loss.TRUNCATED,
+            self._data_loss.report(
+                DataLoss.TRUNCATED,
                 f"partition {tp} ends at offset {known[tp]}, before {ahead[tp]}, up to where it was read already",
             )
         return set(ahead)
 
     def _begin(self, start: StreamOffset, end: StreamOffset) -> Offsets:
-        """Where a batch begins, in each partition of its end; a new one at its first offset, which should be 0.
+        """Where a batch starts in each partition of its end. A new partition starts at its first offset, normally 0.
 
-        One that the options select no more is asked for too: a batch that an earlier run has planned reads all of it.
-        Not so in a query's first batch that began elsewhere than at the first offset: nobody knows where.
+        A partition that the options no longer select is included: a batch that an earlier run planned reads all of it.
+        The exception is the first batch of a query that did not start at the first offset: its start is not known.
         """
         begin = {tp: each for tp, each in start.offsets.items() if start.is_same_topic(tp.topic, end)}
-        begin |= self._cuts.below(start._replace(offsets=begin), end.epochs)
+        begin |= self._truncation.truncated(start._replace(offsets=begin), end.epochs)
         new = sorted(end.offsets.keys() - begin.keys())
         keys = {tp: (tp, end.topic_ids.get(tp.topic)) for tp in new}
-        unasked = [tp for tp in new if keys[tp] not in self._first_offsets]
-        if unasked:
-            topics = {tp.topic for tp in unasked}
-            at_first = self._options.starting is Edge.EARLIEST or start != self._initial
-            there = self._resolver.existing(topics) if at_first else self._resolver.partitions(end.offsets)
-            found = self._resolver.earliest([tp for tp in unasked if tp in there])
-            for tp in unasked:
+        unknown = [tp for tp in new if keys[tp] not in self._first_offsets]
+        if unknown:
+            topics = {tp.topic for tp in unknown}
+            starts_at_first = self._options.starting is Edge.EARLIEST or start != self._initial
+            there = self._resolver.existing(topics) if starts_at_first else self._resolver.partitions(end.offsets)
+            found = self._resolver.earliest([tp for tp in unknown if tp in there])
+            for tp in unknown:
                 self._first_offsets[keys[tp]] = self._first(tp, found, end)
         return {**begin, **{tp: self._first_offsets[keys[tp]] for tp in new}}
 
     def _first(self, tp: TopicPartition, found: Offsets, end: StreamOffset) -> int:
         if tp not in found:
-            self._losses.report(Loss.DELETED, f"the new partition {tp} does not exist any more")
+            self._data_loss.report(DataLoss.DELETED, f"the new partition {tp} does not exist any more")
             return end.offsets[tp]
         if found[tp] > 0:
-            self._losses.report(Loss.EXPIRED, f"the new partition {tp} begins at offset {found[tp]}, not at 0")
+            self._data_loss.report(DataLoss.EXPIRED, f"the new partition {tp} begins at offset {found[tp]}, not at 0")
         return found[tp]
 
     def _limited(self, begin: Offsets, available: Offsets) -> Offsets:
@@ -220,9 +224,9 @@ class StreamPlanner:
         return available
 
     def _should_wait(self, begin: Offsets, available: Offsets) -> bool:
-        """Whether there is less than ``minOffsetsPerTrigger``, and ``maxTriggerDelay`` has not passed.
+        """Whether fewer offsets than ``minOffsetsPerTrigger`` wait, and ``maxTriggerDelay`` has not passed.
 
-        The first batch of a run waits for nothing.
+        The first batch of a run never waits.
         """
         least = self._options.min_offsets_per_trigger
         if least is None or self._target is not None:
@@ -236,7 +240,7 @@ class StreamPlanner:
 
 
 def _epochs(start: StreamOffset, begin: Offsets, end: StreamOffset) -> Epochs:
-    """The epochs of an end. Where nothing is read they stay: as offsets they would differ, and that makes a batch."""
+    """The leader epochs of an end. Without records to read a partition keeps its epoch, else Spark starts a batch."""
     epochs = {}
     for tp, offset in end.offsets.items():
         before = start.epochs.get(tp) if start.is_same_topic(tp.topic, end) else None

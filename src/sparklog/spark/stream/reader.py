@@ -1,7 +1,7 @@
-"""Streaming, as Spark sees it.
+"""The streaming source that Spark calls.
 
-One instance lives in a driver process for as long as the query runs and alone talks to the brokers there; another is
-pickled to the executors for ``read``, so connections are made at first use.
+One instance lives in a process of the driver while the query runs, and talks to the brokers there. Another is pickled
+to the executors for ``read``, so connections are opened at first use.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Micro-batches of what the options select."""
+    """Reads micro-batches of what the options select."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_read_schema(schema)
         self._options = options
         self._schema = schema
-        self._plans: StreamPlanner | None = None
+        self._open_planner: StreamPlanner | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         with translated():
@@ -65,7 +65,7 @@ class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner().freeze()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        latest = self._plans.latest if self._plans else None
+        latest = self._open_planner.latest if self._open_planner else None
         return to_json(latest) if latest else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangesPartition]:
@@ -80,11 +80,11 @@ class SparklogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_ranges(self._options, self._schema, partition.ranges)
 
     def stop(self) -> None:
-        if self._plans is not None:
-            self._plans.close()
-            self._plans = None
+        if self._open_planner is not None:
+            self._open_planner.close()
+            self._open_planner = None
 
     def _planner(self) -> StreamPlanner:
-        if self._plans is None:
-            self._plans = StreamPlanner(self._options)
-        return self._plans
+        if self._open_planner is None:
+            self._open_planner = StreamPlanner(self._options)
+        return self._open_planner

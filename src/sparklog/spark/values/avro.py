@@ -1,4 +1,4 @@
-"""Avro's binary encoding to Arrow structs and back, by fastavro, with Avro's types as Spark knows them.
+"""Converts Avro's binary encoding to Arrow structs and back. The types correspond like this:
 
 | Avro | Spark |
 | --- | --- |
@@ -9,9 +9,10 @@
 | decimal | decimal, up to 38 digits |
 | any other logical type | the type beneath |
 
-A column to be written may also be of what Avro promotes to these (int to long, integers to float and double, float to
-double, string and bytes to each other), of another integer or decimal, or a struct with more fields: each value must be
-the same in both. Of a timestamp what is below the milliseconds is cut off for -millis, as by Spark's ``to_avro``.
+A column to be written may also have a type that Avro promotes to these (int to long, integers to float and double,
+float to double, string and bytes to each other), another integer or decimal type, or be a struct with more fields. Each
+value must be the same in both types. Only for -millis are the microseconds of a timestamp cut off, as by Spark's
+``to_avro``.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ from pyspark.sql.types import (
 
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.extras import install_line
+from sparklog.spark.values.avro_binary import Unreadable
+from sparklog.spark.values.avro_decoder import DAYS, MICROSECONDS, decoder
 
 Schema = str | Mapping[str, Any]
-"""JSON text, or what it parses to."""
+"""An Avro schema: JSON text, or the parsed JSON."""
 
 _FRAME = struct.Struct(">bi")
-"""Before a value in the wire format of schema registries: zero, and the schema's id."""
+"""The header of a value in the wire format of schema registries: a zero byte, and the schema's id."""
 
 _PRIMITIVES: dict[str, type[DataType]] = {
     "boolean": BooleanType,
@@ -74,7 +77,7 @@ _LOGICAL: dict[tuple[str, str], type[DataType]] = {
     ("long", "local-timestamp-micros"): TimestampNTZType,
 }
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-_TAKEN: dict[type[DataType], tuple[type[DataType], ...]] = {
+_WRITABLE_FROM: dict[type[DataType], tuple[type[DataType], ...]] = {
     IntegerType: _INTEGERS,
     LongType: _INTEGERS,
     FloatType: (FloatType, *_INTEGERS),
@@ -82,12 +85,13 @@ _TAKEN: dict[type[DataType], tuple[type[DataType], ...]] = {
     StringType: (StringType, BinaryType),
     BinaryType: (BinaryType, StringType),
 }
-"""The columns that are written as a type, if not that type alone; the cast of a batch checks their values."""
+"""Type → the column types that can be written as it; a type that is missing takes only itself. The cast of a batch
+checks the values."""
 _MOST_DIGITS = 38
 
 
 def spark_schema(schema: Schema) -> StructType:
-    """The struct that a record of ``schema`` is to Spark. Raises DataSourceError for what Spark cannot hold."""
+    """Spark's struct for the record ``schema``. Raises DataSourceError for types that Spark does not have."""
     parsed = _parsed(schema)
     name = parsed.get("name", "the root") if isinstance(parsed, dict) else "the root"
     found, _ = _spark_type(parsed, {}, name)
@@ -97,9 +101,9 @@ def spark_schema(schema: Schema) -> StructType:
 
 
 class AvroReader:
-    """``decode`` is an Arrow UDF from binary to ``returns``: ``data``, or ``error``, which says why there is none.
+    """``decode`` is an Arrow UDF from binary to ``returns``: a struct of ``data``, and of ``error`` for a bad value.
 
-    Pickled to the workers with its schemas.
+    Spark pickles it to the workers with its schemas. Raises DataSourceError for a default that is not of its type.
     """
 
     def __init__(self, schema: Schema, writers: Mapping[int, Schema] | None) -> None:
@@ -107,6 +111,8 @@ class AvroReader:
         self._writers = None if writers is None else {number: _parsed(each) for number, each in writers.items()}
         self._data = spark_schema(schema)
         self.returns = StructType([StructField("data", self._data), StructField("error", StringType())])
+        for writer in [self._schema] if self._writers is None else self._writers.values():
+            decoder(writer, self._schema)
 
     def decode(self, values: pa.Array) -> pa.Array:
         rows: list[Any] = [None] * len(values)
@@ -117,101 +123,127 @@ class AvroReader:
                 continue
             try:
                 rows[index] = decode(value)
-            except _Unreadable as error:
+            except Unreadable as error:
                 errors[index] = str(error)
-            except Exception as error:  # fastavro raises whatever the bytes lead it to
-                errors[index] = _not_of_the_schema(error)
-        data = self._columns(rows, errors)
+        data = pa.array(rows, to_arrow_type(self._data, timezone="UTC"))
         return pa.StructArray.from_arrays([data, pa.array(errors, pa.string())], ["data", "error"])
 
-    def _columns(self, rows: list[Any], errors: list[str | None]) -> pa.Array:
-        """What bytes may say and a column cannot hold, such as an int of 40 bits, is found row by row."""
-        kind = to_arrow_type(self._data, timezone="UTC")
-        try:
-            return pa.array(rows, kind)
-        except (pa.ArrowException, OverflowError, ValueError):
-            for index, row in enumerate(rows):
-                try:
-                    pa.array([row], kind)
-                except (pa.ArrowException, OverflowError, ValueError) as error:
-                    rows[index], errors[index] = None, _not_of_the_schema(error)
-            return pa.array(rows, kind)
-
     def _decoder(self) -> Callable[[bytes], Any]:
-        from fastavro import schemaless_reader
-
-        reader = self._schema
         if self._writers is None:
-            return lambda value: _whole(value, 0, lambda stream: schemaless_reader(stream, reader, None))
+            whole = decoder(self._schema, self._schema)
+            return lambda value: whole(value, 0)
         writers = self._writers
+        decoders: dict[int, Callable[[bytes, int], Any]] = {}
 
         def framed(value: bytes) -> Any:
             if len(value) < _FRAME.size or value[0] != 0:
-                raise _Unreadable("it does not begin with a zero byte and a schema's id")
+                raise Unreadable("it does not begin with a zero byte and a schema's id")
             number = _FRAME.unpack_from(value)[1]
             if number not in writers:
-                raise _Unreadable(f"its schema has id {number}; given are {', '.join(map(str, sorted(writers)))}")
-            return _whole(value, _FRAME.size, lambda stream: schemaless_reader(stream, writers[number], reader))
+                raise Unreadable(f"its schema has id {number}; given are {', '.join(map(str, sorted(writers)))}")
+            if number not in decoders:
+                decoders[number] = decoder(writers[number], self._schema)
+            return decoders[number](value, _FRAME.size)
 
         return framed
 
 
-class _Unreadable(Exception):
-    """Why a value is no record, in our words."""
-
-
-def _not_of_the_schema(error: Exception) -> str:
-    return f"it is not of the schema: {str(error) or type(error).__name__}"
-
-
 class AvroWriter:
-    """``encode`` is an Arrow UDF from structs of ``names`` to binary; DataSourceError for a row that cannot be held.
+    """``encode`` is an Arrow UDF from structs of the columns ``names`` to binary.
 
-    ``columns`` are those of the DataFrame; DataSourceError for what no row of them could be.
+    ``columns`` are those of the DataFrame. Raises DataSourceError for a column that cannot be written as the schema's
+    type; ``encode`` raises it for a value that the schema cannot hold.
     """
 
     def __init__(self, schema: Schema, schema_id: int | None, columns: StructType) -> None:
         self._schema = _parsed(schema)
         self._prefix = b"" if schema_id is None else _FRAME.pack(0, schema_id)
-        wanted = spark_schema(schema)
-        self.names = wanted.names
-        named = StructType([each for each in columns.fields if each.name in wanted.names])
-        self._columns = _struct_as(named, wanted, "")
+        self._wanted = spark_schema(schema)
+        self.names = self._wanted.names
+        named = StructType([each for each in columns.fields if each.name in self.names])
+        self._columns = _cast_struct(named, self._wanted, "")
 
     def encode(self, rows: pa.Array) -> pa.Array:
         from fastavro import schemaless_writer
 
         encoded = []
-        for row in self._as_the_schema(rows).to_pylist(maps_as_pydicts="strict"):
+        for row in self._written(rows):
             stream = BytesIO(self._prefix)
             stream.seek(len(self._prefix))
             try:
                 schemaless_writer(stream, self._schema, row)
-            except Exception as error:  # fastavro raises whatever the row leads it to
-                raise _not_to_be_held(f"a row is not of the Avro schema: {error}") from error
+            except Exception as error:  # fastavro raises any error, depending on the row
+                raise _unsupported_value(f"a row is not of the Avro schema: {error}") from error
             encoded.append(stream.getvalue())
         return pa.array(encoded, pa.binary())
 
+    def _written(self, rows: pa.Array) -> list[dict[str, Any]]:
+        """The rows as fastavro takes them. Raises DataSourceError for values that it would change, or cannot take."""
+        converted = self._as_the_schema(rows)
+        _check_values(converted, self._wanted, "")
+        try:
+            written: list[dict[str, Any]] = converted.to_pylist(maps_as_pydicts="strict")
+        except UnicodeDecodeError as error:
+            raise _unsupported_value(f"a text is not UTF-8: {error}") from error
+        except ValueError as error:
+            raise _unsupported_value(f"a key occurs twice in a map: {error}") from error
+        return written
+
     def _as_the_schema(self, rows: pa.Array) -> pa.Array:
-        """The rows in the types of the schema: of other types fastavro makes what it can, without a word."""
+        """The rows in the types of the schema. fastavro would convert other types silently, as far as it can."""
         kinds = list(to_arrow_type(self._columns, timezone="UTC"))
         columns = []
         for kind in kinds:
             try:
                 columns.append(rows.field(kind.name).cast(kind.type))
             except pa.ArrowException as error:
-                raise _not_to_be_held(f"a value of {kind.name} is not of the Avro schema: {error}") from error
+                raise _unsupported_value(f"a value of {kind.name} is not of the Avro schema: {error}") from error
         return pa.StructArray.from_arrays(columns, fields=kinds)
 
 
-def _struct_as(found: StructType, wanted: StructType, path: str) -> StructType:
+def _check_values(values: pa.Array, kind: DataType, where: str) -> None:
+    """Raises DataSourceError for a null within the values, which are none, or a time that fastavro cannot write."""
+    if isinstance(kind, StructType):
+        for each in kind.fields:
+            path = f"{where}.{each.name}" if where else each.name
+            _check_nullable(values.field(each.name), each.dataType, each.nullable, path)
+    elif isinstance(kind, ArrayType):
+        _check_nullable(values.flatten(), kind.elementType, kind.containsNull, f"{where}[]")
+    elif isinstance(kind, MapType) and len(values):
+        first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        within = values.items.slice(first, last - first)
+        _check_nullable(within, kind.valueType, kind.valueContainsNull, f"{where}{{}}")
+    elif isinstance(kind, DateType):
+        _check_years(values.view(pa.int32()), DAYS, where)
+    elif isinstance(kind, TimestampType | TimestampNTZType):
+        _check_years(values.view(pa.int64()), MICROSECONDS, where)
+
+
+def _check_nullable(values: pa.Array, kind: DataType, is_nullable: bool, where: str) -> None:
+    if values.null_count and not is_nullable:
+        raise _unsupported_value(f"a value of {where} is null, which the Avro schema does not allow there")
+    _check_values(values.drop_null(), kind, where)
+
+
+def _check_years(numbers: pa.Array, allowed: range, where: str) -> None:
+    import pyarrow.compute as pc
+
+    bounds = pc.min_max(numbers).as_py()
+    if len(numbers) and not (bounds["min"] in allowed and bounds["max"] in allowed):
+        raise _unsupported_value(f"a value of {where} is outside of the years 1 to 9999")
+
+
+def _cast_struct(found: StructType, wanted: StructType, path: str) -> StructType:
     missing = [f"{path}{name}" for name in wanted.names if name not in found.names]
     if missing:
         raise _unsupported(f"the Avro schema has fields that are no columns: {', '.join(missing)}")
+    twice = sorted({f"{path}{name}" for name in found.names if found.names.count(name) > 1})
+    if twice:
+        raise _unsupported(f"columns that occur twice cannot be written as Avro: {', '.join(twice)}")
     kinds = {each.name: each.dataType for each in wanted.fields}
     return StructType(
         [
-            StructField(each.name, _type_as(each.dataType, kinds[each.name], path + each.name))
+            StructField(each.name, _cast_type(each.dataType, kinds[each.name], path + each.name))
             if each.name in kinds
             else each
             for each in found.fields
@@ -219,16 +251,16 @@ def _struct_as(found: StructType, wanted: StructType, path: str) -> StructType:
     )
 
 
-def _type_as(found: DataType, wanted: DataType, where: str) -> DataType:
-    """What to cast a column to before it is written. Raises DataSourceError where values would become others."""
+def _cast_type(found: DataType, wanted: DataType, where: str) -> DataType:
+    """The type to cast a column to before it is written. Raises DataSourceError if the cast would change values."""
     if isinstance(found, StructType) and isinstance(wanted, StructType):
-        return _struct_as(found, wanted, f"{where}.")
+        return _cast_struct(found, wanted, f"{where}.")
     if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
-        return ArrayType(_type_as(found.elementType, wanted.elementType, f"{where}[]"))
+        return ArrayType(_cast_type(found.elementType, wanted.elementType, f"{where}[]"))
     if isinstance(found, MapType) and isinstance(wanted, MapType):
-        key = _type_as(found.keyType, wanted.keyType, f"the key of {where}")
-        return MapType(key, _type_as(found.valueType, wanted.valueType, f"{where}{{}}"))
-    if isinstance(found, (NullType, *_TAKEN.get(type(wanted), (type(wanted),)))):
+        key = _cast_type(found.keyType, wanted.keyType, f"the key of {where}")
+        return MapType(key, _cast_type(found.valueType, wanted.valueType, f"{where}{{}}"))
+    if isinstance(found, (NullType, *_WRITABLE_FROM.get(type(wanted), (type(wanted),)))):
         return wanted
     raise _unsupported(
         f"{where} is {found.simpleString()}, which is not written as {wanted.simpleString()}, the type that the Avro"
@@ -236,22 +268,8 @@ def _type_as(found: DataType, wanted: DataType, where: str) -> DataType:
     )
 
 
-def _whole(value: bytes, start: int, read: Callable[[BytesIO], Any]) -> Any:
-    stream = BytesIO(value)
-    stream.seek(start)
-    try:
-        found = read(stream)
-    except (EOFError, IndexError):
-        if stream.tell() < len(value):
-            raise
-        raise _Unreadable("it ends in the middle of a record") from None
-    if stream.tell() != len(value):
-        raise _Unreadable(f"{len(value) - stream.tell()} bytes follow the record")
-    return found
-
-
 def _parsed(schema: Schema) -> Any:
-    """The schema with full names, without the logical types that Spark has not."""
+    """The schema with full names, and without the logical types that Spark does not have."""
     try:
         import fastavro
     except ImportError:
@@ -259,17 +277,17 @@ def _parsed(schema: Schema) -> Any:
     try:
         plain = json.loads(schema) if isinstance(schema, str) else schema
         return fastavro.parse_schema(_without_unknown_types(plain))
-    except Exception as error:  # whatever is wrong with what was given
+    except Exception as error:  # fastavro raises any error, depending on the schema
         raise _unsupported(f"the Avro schema cannot be read: {error!r}") from None
 
 
 def _spark_type(schema: Any, named: dict[str, Any], where: str) -> tuple[DataType, bool]:
-    """The type, and whether it may be null. ``named``: the types defined so far; None while one is being defined."""
+    """The type, and whether it may be null. ``named``: name → type defined so far; None while it is being defined."""
     if isinstance(schema, list):
         return _union(schema, named, where)
     if isinstance(schema, str):
         if schema in named:
-            return _again(schema, named, where)
+            return _named_type(schema, named, where)
         schema = {"type": schema}
     kind = schema["type"]
     if isinstance(kind, dict | list):
@@ -285,13 +303,13 @@ def _spark_type(schema: Any, named: dict[str, Any], where: str) -> tuple[DataTyp
         value, nullable = _spark_type(schema["values"], named, f"{where}{{}}")
         return MapType(StringType(), value, nullable), False
     if kind not in _PRIMITIVES:
-        return _again(kind, named, where)
+        return _named_type(kind, named, where)
     return _primitive(schema, kind, where), False
 
 
 def _primitive(schema: Mapping[str, Any], kind: str, where: str) -> DataType:
     logical = schema.get("logicalType")
-    if logical == "decimal" and kind in ("bytes", "fixed"):
+    if logical == "decimal":
         if schema["precision"] > _MOST_DIGITS:
             raise _unsupported(f"{where} is a decimal of {schema['precision']} digits; Spark has {_MOST_DIGITS}")
         return DecimalType(schema["precision"], schema.get("scale", 0))
@@ -316,7 +334,7 @@ def _union(schema: list[Any], named: dict[str, Any], where: str) -> tuple[DataTy
     return _spark_type(rest[0], named, where)[0], len(rest) < len(schema)
 
 
-def _again(name: str, named: dict[str, Any], where: str) -> tuple[DataType, bool]:
+def _named_type(name: str, named: dict[str, Any], where: str) -> tuple[DataType, bool]:
     if name in named:
         if named[name] is None:
             raise _unsupported(f"{where} is a {name} in a {name}; Spark has no recursive types")
@@ -325,14 +343,15 @@ def _again(name: str, named: dict[str, Any], where: str) -> tuple[DataType, bool
 
 
 def _without_unknown_types(schema: Any) -> Any:
-    """The schema with no logical type but those that Spark has too: the others are read as what is beneath them."""
+    """The schema without the logical types that Spark does not have. Such values are read as the underlying type."""
     if isinstance(schema, list):
         return [_without_unknown_types(each) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
     plain = {name: _without_unknown_types(each) if name in _NESTED else each for name, each in schema.items()}
     kind, logical = plain.get("type"), plain.get("logicalType")
-    if logical is not None and logical != "decimal" and (str(kind), str(logical)) not in _LOGICAL:
+    is_decimal = logical == "decimal" and kind in ("bytes", "fixed") and "precision" in plain
+    if logical is not None and not is_decimal and (str(kind), str(logical)) not in _LOGICAL:
         del plain["logicalType"]
     return plain
 
@@ -340,7 +359,7 @@ def _without_unknown_types(schema: Any) -> Any:
 _NESTED = ("type", "items", "values", "fields")
 
 
-def _not_to_be_held(message: str) -> DataSourceError:
+def _unsupported_value(message: str) -> DataSourceError:
     return DataSourceError("SPARKLOG_UNSUPPORTED_VALUE", message)
 
 

@@ -1,6 +1,6 @@
-"""Keys and values as columns: JSON and Avro read with a schema, and written; what does not parse is kept, not lost.
+"""Keys and values as columns: reads and writes JSON and Avro with a schema, and keeps values that do not parse.
 
-Batch and streaming, on a session of one's own and over Spark Connect: all is made of columns and of Arrow UDFs. The
+It works in batches and streams, in any session and over Spark Connect, since it consists of columns and Arrow UDFs. The
 workers need this package (and fastavro for Avro), as they do for the source.
 """
 
@@ -31,13 +31,13 @@ from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema
 _PARSED = "_sparklog_parsed"
 _CORRUPT = "_sparklog_corrupt"
 _MOST_DIGITS = 38
-_PLACE = ("topic", "partition", "offset")
+_POSITION = ("topic", "partition", "offset")
 _WRITTEN_JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""Of ``to_json``. Its own formats have the milliseconds alone. Five X, since old offsets from UTC have seconds."""
+"""Options of ``to_json``, whose default formats end at the milliseconds. Five X: old offsets from UTC have seconds."""
 
 
 def json_values(
@@ -51,15 +51,16 @@ def json_values(
 ) -> DataFrame:
     """``df`` with a column ``into``, the struct in the JSON of the column ``value`` (binary in UTF-8, or string).
 
-    Where a value does not parse, ``into`` is null and ``dead_letter`` says why; elsewhere that is null. All columns of
-    ``df`` stay, so a dead letter has its key, value and place. With ``dead_letter=None`` the first such row fails the
-    query. A null value is null in both. ``options`` are those of ``from_json``, such as ``timestampFormat``.
+    If a value does not parse, ``into`` is null and ``dead_letter`` says why; otherwise ``dead_letter`` is null. All
+    columns of ``df`` stay, so a dead letter has its key, value, topic, partition and offset. With ``dead_letter=None``
+    the first such row fails the query. A null value is null in both. ``options`` are those of ``from_json``, such as
+    ``timestampFormat``.
 
-    Stricter than ``from_json`` alone, which takes what comes before trailing rubbish, the first of several objects,
-    null for empty text, and numbers that JSON has not (NaN), all silently: a value must be one JSON object, of fields
-    that have the schema's types, and must have those that the schema says are not null, within structs, arrays and
-    maps too. Fields that the schema does not name are passed over; of a field that is there twice the last counts, as
-    in Spark. A number that its type would change is not of the type; of a decimal, as far as 38 digits show that.
+    It is stricter than ``from_json`` alone, which silently accepts trailing rubbish, the first of several objects,
+    empty text (as null), and numbers that are not JSON (NaN). Here a value must be one JSON object whose fields have
+    the schema's types, and it must have the fields that are NOT NULL, inside structs, arrays and maps too. Fields that
+    the schema does not name are ignored; if a field occurs twice, the last counts, as in Spark. A number that its type
+    would change does not parse; for a decimal, as far as 38 digits show the change.
     """
     wanted = _struct(schema)
     text = f.col(value).cast("string")
@@ -74,9 +75,9 @@ def json_values(
         f.when(text.isNull(), None)
         .when(~f.is_valid_utf8(text), f.lit("it is not UTF-8"))
         .when(~_is_whole(f.col(_PARSED), mark), _why_not_json(text, wanted, settings))
-        .otherwise(_first(_faults(wanted, ""), root))
+        .otherwise(_first_reason(_faults(wanted, ""), root))
     )
-    return _parted(parsed, data, reason, value, into, dead_letter).drop(_PARSED)
+    return _with_dead_letters(parsed, data, reason, value, into, dead_letter).drop(_PARSED)
 
 
 def avro_values(
@@ -88,26 +89,28 @@ def avro_values(
     dead_letter: str | None = "_error",
     writers: Mapping[int, Schema] | None = None,
 ) -> DataFrame:
-    """As ``json_values``, for values in Avro's binary encoding of ``schema`` (JSON text, or what it parses to).
+    """As ``json_values``, for values in Avro's binary encoding of ``schema`` (JSON text, or the parsed JSON).
 
     With ``writers``, schemas by id, each value begins in the wire format of schema registries, a zero byte and the id
-    of the schema that it was written with; it is then read as ``schema`` by Avro's rules of resolution. The schema must
-    be a record without recursion; a union may only be of null and one type. ``spark/values/avro.py`` has the types.
+    of the schema that it was written with; Avro's schema resolution then reads it as ``schema``. The schema must be a
+    record without recursion; a union may only have null and one other type. ``spark/values/avro.py`` has the types.
     """
     reader = AvroReader(schema, writers)
-    # Were it deterministic, a filter by the dead letters would decode everything once more beneath this.
+    # If it were deterministic, Spark would decode everything again for a filter by the dead letters.
     decode = f.arrow_udf(reader.decode, reader.returns).asNondeterministic()
     parsed = df.withColumn(_PARSED, decode(f.col(value).cast("binary")))
-    return _parted(parsed, f.col(_PARSED)["data"], f.col(_PARSED)["error"], value, into, dead_letter).drop(_PARSED)
+    return _with_dead_letters(parsed, f.col(_PARSED)["data"], f.col(_PARSED)["error"], value, into, dead_letter).drop(
+        _PARSED
+    )
 
 
 def to_json_values(df: DataFrame, *, key: str | None = None, keep: Sequence[str] = ()) -> DataFrame:
-    """Rows ready to be written: ``value`` is the JSON of a row; fields that are null are written, as null.
+    """Rows for the sink: ``value`` is the JSON of a row, including fields that are null.
 
-    Timestamps have all six digits and the offset of the session's time zone, so ``json_values`` reads the same again.
+    Timestamps have all six digits and the offset of the session's time zone, so ``json_values`` reads the same values.
 
-    ``key`` names the column that is the record's key as well, as text unless it is binary. The columns in ``keep``
-    (``topic``, ``partition``, ``headers``) stay columns of their own, outside the value.
+    ``key`` names a column that also becomes the record's key, as text unless it is binary. The columns in ``keep``
+    (``topic``, ``partition``, ``headers``) stay separate columns, outside the value.
     """
     fields = [name for name in df.columns if name not in keep]
     return _record(df, f.to_json(f.struct(*map(_quoted, fields)), _WRITTEN_JSON), key, keep)
@@ -123,7 +126,7 @@ def to_avro_values(
 ) -> DataFrame:
     """As ``to_json_values``, with the columns that ``schema`` names in Avro's binary encoding.
 
-    With ``schema_id`` the value begins with a zero byte and that id. A column of another type is refused at once, and a
+    With ``schema_id`` the value begins with a zero byte and that id. A column of the wrong type is refused at once; a
     row that the schema cannot hold fails the query. ``spark/values/avro.py`` has the types.
     """
     writer = AvroWriter(schema, schema_id, df.schema)
@@ -139,17 +142,17 @@ def _struct(schema: StructType | str) -> StructType:
 
 
 def _from_wrapped(text: Column, wanted: StructType, settings: Mapping[str, str], mark: str) -> Column:
-    """The value in a list, between two objects that have a field which no text can have, since its name is drawn anew.
+    """The value parsed inside a list, between two sentinel objects with the random field name ``mark``.
 
-    A list of three that begins with the one and ends with the other is the list that is opened and closed here,
-    whatever brackets the value has: so it holds one value, which ended where it should.
+    No text can know that name. So if the result is a list of three that begins and ends with the sentinels, the value
+    did not close the list with brackets of its own: it is exactly one JSON value.
     """
     wrapped = f.concat(f.lit(f'{{"v":[{{"{mark}":1}},'), text, f.lit(f',{{"{mark}":2}}]}}'))
     nullable = [StructField(each.name, each.dataType) for each in wanted.fields]
     element = StructType([*nullable, StructField(mark, IntegerType())])
     inner = StructType([StructField("v", ArrayType(element)), StructField(_CORRUPT, StringType())])
-    # Always so, but not to the optimizer: what is deterministic it would parse several times more, beneath this, for a
-    # filter by the reasons. (It knows that rand() is positive; a stream may not have monotonically_increasing_id().)
+    # True, but the optimizer does not know it: it would parse a deterministic expression several times for a filter by
+    # the reasons. (It knows that rand() is positive; a stream may not use monotonically_increasing_id().)
     always = f.spark_partition_id() >= 0
     return f.when(always, f.from_json(wrapped, inner, dict(settings)))
 
@@ -161,7 +164,7 @@ def _is_whole(parsed: Column, mark: str) -> Column:
 
 
 def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str]) -> Column:
-    """Only evaluated for values that do not parse: it parses them again."""
+    """The reason why a value does not parse. It parses the value again, so it is evaluated only for such values."""
     wrong = [
         f.when(
             ~_parses(text, [StructField(each.name, each.dataType)], settings),
@@ -178,13 +181,13 @@ def _why_not_json(text: Column, schema: StructType, settings: Mapping[str, str])
 
 
 def _parses(text: Column, fields: list[StructField], settings: Mapping[str, str]) -> Column:
-    """Whether the text has values of these fields' types, whatever else it has."""
+    """Whether the fields in the text have these types; other fields do not matter."""
     struct = StructType([*fields, StructField(_CORRUPT, StringType())])
     return f.from_json(text, struct, dict(settings))[_CORRUPT].isNull()
 
 
 def _mapped(kind: StructType, leaf: Callable[[DataType], DataType]) -> StructType:
-    """The struct with other types for those within it; all may be null, as in whatever ``from_json`` makes."""
+    """The struct with each inner type replaced by ``leaf``; all fields are nullable, as ``from_json`` makes them."""
     return StructType([StructField(each.name, _mapped_type(each.dataType, leaf)) for each in kind.fields])
 
 
@@ -199,7 +202,7 @@ def _mapped_type(kind: DataType, leaf: Callable[[DataType], DataType]) -> DataTy
 
 
 def _wider(kind: DataType) -> DataType:
-    """A type that shows which values do not fit: ``from_json`` makes -128 of 128 as a tinyint, and rounds decimals."""
+    """A wider type, to find values that do not fit: ``from_json`` makes a tinyint -128 of 128, and rounds decimals."""
     if isinstance(kind, ByteType):
         return ShortType()
     if isinstance(kind, DecimalType):
@@ -210,15 +213,15 @@ def _wider(kind: DataType) -> DataType:
 _Condition = Callable[[Column], Column]
 
 
-def _first(faults: Iterator[tuple[_Condition, str]], root: Column) -> Column:
-    """What is said of the first of the faults that the value has, or null."""
+def _first_reason(faults: Iterator[tuple[_Condition, str]], root: Column) -> Column:
+    """The reason of the first fault that the value has, or null."""
     none = f.when(f.lit(False), f.lit(""))
     found = reduce(lambda found, each: found.when(each[0](root), f.lit(each[1])), faults, none)
     return found.otherwise(f.lit(None).cast("string"))
 
 
 def _faults(kind: DataType, path: str) -> Iterator[tuple[_Condition, str]]:
-    """What may be missing in a value of this type, or not fit it, and how that is said; the outermost first."""
+    """The possible faults of a value of this type, each with its reason; the outermost first."""
     if isinstance(kind, StructType):
         for each in kind.fields:
             yield from _faults_of_field(each, f"{path}.{each.name}" if path else each.name)
@@ -258,7 +261,7 @@ def _in_any(condition: _Condition, elements: _Condition) -> _Condition:
 
 
 def _check_free(df: DataFrame, *names: str | None) -> None:
-    """Raises DataSourceError where a column to add is there already, which Spark would replace without a word."""
+    """Raises DataSourceError if a column to add exists already: Spark would replace it silently."""
     taken = {name.casefold() for name in df.columns}
     for name in names:
         if name is None:
@@ -270,14 +273,16 @@ def _check_free(df: DataFrame, *names: str | None) -> None:
         taken.add(name.casefold())
 
 
-def _parted(df: DataFrame, data: Column, reason: Column, value: str, into: str, dead_letter: str | None) -> DataFrame:
-    """``into`` for the rows that parsed, ``dead_letter`` for the others, or an error."""
+def _with_dead_letters(
+    df: DataFrame, data: Column, reason: Column, value: str, into: str, dead_letter: str | None
+) -> DataFrame:
+    """Adds ``into`` for the rows that parsed, and ``dead_letter`` for the others, or makes them raise an error."""
     _check_free(df, into, dead_letter)
     if dead_letter is not None:
         reasoned = df.withColumn(dead_letter, reason)
         return reasoned.withColumn(into, f.when(f.col(dead_letter).isNull(), data))
-    place = [f.concat(f.lit(f" {name} "), f.col(name).cast("string")) for name in _PLACE if name in df.columns]
-    message = f.concat(f.lit(f"[SPARKLOG_UNPARSED_VALUE] column '{value}'"), *place, f.lit(": "), reason)
+    position = [f.concat(f.lit(f" {name} "), f.col(name).cast("string")) for name in _POSITION if name in df.columns]
+    message = f.concat(f.lit(f"[SPARKLOG_UNPARSED_VALUE] column '{value}'"), *position, f.lit(": "), reason)
     return df.withColumn(into, f.when(reason.isNull(), data).otherwise(f.raise_error(message)))
 
 

@@ -1,4 +1,4 @@
-"""What one task attempt writes: its rows in a transaction of its own, all acknowledged, left open for the driver."""
+"""The write of one task attempt: its rows go into a transaction of its own, which it leaves open for the driver."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sparklog.spark.write.attempt_names import AttemptName
 from sparklog.spark.write.decisions import DecisionLog, Scope
 from sparklog.spark.write.options import WriteOptions
 from sparklog.spark.write.rows import TopicWriter
-from sparklog.spark.write.task_place import Place
+from sparklog.spark.write.task_attempt import TaskAttempt
 from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Attempted(NamedTuple):
-    """What an attempt has read, and what it leaves open."""
+class AttemptResult(NamedTuple):
+    """The rows that an attempt has read, and the transaction that it leaves open."""
 
     rows: int
     transaction: PreparedTransaction | None = None
@@ -35,7 +35,7 @@ class Attempted(NamedTuple):
 
 
 def write_at_least_once(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> int:
-    """Write all rows without a transaction; how many they were."""
+    """Write all rows without a transaction. Returns their number."""
     rows = 0
     with ClusterMetadata(options.client) as cluster, BatchProducer(cluster) as producer:
         writer = TopicWriter(cluster, producer, options.topic, _any_partition())
@@ -45,18 +45,18 @@ def write_at_least_once(options: WriteOptions, batches: Iterator[pa.RecordBatch]
     return rows
 
 
-def write_prepared(options: WriteOptions, place: Place, batches: Iterator[pa.RecordBatch]) -> Attempted:
-    """Write all rows in a transaction that is left open.
+def write_prepared(options: WriteOptions, task: TaskAttempt, batches: Iterator[pa.RecordBatch]) -> AttemptResult:
+    """Write all rows in a transaction and leave it open. All rows are acknowledged on return.
 
-    No transaction where nothing is written: there are no rows, or the batch is decided already, or a later one, of
-    which the driver tells. What fails is aborted at once.
+    The result has no transaction if nothing is written: there are no rows, or this batch or a later one is decided
+    already (the driver reports that). If the write fails, its transaction is aborted at once.
     """
     with ClusterMetadata(options.client) as cluster, Admin(options.client) as admin:
-        attempt = _Attempt(options, place, cluster, admin)
+        attempt = _Attempt(options, task, cluster, admin)
         try:
             return attempt.write(batches)
         except BaseException:
-            with suppress(SparklogError):  # what failed matters more; a driver aborts what is left open
+            with suppress(SparklogError):  # the first error matters more; a driver aborts the transaction later
                 attempt.abort()
             raise
         finally:
@@ -64,18 +64,18 @@ def write_prepared(options: WriteOptions, place: Place, batches: Iterator[pa.Rec
 
 
 class _Attempt:
-    def __init__(self, options: WriteOptions, place: Place, cluster: ClusterMetadata, admin: Admin) -> None:
+    def __init__(self, options: WriteOptions, task: TaskAttempt, cluster: ClusterMetadata, admin: Admin) -> None:
         self._options = options
-        self._place = place
+        self._task = task
         self._cluster = cluster
         self._admin = admin
         self._log = DecisionLog(cluster, admin)
         self._transaction: PreparedTransaction | None = None
         self._producer: TransactionalBatchProducer | None = None
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Attempted:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> AttemptResult:
         if self._is_decided():
-            return Attempted(sum(batch.num_rows for batch in batches))  # read to their end, as Spark wants
+            return AttemptResult(sum(batch.num_rows for batch in batches))  # Spark wants the iterator exhausted
         rows, writer = 0, None
         for batch in batches:
             if not batch.num_rows:
@@ -85,16 +85,16 @@ class _Attempt:
             writer.write(batch)
             rows += batch.num_rows
         if self._producer is None or writer is None:
-            return Attempted(rows)
+            return AttemptResult(rows)
         self._producer.flush()
-        if self._is_decided():  # with this task's other attempt; the driver has looked for leftovers before
+        if self._is_decided():  # by another attempt of this task; the driver has looked for orphans before
             self.abort()
-            return Attempted(rows)
-        return Attempted(rows, self._transaction, frozenset(writer.topics))
+            return AttemptResult(rows)
+        return AttemptResult(rows, self._transaction, frozenset(writer.topics))
 
     def _is_decided(self) -> bool:
-        scope = Scope(self._place.scope, self._place.lasts)
-        return self._log.last_batch(scope) >= self._place.batch if scope.lasts else self._log.is_over(scope)
+        scope = Scope(self._task.scope, self._task.is_resumable)
+        return self._log.last_batch(scope) >= self._task.batch if scope.is_resumable else self._log.is_over(scope)
 
     def _begin(self) -> TopicWriter:
         self._transaction = self._free_transaction()
@@ -102,8 +102,8 @@ class _Attempt:
         return TopicWriter(self._cluster, self._producer, self._options.topic, _any_partition(), is_transactional=True)
 
     def _free_transaction(self) -> PreparedTransaction:
-        place = self._place
-        name = AttemptName(place.scope, place.run, place.partition, place.attempt, place.batch % 2)
+        task = self._task
+        name = AttemptName(task.scope, task.run, task.partition, task.attempt, task.batch % 2)
         timeout = self._options.transaction_timeout_ms
         while (found := self._admin.init_prepared(name.transactional_id, timeout)) is None:
             name = name._replace(turn=name.turn + 1)
@@ -123,5 +123,5 @@ class _Attempt:
 
 
 def _any_partition() -> int:
-    """Where the rows without a key begin, so that many small tasks do not all begin at the same."""
+    """A random first partition for rows without a key, so that many small tasks do not all begin at the same one."""
     return random.randrange(1 << 16)

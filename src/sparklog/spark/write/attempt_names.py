@@ -11,8 +11,8 @@ PREFIX = "sparklog-spark"
 class AttemptName(NamedTuple):
     """A transactional id of a task attempt.
 
-    ``slot`` is the batch's number modulo 2: the ids of one batch are not used for the next, so before the next is
-    decided each of them still tells how its transaction ended.
+    ``slot`` is the batch's number modulo 2. So the next batch uses other ids, and until it is decided each id of this
+    batch still tells how its transaction ended.
     """
 
     scope: str
@@ -21,7 +21,7 @@ class AttemptName(NamedTuple):
     attempt: int
     slot: int
     turn: int = 0
-    """Counts on where an id has a transaction open that somebody else left there."""
+    """Rises while the id has a transaction open that another process left."""
 
     @property
     def transactional_id(self) -> str:
@@ -29,12 +29,12 @@ class AttemptName(NamedTuple):
 
     @property
     def is_unnamed(self) -> bool:
-        """Whether it is of a batch write without a name, to whose scope nobody comes back."""
+        """Whether it belongs to a batch write without a name, whose scope no later run continues."""
         return self.scope == unnamed_scope(self.run)
 
     @classmethod
     def parse(cls, transactional_id: str) -> AttemptName | None:
-        """None for an id of somebody else."""
+        """The name in a transactional id; None for an id that no task attempt made."""
         parts = transactional_id.split("/")
         if len(parts) != 4 or parts[0] != PREFIX:
             return None
@@ -51,6 +51,6 @@ def unnamed_scope(run: str) -> str:
 
 
 def ids_prefix(scope: str, run: str | None = None) -> str:
-    """What the ids of all attempts of a scope, or of a run in it, begin with."""
+    """The prefix of the ids of all attempts of a scope, or of one run in it."""
     prefix = f"{PREFIX}/{quote(scope, safe='')}/"
     return prefix if run is None else f"{prefix}{quote(run, safe='')}/"

@@ -1,8 +1,8 @@
 """Deciding a batch: each step by itself, and the order in which they are safe.
 
-Whoever decides takes over the scope's transactional id first, which fences all who did so before, and reads then: so
-what it read is the last decision until it is fenced itself, and then it can record nothing. A step may be the last
-one that a driver takes; whoever comes next finds the decision, or none, and goes on from there.
+A decider first takes over the scope's transactional id, which fences all earlier deciders, and then reads the last
+decision. So its reading stays true until it is fenced itself, and then it cannot record anything. A driver may die
+after any step; the next decider finds the decision, or none, and continues from there.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from sparklog.spark.write.decisions import (
     DecisionLog,
     Scope,
     decisions_config,
-    way_out,
+    recovery_steps,
 )
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _QUICK_RETRY_MS = 20
-"""Most that is asked again here waits for markers, which takes milliseconds."""
+"""Short, since most retries here wait for transaction markers, which takes milliseconds."""
 _DECIDING_MS = 10_000
-"""How long a decider's own transaction may take. After its death others wait for so long: tasks that ask whether their
-batch is decided, and who reads everything. One that takes longer is aborted, and its decider begins again."""
+"""The timeout of a decider's own transaction. After the decider's death others wait that long: tasks that ask whether
+their batch is decided, and readers of the whole partition. A slower transaction is aborted, and the decider retries."""
 _TIMED_OUT = (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
 _MOST_ROUNDS = 50
 _NOTHING_BEFORE = (
@@ -57,19 +57,20 @@ Topics = Collection[tuple[str, UUID]]
 
 
 class Decider:
-    """One who decides for a scope. ``commit`` and ``abort`` are whole; the rest are their steps. Close it.
+    """Decides which transactions make up the batches of a scope. Close it.
 
-    ``is_anothers``: it decides in place of the driver whose scope it is.
+    ``commit``, ``abort``, ``finish_all``, ``forget`` and ``declare`` are whole operations; the other methods are their
+    steps. ``for_dead_driver``: it acts for a driver that is taken for dead.
     """
 
-    def __init__(self, config: ClientConfig, scope: Scope, *, is_anothers: bool = False) -> None:
+    def __init__(self, config: ClientConfig, scope: Scope, *, for_dead_driver: bool = False) -> None:
         self._config = dataclasses.replace(decisions_config(config), retry_backoff_ms=_QUICK_RETRY_MS)
         self._scope = scope
         self._cluster = ClusterMetadata(self._config)
         self._admin = Admin(self._config)
         self._log = DecisionLog(self._cluster, self._admin)
         self._producer: Producer | None = None
-        self._is_anothers = is_anothers
+        self._for_dead_driver = for_dead_driver
         self._recorded: Decision | None = None
 
     def __enter__(self) -> Decider:
@@ -81,11 +82,11 @@ class Decider:
         self.close()
 
     def close(self) -> None:
-        self._hang_up()
+        self._close_producer()
         self._admin.close()
         self._cluster.close()
 
-    # Whole.
+    # Operations.
 
     def commit(
         self,
@@ -97,16 +98,17 @@ class Decider:
         is_whole: bool = True,
         topics: Topics = frozenset(),
     ) -> Decision:
-        """Decide that these make up ``batch``, unless it is decided already, and finish what is decided.
+        """Decide that these transactions make up ``batch``, unless it is decided already, and commit them.
 
-        The decision that counts is returned: of a later batch if there is one. Raises DataSourceError where one of the
-        transactions is open no more; then nothing is decided. ``run`` is the caller's, if it begins a batch only when
-        the ``commit`` of the one before has returned: then what the run itself has decided before is finished.
-        Not ``is_whole``: tasks have kept rows back, since they found the batch over; then nothing can be decided. Nor
-        where one of the ``topics`` that were written to is gone, and rows of the batch with it.
+        Returns the decision that counts, which is of a later batch if one is decided. ``run`` is the caller's run, if
+        it begins a batch only after the ``commit`` of the one before has returned: then the run's own earlier decisions
+        are finished already. ``is_whole`` is false if tasks wrote no rows because they found the batch decided.
+
+        Raises DataSourceError, and decides nothing, if a transaction is no longer open, if not ``is_whole``, or if one
+        of the ``topics`` that tasks wrote to is gone.
         """
         decision = Decision(batch, tuple(sorted(transactions)), rows=rows)
-        return self._again_if_fenced(lambda: self._commit(decision, run, is_whole=is_whole, topics=topics))
+        return self._retry_if_fenced(lambda: self._commit(decision, run, is_whole=is_whole, topics=topics))
 
     def _commit(self, decision: Decision, run: str | None, *, is_whole: bool, topics: Topics) -> Decision:
         batch, transactions = decision.batch, set(decision.transactions)
@@ -114,42 +116,42 @@ class Decider:
         if last.batch >= batch or run is None or run not in last.runs:
             self.finish(last, is_last=last.batch >= batch)
         if last.batch == batch:
-            self._sweep_leftovers(last)
+            self._record_and_abort_orphans(last)
             return last
-        if (last.batch > batch or not self._scope.lasts) and self._is_over(decision):
+        if (last.batch > batch or not self._scope.is_resumable) and self._is_over(decision):
             return decision
         if last.batch > batch:
-            self.sweep(transactions.difference(last.transactions))
+            self.abort_orphans(transactions.difference(last.transactions))
             return last
         if not is_whole:
             raise _kept_back(self._scope, batch)
         if run is not None and last.batch == NO_BATCH and batch > 0:
             _log.warning(_NOTHING_BEFORE, self._scope.name, batch)
-        told = self._survey_if_possible()
-        found = told or set()
-        leftovers = found - transactions
-        self._check_nothing_was_decided(last, leftovers, decision.runs | {run})
-        given_up = transactions.intersection(last.aborted)
-        if given_up:
-            raise _ended(min(given_up))
+        listed = self._list_open_if_possible()
+        found = listed or set()
+        orphans = found - transactions
+        self._check_nothing_was_decided(last, orphans, decision.runs | {run})
+        aborted_before = transactions.intersection(last.aborted)
+        if aborted_before:
+            raise _ended(min(aborted_before))
         self.check_open(transactions - found)
         self.check_topics(topics)
-        if self._scope.lasts:  # another may write the next batch already: it must read what is aborted here
-            aborted = last.aborted if told is None else sorted(leftovers)
+        if self._scope.is_resumable:  # another run may write the next batch already: it must read what is aborted here
+            aborted = last.aborted if listed is None else sorted(orphans)
             decision = decision._replace(aborted=tuple(aborted))
         self.record(decision)
         self.finish(decision)
         try:
-            self.sweep(leftovers)
-        except SparklogError as error:  # the batch is written: to say that it failed would have it written again
+            self.abort_orphans(orphans)
+        except SparklogError as error:  # the batch is written; if this failed, Spark would write it again
             _log.warning("what failed tasks of scope %s left open is left for the next: %s", self._scope.name, error)
         return decision
 
     def _is_over(self, decision: Decision) -> bool:
-        """Whether another has found this decision, which we recorded without hearing so, and has finished all of it.
+        """Whether this decision was recorded although the broker's answer was lost, and another decider finished it.
 
-        Nothing says so any more where a later batch is decided, or the scope leaves no trace. All transactions have
-        ended then; they are committed if the decision counted.
+        Its record is gone if a later batch is decided, or if the scope is not resumable. Then all its transactions have
+        ended, and they are committed if the decision counted.
         """
         recorded = self._recorded
         if recorded is None or not decision.transactions:
@@ -161,72 +163,73 @@ class Decider:
         return all(self.end(decision.transactions, commit=True))
 
     def abort(self, batch: int, transactions: Transactions, run: str | None) -> Decision:
-        """Abort these and whatever else the run has open, but finish what is decided.
+        """Abort these transactions and all others that the run has open, but commit what is decided.
 
-        In a scope to which nobody comes back it is decided that the batch has no rows, so that those who still write
-        find that out.
+        In a scope that is not resumable, also decide that the batch has no rows, so that tasks which still write find
+        that out.
         """
-        return self._again_if_fenced(lambda: self._abort(batch, transactions, run))
+        return self._retry_if_fenced(lambda: self._abort(batch, transactions, run))
 
     def _abort(self, batch: int, transactions: Transactions, run: str | None) -> Decision:
         last = self.take_over()
         self.finish(last)
-        if not self._scope.lasts and last.batch < batch:
+        if not self._scope.is_resumable and last.batch < batch:
             last = Decision(batch)
             self.record(last)
-        of_run = self.survey(run) if run is not None else set()
-        self.sweep((of_run | set(transactions)) - set(last.transactions))
+        of_run = self.list_open(run) if run is not None else set()
+        self.abort_orphans((of_run | set(transactions)) - set(last.transactions))
         self.forget()
         return last
 
     def finish_all(self) -> tuple[Decision, Transactions]:
-        """Commit what is decided and abort the rest, in place of a driver that is dead; returns both.
+        """Commit the decided transactions and abort the rest, for a dead driver. Returns both.
 
-        A driver that is alive after all is stopped by this: what its tasks have written so far is aborted.
+        If the driver is alive after all, this stops it: its tasks' transactions are aborted.
         """
 
         def finish() -> tuple[Decision, Transactions]:
             last = self.take_over()
             self.finish(last)
-            swept = self._sweep_leftovers(last)
+            aborted = self._record_and_abort_orphans(last)
             self.forget()
-            return last, swept
+            return last, aborted
 
-        return self._again_if_fenced(finish)
+        return self._retry_if_fenced(finish)
 
     def forget(self) -> None:
-        """Leave no trace of a scope to which nobody comes back, and which is over: no record, no group.
+        """Delete the record and the group of a scope that is not resumable and is over.
 
-        Whoever still writes sees by the decider's id that it is over. If this fails, the traces stay.
+        Tasks that still write see by the decider's transactional id that it is over. Errors are ignored: then the
+        record or the group stays.
         """
-        if self._scope.lasts:
+        if self._scope.is_resumable:
             return
         with suppress(SparklogError):
             self._write(None)
             self._admin.delete_groups([self._scope.decider_id])
 
     def declare(self, batch: int) -> None:
-        """Make ``batch`` the last one, with nothing left to commit, whatever was decided: for when nobody can tell.
+        """Record ``batch`` as the last one, with nothing left to commit, although the last decision cannot be read.
 
-        It ends no transaction. What the scope has open by then is aborted by who decides next.
+        It ends no transaction. The next decider aborts what the scope has open by then.
         """
 
         def declare() -> None:
             self._begin()
-            self._log.settle(self._scope)
+            self._log.settle_partition(self._scope)
             self.record(Decision(batch))
 
-        self._again_if_fenced(declare)
+        self._retry_if_fenced(declare)
 
     # Steps.
 
     def take_over(self) -> Decision:
-        """Fence all other deciders; the last decision. Raises DataSourceError where that cannot be read."""
+        """Fence all other deciders and return the last decision. Raises DataSourceError if it cannot be read."""
         self._begin()
-        return self._log.last(self._scope, is_own=not (self._scope.lasts or self._is_anothers))
+        return self._log.last(self._scope, is_own=not (self._scope.is_resumable or self._for_dead_driver))
 
     def _begin(self) -> None:
-        self._hang_up()
+        self._close_producer()
         settings = {
             "bootstrap.servers": self._config.bootstrap_servers,
             "client.id": self._config.client_id,
@@ -240,24 +243,24 @@ class Decider:
         self._producer = Producer(settings)
         self._producer.init_transactions()
 
-    def survey(self, run: str | None = None) -> set[PreparedTransaction]:
-        """What attempts of the scope, or of one of its runs, have open now."""
+    def list_open(self, run: str | None = None) -> set[PreparedTransaction]:
+        """The transactions that attempts of the scope, or of one of its runs, have open now."""
         return self._admin.open_under(ids_prefix(self._scope.name, run))
 
-    def _survey_if_possible(self) -> set[PreparedTransaction] | None:
-        """None where brokers do not tell what is open.
+    def _list_open_if_possible(self) -> set[PreparedTransaction] | None:
+        """``list_open``; None if brokers do not answer.
 
-        Those that die just now must not fail a batch: what they do not tell of is found when the next one ends. Until
-        then what another is about to abort must stay recorded.
+        A broker that dies now must not fail a batch: the next batch finds the transactions that it did not list. Until
+        then the last decision's ``aborted`` must stay recorded.
         """
         try:
-            return self.survey()
+            return self.list_open()
         except SparklogError as error:
             _log.warning("what failed tasks of scope %s left open is not known now: %s", self._scope.name, error)
             return None
 
     def check_open(self, transactions: Transactions) -> None:
-        """Raises DataSourceError unless all of these can still be committed."""
+        """Raises DataSourceError unless all of these transactions can still be committed."""
         found = self._admin.open_transactions([each.transactional_id for each in transactions])
         for each in transactions:
             state = found.get(each.transactional_id)
@@ -265,7 +268,7 @@ class Decider:
                 raise _ended(each)
 
     def check_topics(self, topics: Topics) -> None:
-        """Raises DataSourceError unless all of these are the topics that they were."""
+        """Raises DataSourceError unless all of these topics exist under the same id."""
         if not topics:
             return
         try:
@@ -279,37 +282,37 @@ class Decider:
                 raise _gone("SPARKLOG_TOPIC_RECREATED", f"topic {name!r} was deleted and created again")
 
     def record(self, decision: Decision) -> None:
-        """Write the decision, for good. Raises ApiError(PRODUCER_FENCED) if another has taken over."""
+        """Write the decision; it is final. Raises ApiError(PRODUCER_FENCED) if another decider has taken over."""
         self._recorded = decision
         self._write(decision)
 
     def _write(self, decision: Decision | None) -> None:
         assert self._producer is not None
-        producer, place = self._producer, self._log.place(self._scope)
+        producer, tp = self._producer, self._log.partition_of(self._scope)
         producer.begin_transaction()
         value = None if decision is None else decision.encode()
-        sent = producer.send(DECISIONS_TOPIC, value, key=self._scope.name.encode(), partition=place.partition)
+        sent = producer.send(DECISIONS_TOPIC, value, key=self._scope.name.encode(), partition=tp.partition)
         producer.flush()
         offset = sent.result().offset
         if decision is not None:
-            producer.send_offsets_to_transaction({place: (offset, -1, str(decision.batch))}, self._scope.decider_id)
+            producer.send_offsets_to_transaction({tp: (offset, -1, str(decision.batch))}, self._scope.decider_id)
         producer.commit_transaction()
-        with suppress(SparklogError):  # an index that is missing is written by the next
-            self._log.index(self._scope).follow(offset)
+        with suppress(SparklogError):  # the next decider writes a snapshot that is missing
+            self._log.index(self._scope).write_if_due(offset)
 
     def finish(self, decision: Decision, *, is_last: bool = True) -> None:
-        """Commit what a decision names; doing so again changes nothing. Returns when readers can see it.
+        """Commit the decision's transactions. Idempotent. Returns when readers can see the rows.
 
-        That it is finished is noted if it stays the last one: a later decision says the same.
+        If the decision stays the last one, it is then recorded as finished; a later decision implies that.
 
-        Rows that are lost, which only a transaction with a timeout can be, are an error in the log: nobody can help.
-        Raises DataSourceError where brokers have forgotten how some of it ended, and nobody has noted that all did.
+        Transactions that the brokers aborted after their timeout have lost their rows: that is logged as an error.
+        Raises DataSourceError if brokers have forgotten how some transactions ended, and no record says that all did.
         """
         if not decision.transactions:
             return
         ended = dict(zip(decision.transactions, self.end(decision.transactions, commit=True), strict=True))
         if not all(ended.values()) and self._log.is_finished(self._scope, decision):
-            return  # the ids are forgotten, or a batch that was never decided has used them again
+            return  # the ids are forgotten, or an undecided batch has used them again
         unknown = [each.transactional_id for each, done in ended.items() if done is None]
         if unknown:
             raise _unproven(self._scope, decision, unknown)
@@ -322,34 +325,36 @@ class Decider:
                 self._scope.name,
                 ", ".join(lost),
             )
-        if self._scope.lasts and is_last:
+        if self._scope.is_resumable and is_last:
             self._log.note_finished(self._scope, decision)
 
-    def sweep(self, leftovers: Transactions) -> None:
-        """Abort what no decision names, nor will name; a task that goes on writing is refused from then on.
+    def abort_orphans(self, orphans: Transactions) -> None:
+        """Abort transactions that no decision names or will name, and retire their producers.
 
-        Else it would open another transaction under the same pair, and its batch be decided with a part of its rows.
+        A task that is still writing is refused from then on. Otherwise it would open another transaction under the same
+        producer id and epoch, and its batch would be decided with a part of its rows.
         """
-        if leftovers:
-            self.end(leftovers, commit=False)
-            self._admin.retire_prepared(leftovers)
+        if orphans:
+            self.end(orphans, commit=False)
+            self._admin.retire_prepared(orphans)
 
     def end(self, transactions: Transactions, *, commit: bool) -> list[bool | None]:
-        """End by pair, and wait for the markers: an end is accepted again only when they are written.
+        """End the transactions by producer id and epoch, and wait for the markers.
 
-        Whether each has ended so; None where that is not known any more.
+        Returns for each whether it ended that way; None if the brokers no longer know. The second request is the wait:
+        a coordinator accepts it only when the markers are written.
         """
         if not transactions:
             return []
         self._admin.end_prepared(transactions, commit=commit)
         return self._admin.end_prepared(transactions, commit=commit)
 
-    def _check_nothing_was_decided(self, last: Decision, leftovers: Transactions, own: Collection[str | None]) -> None:
-        """Raises DataSourceError where what is to be aborted may have been decided, in a record that is gone.
+    def _check_nothing_was_decided(self, last: Decision, orphans: Transactions, own: Collection[str | None]) -> None:
+        """Raises DataSourceError if an orphan may have been decided, in a record that is gone.
 
-        What the ``own`` runs have left was not.
+        Orphans of the ``own`` runs were not decided.
         """
-        others = [each for each in leftovers if _run_of(each) not in own]
+        others = [each for each in orphans if _run_of(each) not in own]
         if not others or last.batch != NO_BATCH or not self._log.has_lost_records(self._scope):
             return
         if not self._log.knows(self._scope):
@@ -357,28 +362,28 @@ class Decider:
                 "SPARKLOG_DECISION_LOST",
                 f"scope {self._scope.name!r} has transactions open that an earlier run wrote, and records are gone from"
                 f" {DECISIONS_TOPIC}, maybe those that say what was decided about them."
-                f" {way_out(self._scope, NO_BATCH)}; it is -1 where no batch was written",
+                f" {recovery_steps(self._scope, NO_BATCH)}; it is -1 where no batch was written",
             )
 
-    def _sweep_leftovers(self, last: Decision) -> Transactions:
-        """Abort what the scope has open beside its last decision.
+    def _record_and_abort_orphans(self, last: Decision) -> Transactions:
+        """Abort all that the scope has open except its last decision. Returns what was aborted.
 
-        The decision is recorded once more in between, with what is to be aborted: whoever decides later reads that,
-        and whoever has read before can record nothing. So nobody names in a decision what is aborted here meanwhile.
+        The decision is first recorded again, with the transactions to abort. A later decider reads that, and an earlier
+        one is fenced, so no decision can name a transaction that is aborted here.
         """
-        leftovers = self.survey() - set(last.transactions)
-        self._check_nothing_was_decided(last, leftovers, ())
-        if leftovers:
-            self.record(last._replace(aborted=tuple(sorted(leftovers.union(last.aborted)))))
-            self.sweep(leftovers)
-        return leftovers
+        orphans = self.list_open() - set(last.transactions)
+        self._check_nothing_was_decided(last, orphans, ())
+        if orphans:
+            self.record(last._replace(aborted=tuple(sorted(orphans.union(last.aborted)))))
+            self.abort_orphans(orphans)
+        return orphans
 
-    def _again_if_fenced(self, attempt: Callable[[], T]) -> T:
+    def _retry_if_fenced(self, attempt: Callable[[], T]) -> T:
         for _ in range(_MOST_ROUNDS):
             try:
                 return attempt()
             except SparklogError as error:
-                if not _has_lost_the_scope(error):
+                if not _is_fenced_or_timed_out(error):
                     raise
                 self._cluster.clock.sleep(random.uniform(0, 0.2))
         raise ApiError(
@@ -386,14 +391,14 @@ class Decider:
             f"others decide for scope {self._scope.name!r} all the time; is the query running twice?",
         )
 
-    def _hang_up(self) -> None:
+    def _close_producer(self) -> None:
         if self._producer is not None:
             producer, self._producer = self._producer, None
             producer.close()
 
 
-def _has_lost_the_scope(error: SparklogError) -> bool:
-    """Whether another has taken over, or the decider's own transaction was open for too long: it has to read again."""
+def _is_fenced_or_timed_out(error: SparklogError) -> bool:
+    """Whether another decider has taken over, or this one's own transaction timed out: it must start again."""
     return is_fenced(error) or (isinstance(error, ApiError) and error.code in _TIMED_OUT)
 
 

@@ -1,29 +1,29 @@
-"""Which transactions make up a batch of a scope: decided once, remembered in the topic ``__spark_decisions``.
+"""Which transactions make up a batch of a scope: decided once, recorded in the topic ``__spark_decisions``.
 
-A record there has the scope for its key and a Decision in JSON for its value; the last one of a scope counts. It is
-written in a transaction of the id ``spark-decisions.<scope>``, and in the same transaction the group of that name
-commits the record's offset, with the batch for its metadata: so the last decision is found with two questions. The
-group's offset may expire; then the partition is searched (``decision_index``).
+A record there has the scope as its key and a Decision in JSON as its value; the last one of a scope counts. The decider
+writes it in a transaction of the id ``spark-decisions.<scope>``. In the same transaction the group of that name commits
+the record's offset, with the batch as its metadata, so two requests find the last decision. The group's offset may
+expire; then the partition is searched (``decision_index``).
 
-A scope's place is one of at most eight partitions, the ones that its key has when the topic has 1, 2, … 8 of them, and
-it never depends on how many there are now: where a decision stands, the next ones follow. It is looked for by the group
-in all of these, be they known to exist or not, and without the group in all that exist. Only a scope of which nothing
-is found begins in the partition of the present count. So the topic may be made with any number of partitions and be
-given more at any time. Should decisions stand in two of the places, those of the larger count are the later ones.
+The decisions of a scope are in one of at most eight partitions: those that its key has while the topic has 1, 2, … 8
+partitions. The partition does not depend on how many there are now: the next decisions follow the earlier ones. The
+group is asked for all of these partitions, even those that are not known to exist; a search without the group reads all
+that exist. A scope without a decision begins in the partition of the present count. So the topic may be created with
+any number of partitions and grow at any time. If two of the partitions have decisions, those of the larger count are
+later.
 
-Nothing found is not the same as nothing decided: the topic may have been deleted and made again. No transaction of a
-scope is committed before the decision that names it. So a scope that lasts, of which nothing is found and of which the
-coordinators know a committed transaction, has lost its decisions, and that is an error. Coordinators remember for
+Nothing found is not the same as nothing decided: the topic may have been deleted and created again. No transaction of a
+scope is committed before the decision that names it. So a resumable scope has lost its decisions, which is an error, if
+none is found and the coordinators know a committed transaction of it. Coordinators remember transactions for
 ``transactional.id.expiration.ms``, seven days.
 
-What a reader believes is what stands there. A record that the group knows and that is not there, or cannot be read, is
-an error, never "nothing was decided". Neither the isolation level of whoever writes nor any other setting of its client
-changes what is read: a decision that the group knows is committed, so it is read whatever else is open before it, and
-CRCs are checked always.
+The reader trusts the group. If the group knows a record, and the record is missing or unreadable, that is an error,
+never "nothing was decided". No setting of the client changes what is read, not even its isolation level: a decision
+that the group knows is committed, so it is read whatever else is open before it. CRCs are always checked.
 
-When all transactions of a decision have ended, a second record says so (the key is ``\\0finished:<scope>``), outside
-any transaction: it states a fact, which stays true whoever writes it and whenever it arrives. It is what proves, when
-brokers have forgotten the transactional ids, that the rows are visible.
+When all transactions of a decision have ended, a second record says so (its key is ``\\0finished:<scope>``). It needs
+no transaction: it states a fact, which stays true whichever process writes it and whenever it arrives. When brokers
+have forgotten the transactional ids, this record proves that the rows are visible.
 """
 
 from __future__ import annotations
@@ -53,42 +53,46 @@ from sparklog.structs import TopicPartition
 
 DECISIONS_TOPIC = "__spark_decisions"
 GROUP_PREFIX = "spark-decisions."
-"""How the group, and the transactional id, of a scope begins."""
+"""The prefix of the group, and of the transactional id, of a scope."""
 PARTITIONS = 8
 _MOST_REPLICAS, _DEFAULT_REPLICAS = 3, -1
 _DECIDING, _DECIDED = (ONGOING, "PrepareCommit"), "CompleteCommit"
-"""States of a decider's id, amid its transaction and after it."""
+"""States of a decider's transactional id: during its transaction, and after it."""
 
 NO_BATCH = -1
 
 
 class Scope(NamedTuple):
-    """One sink. ``lasts``: somebody may come back to it; else only its driver decides, or who finishes it for that."""
+    """The sequence of batches that one sink writes.
+
+    ``is_resumable``: a later run may continue it. Otherwise only its driver decides, or a process that finishes it for
+    a dead driver.
+    """
 
     name: str
-    lasts: bool = True
+    is_resumable: bool = True
 
     @property
     def decider_id(self) -> str:
-        """The transactional id of whoever decides, and the group that knows where the last decision is."""
+        """The transactional id of the decider, and the group that has the offset of the last decision."""
         return f"{GROUP_PREFIX}{quote(self.name, safe='')}"
 
     @property
     def key(self) -> bytes:
-        """Of the records of its decisions."""
+        """The key of the records that have its decisions."""
         return self.name.encode()
 
     @property
     def finished_key(self) -> bytes:
-        """Of the records which say that a decision is finished."""
+        """The key of the records that say a decision is finished."""
         return b"\0finished:" + self.key
 
 
 class Decision(NamedTuple):
-    """The transactions that make up ``batch``, and no others; NO_BATCH where nothing was decided yet.
+    """Exactly these transactions make up ``batch``; NO_BATCH means that nothing is decided yet.
 
-    ``aborted`` are those that somebody who replays the batch aborts, or has aborted: no later batch may name them.
-    ``rows`` is how many rows the batch has, where that is known.
+    A decider that replays the batch aborts ``aborted``, or has aborted them: no later batch may name them. ``rows`` is
+    the number of rows in the batch, if it is known.
     """
 
     batch: int = NO_BATCH
@@ -112,12 +116,13 @@ class Decision(NamedTuple):
         )
 
     def encode_finished(self) -> bytes:
-        """What says that its transactions have ended. The first names it: no other decision has that pair."""
+        """The value of the record that says its transactions have ended. The first one identifies the decision: no
+        other decision has that pair."""
         return _json(version=_VERSION, batch=self.batch, first=list(self.transactions[0]))
 
     @classmethod
     def decode(cls, value: bytes) -> Decision:
-        """Raises DataSourceError for a record of a later version, or of somebody else."""
+        """The decision in a record. Raises DataSourceError for a record of a later version, or of another program."""
         try:
             fields = json.loads(value)
             decode, rows = _DECODERS[fields["version"]], fields.get("rows")
@@ -145,7 +150,7 @@ def _json(**fields: Any) -> bytes:
 
 
 def decisions_config(config: ClientConfig) -> ClientConfig:
-    """How the cluster is reached, of the settings of a client; what else it asks for is no matter of decisions."""
+    """Only the client's settings for reaching the cluster: its other settings must not affect decisions."""
     return ClientConfig(
         bootstrap_servers=config.bootstrap_servers,
         client_id=config.client_id,
@@ -158,49 +163,52 @@ def decisions_config(config: ClientConfig) -> ClientConfig:
 
 
 class DecisionLog:
-    """Reads decisions, and notes which are finished. Creates the topic."""
+    """Reads decisions, and records which are finished. Creates the topic."""
 
     def __init__(self, cluster: ClusterMetadata, admin: Admin) -> None:
         self._cluster = cluster
         self._admin = admin
-        self._partitions: int | None = None
-        self._places: dict[Scope, TopicPartition] = {}
+        self._partition_count: int | None = None
+        self._partition_by_scope: dict[Scope, TopicPartition] = {}
 
-    def place(self, scope: Scope) -> TopicPartition:
-        """The partition with the scope's decisions, as far as it is known by now; else where the first one belongs."""
-        if scope not in self._places:
-            self._known_to_group(scope)
-        if scope not in self._places:
+    def partition_of(self, scope: Scope) -> TopicPartition:
+        """The partition of the scope's decisions; for a scope without one, the partition of the first."""
+        if scope not in self._partition_by_scope:
+            self._committed_by_group(scope)
+        if scope not in self._partition_by_scope:
             self._search(scope)
-        return self._places[scope]
+        return self._partition_by_scope[scope]
 
-    def settle(self, scope: Scope) -> None:
-        """Have what is written next be the last decision, though those before cannot be searched."""
-        self._known_to_group(scope)
-        self._places.setdefault(scope, self._candidates(scope)[0])
+    def settle_partition(self, scope: Scope) -> None:
+        """Choose the partition of the scope without a search, so that the next record there is the last decision.
+
+        It is for a scope whose earlier decisions cannot be read.
+        """
+        self._committed_by_group(scope)
+        self._partition_by_scope.setdefault(scope, self._candidates(scope)[0])
 
     def _candidates(self, scope: Scope) -> list[TopicPartition]:
-        """Where the scope's decisions may stand, the latest first, of the partitions that the topic has."""
-        if self._partitions is None:
+        """The topic's partitions that may have decisions of the scope, the latest first."""
+        if self._partition_count is None:
             if DECISIONS_TOPIC in self._cluster.fetch([DECISIONS_TOPIC]).errors:
                 self._create_topic()
-            self._partitions = min(len(self._cluster.topic(DECISIONS_TOPIC).partitions), PARTITIONS)
-        return _places(scope, self._partitions)
+            self._partition_count = min(len(self._cluster.topic(DECISIONS_TOPIC).partitions), PARTITIONS)
+        return _possible_partitions(scope, self._partition_count)
 
     def _search(self, scope: Scope) -> bytes | None:
-        """The scope's last decision, without its group; settles its place."""
+        """The scope's last decision, found without its group. Also finds its partition."""
         candidates = self._candidates(scope)
-        for place in candidates:
-            with _readable(scope, NO_BATCH):
-                value = DecisionIndex(self._cluster, self._admin, place).last_value(scope.key)
+        for tp in candidates:
+            with _unreadable_is_lost(scope, NO_BATCH):
+                value = DecisionIndex(self._cluster, self._admin, tp).last_value(scope.key)
             if value is not None:
-                self._places[scope] = place
+                self._partition_by_scope[scope] = tp
                 return value
-        self._places[scope] = candidates[0]
+        self._partition_by_scope[scope] = candidates[0]
         return None
 
     def _create_topic(self) -> None:
-        """With the replicas that decisions should have, or where the cluster keeps no so many, with its own default."""
+        """Create the topic with three replicas or one on each broker; with the cluster's default if it refuses that."""
         wanted = min(len(self._admin.describe_cluster().brokers), _MOST_REPLICAS)
         try:
             self._create_with(wanted)
@@ -218,20 +226,20 @@ class DecisionLog:
                 raise
 
     def last_batch(self, scope: Scope) -> int:
-        """The last batch that was decided, as far as the group knows; quick."""
-        return self._known_to_group(scope)[1]
+        """The last batch that was decided, as the group knows it. It never searches a partition."""
+        return self._committed_by_group(scope)[1]
 
     def last(self, scope: Scope, *, is_own: bool = False) -> Decision:
-        """The last decision; whoever needs it to stay the last has fenced all others first.
+        """The last decision. It stays the last only if the caller has fenced all other deciders before.
 
-        ``is_own``: the caller has made up the scope itself, so what the group does not know does not exist. Raises
-        DataSourceError where there was a decision that cannot be read any more.
+        ``is_own``: the caller has invented the scope, so a decision that the group does not know does not exist. Raises
+        DataSourceError if there was a decision that can no longer be read.
         """
-        offset, batch = self._known_to_group(scope)
+        offset, batch = self._committed_by_group(scope)
         if offset >= 0:
-            return self._at(scope, offset, batch)
+            return self._decision_at(scope, offset, batch)
         if is_own:
-            self._places[scope] = self._candidates(scope)[0]
+            self._partition_by_scope[scope] = self._candidates(scope)[0]
             return Decision()
         value = self._search(scope)
         if value is None:
@@ -240,9 +248,9 @@ class DecisionLog:
         return Decision.decode(value)
 
     def is_over(self, scope: Scope) -> bool:
-        """Whether it is decided about a scope that does not last, by its decider's id, which outlives all else of it.
+        """Whether a scope that is not resumable has been decided. Waits while a decider is at work.
 
-        Waits while somebody decides.
+        The state of the decider's transactional id tells it, which outlives the scope's record and its group.
         """
 
         def ask() -> bool:
@@ -254,87 +262,89 @@ class DecisionLog:
         return retrying(self._cluster.backoff(), ask)
 
     def knows(self, scope: Scope) -> bool:
-        """Whether anything is recorded of the scope, be it that it has no batch."""
-        return self._known_to_group(scope)[0] >= 0 or self._search(scope) is not None
+        """Whether the scope has any record, even one that says that it has no batch."""
+        return self._committed_by_group(scope)[0] >= 0 or self._search(scope) is not None
 
     def has_lost_records(self, scope: Scope) -> bool:
-        """Whether records have been removed from a place of the scope by their age or number, its decision maybe."""
+        """Whether a retention has removed records, maybe a decision, from a partition of the scope."""
         earliest = earliest_offsets(self._cluster, self._candidates(scope))
         return any(offset > 0 for offset in earliest.values())
 
     def _check_nothing_is_committed(self, scope: Scope) -> None:
-        """Raises DataSourceError where a decision about the scope must have been made, of which nothing is found.
+        """Raises DataSourceError if the scope must have had a decision although none is found.
 
-        A scope that does not last is forgotten when it is over, so there it proves nothing.
+        The record of a scope that is not resumable is deleted when it is over, so there this proves nothing.
         """
-        committed = self._admin.committed_under(ids_prefix(scope.name)) if scope.lasts else []
+        committed = self._admin.committed_under(ids_prefix(scope.name)) if scope.is_resumable else []
         if committed:
             reason = f"{committed[0]} is committed, and no record says what was decided"
-            raise _lost(scope, NO_BATCH, f"{reason}; the topic may have been deleted and made again")
+            raise _decision_lost(scope, NO_BATCH, f"{reason}; the topic may have been deleted and made again")
 
-    def _known_to_group(self, scope: Scope) -> tuple[int, int]:
-        """The offset of the last decision and its batch; -1 where the group knows none. Settles its place if it does.
+    def _committed_by_group(self, scope: Scope) -> tuple[int, int]:
+        """The offset of the last decision and its batch; -1 if the group knows none. Also finds its partition.
 
-        The group is asked for partitions too that the topic is not known to have.
+        The group is also asked for partitions that the topic is not known to have.
         """
         self._candidates(scope)
-        places = _places(scope, PARTITIONS)
-        known = self._admin.group_offsets(scope.decider_id, places, require_stable=True)
-        place = next((each for each in places if each in known and known[each].offset >= 0), None)
-        if place is None:
+        possible = _possible_partitions(scope, PARTITIONS)
+        known = self._admin.group_offsets(scope.decider_id, possible, require_stable=True)
+        tp = next((each for each in possible if each in known and known[each].offset >= 0), None)
+        if tp is None:
             return -1, NO_BATCH
-        self._places[scope], stored = place, known[place]
+        self._partition_by_scope[scope], stored = tp, known[tp]
         with suppress(ValueError):
             return stored.offset, int(stored.metadata)
         return stored.offset, NO_BATCH
 
-    def _at(self, scope: Scope, offset: int, batch: int) -> Decision:
-        """The scope's decision at an offset: committed, since the group knows it, so nobody else is waited for."""
-        with _readable(scope, batch):
+    def _decision_at(self, scope: Scope, offset: int, batch: int) -> Decision:
+        """The scope's decision at an offset. The group knows it, so it is committed, whatever is open before it."""
+        with _unreadable_is_lost(scope, batch):
             value = self.index(scope).value_at(offset, scope.key)
         if value is None:
-            raise _lost(scope, batch, f"{self.place(scope)} has no record of it at offset {offset}")
+            raise _decision_lost(scope, batch, f"{self.partition_of(scope)} has no record of it at offset {offset}")
         decision = Decision.decode(value)
         if decision.batch != batch:
-            raise _lost(scope, batch, f"{self.place(scope)} has batch {decision.batch} at offset {offset}")
+            raise _decision_lost(
+                scope, batch, f"{self.partition_of(scope)} has batch {decision.batch} at offset {offset}"
+            )
         return decision
 
     def index(self, scope: Scope) -> DecisionIndex:
-        """Of the scope's partition."""
-        return DecisionIndex(self._cluster, self._admin, self.place(scope))
+        """The index of the scope's partition."""
+        return DecisionIndex(self._cluster, self._admin, self.partition_of(scope))
 
     def note_finished(self, scope: Scope, decision: Decision) -> None:
-        """Say that all transactions of a decision have ended; acknowledged on return."""
+        """Record that all transactions of a decision have ended. The record is acknowledged on return."""
         builder = RecordBatchBuilder()
         builder.append(self._cluster.clock.now_ms(), scope.finished_key, decision.encode_finished())
         with BatchProducer(self._cluster) as producer:
-            producer.send(self.place(scope), bytearray(builder.build()))
+            producer.send(self.partition_of(scope), bytearray(builder.build()))
 
     def is_finished(self, scope: Scope, decision: Decision) -> bool:
-        """Whether somebody has said so."""
-        with _readable(scope, decision.batch):
+        """Whether there is a record that all transactions of the decision have ended."""
+        with _unreadable_is_lost(scope, decision.batch):
             return self.index(scope).last_value(scope.finished_key) == decision.encode_finished()
 
 
-def _places(scope: Scope, partitions: int) -> list[TopicPartition]:
-    """Where a scope may have begun while the topic grew to so many partitions, the latest first."""
+def _possible_partitions(scope: Scope, partitions: int) -> list[TopicPartition]:
+    """Where a scope may have begun while the topic grew to this many partitions, the latest first."""
     numbers = dict.fromkeys(partition_for(scope.key, count) for count in range(partitions, 0, -1))
     return [TopicPartition(DECISIONS_TOPIC, number) for number in numbers]
 
 
 @contextmanager
-def _readable(scope: Scope, batch: int) -> Iterator[None]:
-    """Records that are gone or damaged become the error that says what to do."""
+def _unreadable_is_lost(scope: Scope, batch: int) -> Iterator[None]:
+    """Turn the error for a missing or damaged record into the one that tells the user what to do."""
     try:
         yield
     except (ApiError, CorruptRecord) as error:
         if isinstance(error, ApiError) and error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
-        raise _lost(scope, batch, str(error)) from error
+        raise _decision_lost(scope, batch, str(error)) from error
 
 
-def way_out(scope: Scope, batch: int) -> str:
-    """What a person does about a scope whose last decision cannot be told."""
+def recovery_steps(scope: Scope, batch: int) -> str:
+    """The steps by which a user recovers a scope whose last decision is lost. ``batch``: its number, if it is known."""
     known = "BATCH" if batch == NO_BATCH else str(batch)
     return (
         "nothing was committed or aborted. Find out which of the transactions that 'sparklog writes list' shows belong"
@@ -343,10 +353,10 @@ def way_out(scope: Scope, batch: int) -> str:
     )
 
 
-def _lost(scope: Scope, batch: int, reason: str) -> DataSourceError:
+def _decision_lost(scope: Scope, batch: int, reason: str) -> DataSourceError:
     what = "the last decision" if batch == NO_BATCH else f"the decision of batch {batch}"
     return DataSourceError(
         "SPARKLOG_DECISION_LOST",
         f"{what} of scope {scope.name!r} cannot be read: {reason}. Topic {DECISIONS_TOPIC} must be compacted, without a"
-        f" retention; {way_out(scope, batch)}",
+        f" retention; {recovery_steps(scope, batch)}",
     )

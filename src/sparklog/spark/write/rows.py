@@ -1,4 +1,4 @@
-"""The rows of an Arrow batch on their way to topics and partitions: split by column, never by row."""
+"""Sends the rows of Arrow batches to topics and partitions. It splits batches by column values, never row by row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RECORD_COLUMNS = ("key", "value", "headers")
 
 
 class TopicWriter:
-    """Sends the rows of Arrow batches to the topic of the option, else to that of each row's column ``topic``."""
+    """Sends the rows of Arrow batches to the topic of the option, or else to the topic in each row's column."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class TopicWriter:
         """Names and ids of the topics that rows are written to."""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Encode and send; returns once the batches are under way."""
+        """Encode and send the rows. Returns when the batches are queued, before they are acknowledged."""
         if not rows.num_rows:
             return
         if self._topic is not None:
@@ -122,7 +122,7 @@ def _first_row(rows: pa.RecordBatch) -> str:
 
 
 def _groups(rows: pa.RecordBatch, column: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
-    """The rows under each value of ``column``; the batch itself, uncopied, where there is but one value."""
+    """Each value of ``column`` with its rows; the batch itself, uncopied, if there is only one value."""
     encoded = pc.dictionary_encode(rows.column(column), null_encoding="encode")
     values = encoded.dictionary.to_pylist()
     if len(values) == 1:

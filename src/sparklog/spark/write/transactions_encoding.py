@@ -1,8 +1,8 @@
-"""Many transactions in few bytes: what a decision of a batch of hundreds of thousands of tasks is made of.
+"""A compact encoding of many transactions: the decision of a batch may name hundreds of thousands.
 
-The ids of one run differ in four small numbers, and brokers give producer ids out in order. So the transactions of a
-run are written by columns, each number as its difference from the one before; compressed, a transaction takes two or
-three bytes. An id that no task attempt has is written as it is.
+It is delta encoding by column. The ids of one run differ in four small numbers, and brokers give out producer ids in
+order. So the transactions of a run are written by columns, each number as its difference from the one before;
+compressed, a transaction takes two or three bytes. An id that no task attempt made is written as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COLUMNS = ("partition", "attempt", "slot", "turn", "producer", "epoch")
 
 
 def encode_transactions(transactions: Iterable[PreparedTransaction]) -> list[dict[str, Any]]:
-    """Values for JSON: an object for each run, and one for what is of none; whatever the order."""
+    """JSON values: an object for each run, and one for ids that no task attempt made. The order does not matter."""
     runs: dict[tuple[str, str], list[tuple[int, ...]]] = {}
     others = []
     for each in transactions:
@@ -36,7 +36,7 @@ def encode_transactions(transactions: Iterable[PreparedTransaction]) -> list[dic
 
 
 def decode_transactions(encoded: Iterable[dict[str, Any]]) -> Iterator[PreparedTransaction]:
-    """Raises KeyError, TypeError or ValueError for what ``encode_transactions`` has not made."""
+    """The transactions that were encoded. Raises KeyError, TypeError or ValueError for any other value."""
     for group in encoded:
         if "others" in group:
             yield from (PreparedTransaction(*each) for each in group["others"])

@@ -1,8 +1,9 @@
-"""Writing a DataFrame to topics: Spark's side of it. Arrow batches in, rows never; exactly once unless asked otherwise.
+"""The sinks that Spark calls: they write a DataFrame's Arrow batches to topics, exactly once by default.
 
-Spark may run a task again, twice at once, or again after the driver died. So a task leaves its rows in an open
-transaction and hands the driver its name; the driver decides which make up the batch (``decider``). What passes between
-the two are the messages alone: a streaming query's ``commit`` and ``abort`` run on a writer made afresh.
+Spark may run a task again, run it twice at once, or run it again after the driver died. So a task leaves its rows in an
+open transaction and sends the driver the transaction's name; the driver decides which transactions make up the batch
+(``decider``). Only the commit messages pass between the two: Spark makes a new writer for each ``commit`` and ``abort``
+of a streaming query.
 """
 
 from __future__ import annotations
@@ -27,28 +28,29 @@ if TYPE_CHECKING:
     from sparklog.spark.write.decider import Decider
     from sparklog.spark.write.decisions import Decision
     from sparklog.spark.write.options import WriteOptions
-    from sparklog.spark.write.task_place import Place
+    from sparklog.spark.write.task_attempt import TaskAttempt
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
-class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What one task wrote, to which topics (name, id); ``transaction`` (id, producer id, epoch) holds it, where there
-    is one.
+class TaskCommitMessage(WriterCommitMessage):  # type: ignore[misc]
+    """What one task tells the driver: how many rows it wrote, as which attempt, and to which topics (name, id).
+
+    ``transaction`` holds the rows; None where the task wrote none, or wrote without transactions.
     """
 
     rows: int
-    place: Place | None = None
+    task: TaskAttempt | None = None
     transaction: PreparedTransaction | None = None
     topics: frozenset[tuple[str, uuid.UUID]] = frozenset()
 
 
-Messages = Sequence[Written | None]
+Messages = Sequence[TaskCommitMessage | None]
 
 
 class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """The batch sink; only appending makes sense to a log."""
+    """The batch sink. A log can only be appended to."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -58,80 +60,86 @@ class SparklogWriter(DataSourceArrowWriter):  # type: ignore[misc]
         check_write_schema(schema, options.topic)
         self._sink = Sink(options)
         self._run = uuid.uuid4().hex[:16]
-        self._lasts = options.name is not None
+        self._is_resumable = options.name is not None
         self._scope = options.name or unnamed_scope(self._run)
-        self._batch = options.txn_version
+        self._batch = options.txn_version or 0
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        from sparklog.spark.write.task_place import batch_place
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
+        from sparklog.spark.write.task_attempt import batch_attempt
 
-        return self._sink.write(batch_place(self._scope, self._run, self._batch, lasts=self._lasts), iterator)
+        return self._sink.write(
+            batch_attempt(self._scope, self._run, self._batch, is_resumable=self._is_resumable), iterator
+        )
 
     def commit(self, messages: Messages) -> None:
-        self._sink.commit(self._scope, self._batch, messages, lasts=self._lasts)
+        self._sink.commit(self._scope, self._batch, messages, is_resumable=self._is_resumable)
         self._sink.finish_abandoned()
 
     def abort(self, messages: Messages) -> None:
-        self._sink.abort(self._scope, self._batch, messages, self._run, lasts=self._lasts)
+        self._sink.abort(self._scope, self._batch, messages, self._run, is_resumable=self._is_resumable)
 
 
 class SparklogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """The streaming sink; rows are appended in the complete output mode too. Python sinks have no update mode."""
+    """The streaming sink. It appends rows in the complete output mode too; Python sinks have no update mode."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_write_schema(schema, options.topic)
         self._options = options
         self._sink = Sink(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        from sparklog.spark.write.task_place import stream_place
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
+        from sparklog.spark.write.task_attempt import stream_attempt
 
-        place = stream_place(self._options.checkpoint) if self._options.exactly_once else None
-        return self._sink.write(place, iterator)
+        task = stream_attempt(self._options.checkpoint) if self._options.exactly_once else None
+        return self._sink.write(task, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        place = _place_of(messages)
-        if place is not None:
-            self._sink.commit(place.scope, batchId, messages, run=place.known_run)
+        task = _task_of(messages)
+        if task is not None:
+            self._sink.commit(task.scope, batchId, messages, run=task.known_run)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        place = _place_of(messages)
-        if place is not None:  # else no task has come to its end, and those that began abort, or are found later
-            self._sink.abort(place.scope, batchId, messages, place.run)
+        task = _task_of(messages)
+        if (
+            task is not None
+        ):  # None: no task has ended; open transactions are aborted by their tasks or by the next decider
+            self._sink.abort(task.scope, batchId, messages, task.run)
 
 
 class Sink:
-    """What the two writers have in common. Imports what it needs when it is used."""
+    """The part that both writers share. It imports its modules at first use."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, place: Place | None, batches: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, task: TaskAttempt | None, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         from sparklog.spark.failures import translated
-        from sparklog.spark.worker_heap import freeze_imports
+        from sparklog.spark.worker_gc import freeze_imports
         from sparklog.spark.write.attempt import write_at_least_once, write_prepared
 
         with translated():
-            if place is None or not self._options.exactly_once:
-                written = Written(write_at_least_once(self._options, batches))
+            if task is None or not self._options.exactly_once:
+                written = TaskCommitMessage(write_at_least_once(self._options, batches))
             else:
-                rows, transaction, topics = write_prepared(self._options, place, batches)
-                written = Written(rows, place, transaction, topics)
+                rows, transaction, topics = write_prepared(self._options, task, batches)
+                written = TaskCommitMessage(rows, task, transaction, topics)
         freeze_imports()
         return written
 
-    def commit(self, scope: str, batch: int, messages: Messages, *, lasts: bool = True, run: str | None = None) -> None:
-        """Decide and finish. Raises DataSourceError where a later batch is decided, whether there are rows or not."""
+    def commit(
+        self, scope: str, batch: int, messages: Messages, *, is_resumable: bool = True, run: str | None = None
+    ) -> None:
+        """Decide the batch and finish it. Raises DataSourceError if a later batch is decided, with or without rows."""
         from sparklog.spark.failures import translated
-        from sparklog.spark.worker_heap import freeze_imports
+        from sparklog.spark.worker_gc import freeze_imports
 
         transactions = _transactions_of(messages)
         rows = sum(each.rows for each in messages if each is not None)
-        if not self._options.exactly_once or not (rows or lasts):
+        if not self._options.exactly_once or not (rows or is_resumable):
             return
         is_whole = all(each is None or each.transaction or not each.rows for each in messages)
         topics = frozenset[tuple[str, uuid.UUID]]().union(*(each.topics for each in messages if each is not None))
-        with translated(), self.decider(scope, lasts=lasts) as decider:
+        with translated(), self.decider(scope, is_resumable=is_resumable) as decider:
             decided = decider.commit(batch, transactions, run, rows, is_whole=is_whole, topics=topics)
             decider.forget()
         freeze_imports()
@@ -140,26 +148,26 @@ class Sink:
         if set(decided.transactions) != set(transactions):
             _warn_of_replay(scope, decided, rows)
 
-    def abort(self, scope: str, batch: int, messages: Messages, run: str, *, lasts: bool = True) -> None:
+    def abort(self, scope: str, batch: int, messages: Messages, run: str, *, is_resumable: bool = True) -> None:
         from sparklog.spark.failures import translated
 
         if self._options.exactly_once:
-            with translated(), self.decider(scope, lasts=lasts) as decider:
+            with translated(), self.decider(scope, is_resumable=is_resumable) as decider:
                 decider.abort(batch, _transactions_of(messages), run)
 
     def finish_abandoned(self) -> None:
-        """End what batch writes without a name have left whose drivers died long ago."""
-        from sparklog.spark.write.leftovers import finish_abandoned
+        """End the transactions of unnamed batch writes whose drivers died long ago."""
+        from sparklog.spark.write.open_writes import finish_abandoned
 
         if self._options.exactly_once and self._options.abandoned_after_ms:
             finish_abandoned(self._options.client, self._options.abandoned_after_ms)
 
-    def decider(self, scope: str, *, lasts: bool) -> Decider:
-        """Who decides for this sink."""
+    def decider(self, scope: str, *, is_resumable: bool) -> Decider:
+        """The decider of a scope. The caller closes it."""
         from sparklog.spark.write.decider import Decider
         from sparklog.spark.write.decisions import Scope
 
-        return Decider(self._options.client, Scope(scope, lasts))
+        return Decider(self._options.client, Scope(scope, is_resumable))
 
 
 def _overtaken(scope: str, batch: int, later: int) -> DataSourceError:
@@ -174,7 +182,7 @@ def _overtaken(scope: str, batch: int, later: int) -> DataSourceError:
 
 
 def _warn_of_replay(scope: str, decided: Decision, rows: int) -> None:
-    """The batch was decided before: its rows stand, be those that came now the same or not."""
+    """Log that the batch was decided before: its rows stand, and those of this attempt are dropped."""
     if decided.rows in (None, rows):
         _log.warning("batch %d of %r was written before: nothing is written now", decided.batch, scope)
         return
@@ -188,8 +196,8 @@ def _warn_of_replay(scope: str, decided: Decision, rows: int) -> None:
     )
 
 
-def _place_of(messages: Messages) -> Place | None:
-    return next((each.place for each in messages if each is not None and each.place is not None), None)
+def _task_of(messages: Messages) -> TaskAttempt | None:
+    return next((each.task for each in messages if each is not None and each.task is not None), None)
 
 
 def _transactions_of(messages: Messages) -> list[PreparedTransaction]:

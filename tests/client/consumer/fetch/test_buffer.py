@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from sparklog.client.consumer.fetch.buffer import RecordBuffer
 from sparklog.client.consumer.fetch.handout import Handout
-from sparklog.client.consumer.fetch.scan import Scan
 from sparklog.client.consumer.subscription import Position, SubscriptionState
 from sparklog.errors import CorruptRecord, DeserializationError
+from sparklog.fetch.scan import Scan
 from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.layout import HEADER_SIZE

@@ -6,15 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from sparklog.client.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
-from sparklog.client.cluster.leaders import Leaders
 from sparklog.client.cluster.obstacles import PATIENCE, Obstacles
 from sparklog.client.cluster.session import DATA
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.fetch.buffer import RecordBuffer
 from sparklog.client.consumer.fetch.fetcher import Fetcher
 from sparklog.client.consumer.subscription import Position, SubscriptionState
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode
+from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.cluster.leaders import Leaders
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition
@@ -229,7 +229,7 @@ def test_a_session_that_is_lost_begins_anew():
         rig.answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         await rig.ask()
         assert [each[2].session_epoch for each in rig.asked] == [0, 1, 0]
-        assert rig.wanted_of(2) == [(0, 2), (1, 0)]
+        assert rig.wanted_of(2) == [(1, 0), (0, 2)]
         rig.fetching.raise_failure()
 
     run(test)
@@ -254,7 +254,7 @@ def test_nothing_is_asked_for_while_enough_waits():
         assert len(rig.asked) == 1
         rig.buffer.buffer(A).drop_first()
         await rig.ask()
-        assert rig.wanted_of(1) == [(0, 2), (1, 0)]
+        assert rig.wanted_of(1) == [(1, 0), (0, 2)]
 
     run(test, fetch_max_bytes="1000")
 
@@ -443,6 +443,30 @@ def test_offsets_that_compaction_took_below_the_end_are_passed_over_when_told_tw
             rig.answer(fetched(A, high_watermark=10))
         await rig.ask()
         assert [rig.wanted_of(each) for each in range(3)] == [[(0, 0)], [(0, 0)], [(0, 10)]]
+
+    run(test)
+
+
+def test_a_partition_that_found_no_room_beside_others_loses_nothing():
+    async def test(rig):
+        rig.read(A, B)
+        for base in range(0, 6, 2):
+            rig.answer(fetched(A, batch(base)), fetched(B, *[batch(0)[:-1]] * (base % 4 // 2)))
+        await rig.ask()
+        assert [rig.wanted_of(each) for each in range(4)] == [
+            [(0, 0), (1, 0)], [(1, 0), (0, 2)], [(1, 0), (0, 4)], [(1, 0), (0, 6)]
+        ]  # fmt: skip
+
+    run(test)
+
+
+def test_records_that_are_no_whole_batch_are_told_of():
+    async def test(rig):
+        rig.read(A, B)
+        rig.answer(fetched(A, batch(0)[:-1]), fetched(B))
+        await rig.ask()
+        with pytest.raises(RemoteProtocolError, match="t-0"):
+            rig.fetching.raise_failure()
 
     run(test)
 

@@ -1,95 +1,120 @@
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
 import pytest
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.retry import Backoff
 from sparklog.client.consumer.fetch import range_reader
 from sparklog.client.consumer.fetch.range_reader import fetch_range
-from sparklog.client.consumer.fetch.scan import scan
 from sparklog.client.producer.batch_producer import BatchProducer
-from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, RemoteProtocolError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition
-from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_records
-from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
 
 _TP = TopicPartition("t", 0)
+_ENDPOINT = Endpoint("one", 1)
 
 
-def _batch(base_offset, count=2, producer=-1, *, transactional=False, control=False):
-    builder = RecordBatchBuilder(
-        base_offset=base_offset,
-        producer_id=producer,
-        producer_epoch=0 if producer >= 0 else -1,
-        is_transactional=transactional,
-        is_control=control,
-    )
-    for number in range(count):
-        builder.append(1000, b"\0\0\0\0" if control else b"k", b"%d" % (base_offset + number))
+class _Leader:
+    """A cluster of one partition, and the connection to its leader. Each answer takes a second of the given clock."""
+
+    endpoint = _ENDPOINT
+    closed = False
+    versions = SimpleNamespace(best=lambda api, ceiling: fetch.MAX_VERSION)
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []  # offsets
+        self.fails_at = None
+        self.invalidated = []
+        self.config = ClientConfig(api_timeout_ms=5_000, retry_backoff_ms=1)
+        self.clock = ManualClock()
+        self.pool = SimpleNamespace(take=lambda endpoint: self, give_back=lambda connection: None)
+
+    def leader(self, tp):
+        return _ENDPOINT, SimpleNamespace(topic_id=UUID(int=7))
+
+    def backoff(self):
+        return Backoff(self.config, self.clock, self.config.api_timeout_ms)
+
+    def invalidate(self, topic):
+        self.invalidated.append(topic)
+
+    def send(self, api, version, body):
+        if len(self.asked) == self.fails_at:
+            self.fails_at = None
+            raise ConnectionFailed("the leader has just died")
+        self.asked += [
+            each.offset for each in fetch.decode_request(memoryview(b"".join(map(bytes, body))), version).partitions
+        ]
+
+    def receive(self):
+        self.clock.advance(1)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return ApiKey.FETCH, fetch.MAX_VERSION, memoryview(b"".join(map(bytes, fetch.encode_response([answer], 17))))
+
+    def close(self):
+        pass
+
+    def read(self, start, end):
+        return [batch.base_offset for batch in fetch_range(self, _TP, start, end)]
+
+
+def _fetched(*batches, error=ErrorCode.NONE, high_watermark=100):
+    found = FetchedPartition("t", UUID(int=7), 0, error, high_watermark, high_watermark, 0)
+    found.records += batches
+    return found
+
+
+def _batch(base_offset, count):
+    builder = RecordBatchBuilder(base_offset=base_offset)
+    for _ in range(count):
+        builder.append(1, b"k", b"v")
     return builder.build()
 
 
-def _answer(*batches, aborted=()):
-    fetched = FetchedPartition("t", ZERO_UUID, 0, aborted=list(aborted))
-    fetched.records.append(memoryview(b"".join(batches)))
-    return fetched
+def test_a_range_whose_last_records_compaction_took_ends_there():
+    leader = _Leader(_fetched(_batch(0, 5)), _fetched())
+    assert leader.read(0, 100) == [0]
+    assert leader.asked == [0, 5, 5]
 
 
-def _visible(fetched, isolation=IsolationLevel.READ_COMMITTED):
-    found = scan(_TP, fetched, 0, isolation)
-    return [batch.base_offset for batch in found.batches], found.next_offset
+@pytest.mark.parametrize("sent", range(3))
+def test_a_request_that_cannot_be_sent_loses_no_answer(sent):
+    leader = _Leader(_fetched(_batch(0, 5)), _fetched(_batch(5, 5)), _fetched(_batch(10, 5)))
+    leader.fails_at = sent
+    assert leader.read(0, 15) == [0, 5, 10]
+    assert leader.asked == [0, 5, 10]
 
 
-def _transactions():
-    """Producer 7 aborts, producer 8 commits, then 7 commits."""
-    return _answer(
-        _batch(0, producer=7, transactional=True),
-        _batch(2, producer=8, transactional=True),
-        _batch(4, producer=7, transactional=True),
-        _batch(6, 1, producer=7, transactional=True, control=True),
-        _batch(7, 1, producer=8, transactional=True, control=True),
-        _batch(8, producer=7, transactional=True),
-        _batch(10, 1, producer=7, transactional=True, control=True),
-        _batch(11),
-        aborted=[(7, 0)],
-    )
+def test_a_high_watermark_that_does_not_come_back_is_told_of():
+    leader = _Leader(_fetched(_batch(0, 5)), _fetched(high_watermark=5))
+    with pytest.raises(ApiError, match=r"gave nothing at offset 5 \(of 0 to 100\) for 5000 ms") as caught:
+        leader.read(0, 100)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_read_committed_hides_aborted_transactions_and_no_other():
-    assert _visible(_transactions()) == ([2, 8, 11], 13)
+def test_records_that_are_no_whole_batch_are_refused():
+    with pytest.raises(RemoteProtocolError, match="partition t-0 at offset 0: an answer without a whole batch"):
+        _Leader(_fetched(_batch(0, 5)[:-1])).read(0, 5)
 
 
-def test_read_uncommitted_sees_aborted_records_but_no_control_records():
-    assert _visible(_transactions(), IsolationLevel.READ_UNCOMMITTED) == ([0, 2, 4, 8, 11], 13)
-
-
-def test_an_abort_that_begins_later_leaves_what_came_before():
-    answer = _answer(
-        _batch(0, producer=7, transactional=True),
-        _batch(2, 1, producer=7, transactional=True, control=True),
-        _batch(3, producer=7, transactional=True),
-        aborted=[(7, 3)],
-    )
-    assert _visible(answer) == ([0], 5)
-
-
-def test_a_batch_cut_short_is_left_for_the_next_fetch():
-    whole, cut = _batch(0), _batch(2)[:-1]
-    assert _visible(_answer(whole, cut)) == ([0], 2)
-
-
-def test_a_damaged_batch_is_refused():
-    damaged = bytearray(_batch(0))
-    damaged[-1] ^= 1
-    with pytest.raises(CorruptRecord, match=r"^partition t-0 at offset 0: .*CRC"):
-        scan(_TP, _answer(bytes(damaged)), 0, IsolationLevel.READ_UNCOMMITTED)
-
-
-def test_what_stands_before_damage_is_given():
-    damaged = bytearray(_batch(2))
-    damaged[-1] ^= 1
-    assert _visible(_answer(_batch(0), bytes(damaged), _batch(4)), IsolationLevel.READ_UNCOMMITTED) == ([0], 2)
+@pytest.mark.parametrize(
+    ("code", "invalidated"), [(ErrorCode.NOT_LEADER_OR_FOLLOWER, ["t"]), (ErrorCode.THROTTLING_QUOTA_EXCEEDED, [])]
+)
+def test_metadata_is_asked_for_again_where_the_leader_may_be_another(code, invalidated):
+    leader = _Leader(_fetched(error=code), _fetched(_batch(0, 5)))
+    assert leader.read(0, 5) == [0]
+    assert leader.invalidated == invalidated
 
 
 @pytest.fixture
@@ -189,7 +214,7 @@ def test_a_connection_goes_back_to_the_pool(metadata, filled):
 @pytest.mark.integration
 def test_giving_up_half_way_closes_the_connection(metadata, filled):
     metadata.config.__dict__["max_partition_fetch_bytes"] = 15_000
-    batches = fetch_range(metadata, filled, 0, 1000)
-    next(batches)
-    batches.close()
+    batches: Any = fetch_range(metadata, filled, 0, 1000)
+    with closing(batches):
+        next(batches)
     assert _offsets(fetch_range(metadata, filled, 0, 10))[0] == 0

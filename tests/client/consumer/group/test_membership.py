@@ -3,6 +3,7 @@
 import contextlib
 from random import Random
 from types import SimpleNamespace as Answer
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_the_way_into_a_generation():
     assert joined(member, members=[_member_of(request, "m-1")]) is Verdict.GO_ON
     assert member.is_leader
     shares = member.assignments(Answer(protocol_name="range", members=[_member_of(request, "m-1")]), COUNTS)
-    sync = member.sync(shares)(5)
+    sync: Any = member.sync(shares)(5)
     assert (sync.version, sync.generation_id, sync.protocol_name, sync.protocol_type) == (5, 1, "range", "consumer")
     answer = Answer(error_code=0, assignment=sync.assignments[0].assignment)
     assert member.synced(member.generation, answer, 0.0) is Verdict.GO_ON

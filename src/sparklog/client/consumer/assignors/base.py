@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from sparklog.protocol.messages import Message
+from sparklog.protocol.messages import JoinGroupResponse
 from sparklog.protocol.subscription import Subscription, decode_subscription
 from sparklog.structs import TopicPartition
 
@@ -26,7 +26,7 @@ class GroupMember(NamedTuple):
         return (True, self.member_id) if self.instance_id is None else (False, self.instance_id)
 
 
-def group_members(answer: Message) -> list[GroupMember]:
+def group_members(answer: JoinGroupResponse) -> list[GroupMember]:
     """The members that JoinGroup's answer names to the leader."""
     return [
         GroupMember(each.member_id, each.group_instance_id, decode_subscription(each.metadata))
@@ -57,5 +57,5 @@ def partitions_of(topic: str, count: int) -> list[TopicPartition]:
 
 
 def subscribed(members: Iterable[GroupMember]) -> set[str]:
-    """Every topic that somebody wants."""
+    """Every topic that a member subscribes to."""
     return {topic for member in members for topic in member.subscription.topics}

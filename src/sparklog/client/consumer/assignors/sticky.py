@@ -4,8 +4,8 @@ How it is found:
 
 1. Every member keeps what it claims to own. Of several claims to a partition the one of the highest generation counts;
    of several of one generation none does.
-2. What nobody owns goes, partition by partition, to the subscriber with the fewest.
-3. While somebody has at least two partitions more than another who may read one of them, that one moves; what its
+2. Partitions without an owner go, one by one, to the subscriber with the fewest.
+3. While a member has at least two partitions more than another that may read one of them, that one moves; what its
    holder has newly got moves before what it owned.
 
 Each move makes the sum of the squares of the members' loads smaller, so it ends; then no single move makes the group
@@ -164,7 +164,7 @@ class _Balance:
         return min(self._readers[topic], key=self._load)
 
     def _move_one(self) -> bool:
-        """Move one partition from who has most to who has least, if that makes the group more even."""
+        """Move one partition from the fullest to the emptiest member, if that makes the group more even."""
         for giver in sorted(self._held, key=self._load, reverse=True):
             held = self._held[giver]
             taker = min((self._least(topic) for topic in {tp.topic for tp in held}), key=self._load, default=giver)

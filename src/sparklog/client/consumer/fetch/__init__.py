@@ -1,1 +1,1 @@
-"""Records on their way from brokers to whoever reads."""
+"""Records on their way from brokers to the reader."""

@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparklog.client.consumer.fetch.scan import Scan, unreadable
 from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.client.consumer.subscription import Position, SubscriptionState
 from sparklog.errors import CorruptRecord, DeserializationError
+from sparklog.fetch.scan import Scan, unreadable
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, HEADERS_TYPE, ColumnarDecoder
 from sparklog.record.layout import MAX_INT64
@@ -45,7 +45,7 @@ ARROW_SCHEMA = pa.schema(
 
 
 class PartitionBuffer:
-    """One partition's batches. ``end`` is where a reader stands who has had them all, and what was passed over."""
+    """One partition's batches. ``end`` is the position of a reader that has had them all, and what was passed over."""
 
     def __init__(self, tp: TopicPartition, incarnation: int, position: Position) -> None:
         self.tp = tp
@@ -53,11 +53,14 @@ class PartitionBuffer:
         self.end = position
         self.batches: deque[RecordBatch] = deque()
         self.nbytes = 0
+        self.fed_by = 0
+        """The number of the answer that brought the last batches; 0 before the first."""
         self._records: list[ConsumerRecord] | None = None
         self._next = 0
 
-    def add(self, found: Scan) -> None:
-        """What an answer held at ``fetch_position``."""
+    def add(self, found: Scan, answer: int = 0) -> None:
+        """What the answer of this number held at ``fetch_position``."""
+        self.fed_by = answer
         self.batches.extend(found.batches)
         self.nbytes += sum(batch.size_in_bytes for batch in found.batches)
         self.end = Position(found.next_offset, found.epoch)

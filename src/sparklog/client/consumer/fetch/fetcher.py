@@ -2,7 +2,8 @@
 
 A partition is asked for while it is fetchable and less than ``max.partition.fetch.bytes`` of it wait in the buffer,
 and nothing at all while ``fetch.max.bytes`` wait there; so at most that and one answer a broker are held. While some
-partition of a broker is full, the broker is not let wait long for the others: what is full may be wanted soon.
+partition of a broker is full, the broker is not let wait long for the others: what is full may be wanted soon. The
+partitions that gave something last are asked last, since those before them may use up ``fetch.max.bytes``.
 
 Errors that pass (a leader moved, a broker is gone) are waited out here, with new metadata. The others are kept for the
 next ``raise_failure``, except OFFSET_OUT_OF_RANGE, which goes to ``on_out_of_range`` once all that came before it was
@@ -20,11 +21,11 @@ from sparklog.client.cluster.retry import is_retriable
 from sparklog.client.cluster.session import DATA, Session
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.fetch.buffer import PartitionBuffer, RecordBuffer
-from sparklog.client.consumer.fetch.scan import Scan, scan, visible_end
-from sparklog.client.consumer.fetch.session import LOST, FetchPlan, FetchSession
 from sparklog.client.consumer.subscription import SubscriptionState
 from sparklog.client.consumer.topics import refresh_wanted
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError, SparklogError
+from sparklog.fetch.position import FetchPositions, Refusal, fed, refusal_of
+from sparklog.fetch.session import LOST, FetchPlan, FetchSession
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -32,20 +33,6 @@ from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import BrokerId, LeaderEpoch, TopicPartition
 
 _CROWDED_WAIT_MS = 50
-_LEADER_ERRORS = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
 
 
 class _Asked(NamedTuple):
@@ -76,7 +63,8 @@ class Fetcher:
         self._sessions: dict[BrokerId, FetchSession] = {}
         self._in_flight: dict[BrokerId, asyncio.Task[None]] = {}
         self._refreshing: asyncio.Task[None] | None = None
-        self._nothing_at: dict[TopicPartition, int] = {}
+        self._answers = 0
+        self._positions = FetchPositions(config.isolation_level, check_crcs=config.check_crcs)
         self._failures: dict[TopicPartition, tuple[int, Exception]] = {}
         self._is_closed = False
         self._on_out_of_range = on_out_of_range
@@ -115,7 +103,7 @@ class Fetcher:
         wanted: dict[BrokerId, _Asked] = {}
         crowded: set[BrokerId] = set()
         full = self._buffer.nbytes >= self._config.fetch_max_bytes
-        for tp in self._subscription.fetchable():
+        for tp in sorted(self._subscription.fetchable(), key=lambda each: self._buffer.buffer(each).fed_by):
             if tp in self._failures:
                 continue
             leader = self._session.leaders.leader(tp)
@@ -180,8 +168,12 @@ class Fetcher:
         if error is not ErrorCode.NONE:
             raise ApiError(error, f"fetch from broker {broker}: {error.name}")
         names = {each.topic_id: each.topic for each in asked.partitions.values()}
+        self._answers += 1
+        with_records = fed(partitions)
         for fetched in partitions:
-            self._take(fetched, asked, names, plan)
+            had_room = with_records == bool(fetched.records)
+            # That a partition has nothing is not told in a session's later answers, which are about news alone.
+            self._take(fetched, asked, names, had_room=had_room and (plan.is_full or bool(fetched.records)))
 
     def _request(self, plan: FetchPlan, asked: _Asked) -> FetchRequest:
         return FetchRequest(
@@ -198,41 +190,31 @@ class Fetcher:
 
     # -- taking the answer
 
-    def _take(self, fetched: FetchedPartition, asked: _Asked, names: dict[UUID, str], plan: FetchPlan) -> None:
+    def _take(self, fetched: FetchedPartition, asked: _Asked, names: dict[UUID, str], *, had_room: bool) -> None:
         tp = TopicPartition(fetched.topic or names.get(fetched.topic_id, ""), fetched.partition)
         request = asked.partitions.get(tp)
         if request is None or not self._subscription.is_current(tp, asked.incarnations[tp]):
             return
-        if fetched.error is not ErrorCode.NONE:
-            self._take_error(tp, fetched.error, request, asked.incarnations[tp])
+        refusal = refusal_of(fetched.error)
+        if refusal is not None:
+            self._refused(tp, refusal, fetched.error, request, asked.incarnations[tp])
             return
         state = self._subscription.state(tp)
         state.high_watermark, state.log_start_offset = fetched.high_watermark, fetched.log_start_offset
         state.last_stable_offset = fetched.last_stable_offset
         self._subscription.leader_changed(tp, LeaderEpoch(request.current_leader_epoch))
-        isolation = self._config.isolation_level
         try:
-            found = scan(tp, fetched, request.offset, isolation, check_crcs=self._config.check_crcs)
-        except CorruptRecord as error:  # this partition's alone: the others in the answer go on
+            found = self._positions.at(tp, request.offset).take(fetched, had_room=had_room)
+        except (CorruptRecord, RemoteProtocolError) as error:  # this partition's alone: the others in the answer go on
             self._failures[tp] = (asked.incarnations[tp], error)
             return
-        if found.next_offset == request.offset:
-            found = self._gap(tp, visible_end(fetched, isolation), found, plan)
         if found.next_offset > request.offset:
-            self._buffer.buffer(tp).add(found)
+            self._buffer.buffer(tp).add(found, self._answers)
 
-    def _gap(self, tp: TopicPartition, bound: int, found: Scan, plan: FetchPlan) -> Scan:
-        """Compaction can take the last records below the high watermark: nothing twice up to there is believed."""
-        if not plan.is_full or bound <= found.next_offset:
-            self._nothing_at.pop(tp, None)
-        elif self._nothing_at.get(tp) == found.next_offset:
-            return found._replace(next_offset=bound)
-        else:
-            self._nothing_at[tp] = found.next_offset
-        return found
-
-    def _take_error(self, tp: TopicPartition, code: ErrorCode, request: FetchPartition, incarnation: int) -> None:
-        if code in _LEADER_ERRORS:
+    def _refused(
+        self, tp: TopicPartition, refusal: Refusal, code: ErrorCode, request: FetchPartition, incarnation: int
+    ) -> None:
+        if refusal is Refusal.MOVED:
             self._session.leaders.invalidate(tp.topic)
             self._refresh()
             return

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import earliest_offsets, latest_offsets
-from sparklog.client.consumer.fetch.scan import scan, visible_end
-from sparklog.errors import ApiError, ErrorCode, RemoteProtocolError, SparklogError
+from sparklog.cluster.leader_errors import is_leader_error
+from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.fetch.position import FetchPosition, Refusal, refusal_of
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
@@ -54,24 +55,25 @@ class _RangeReader:
         self._cluster = cluster
         self._config = cluster.config
         self._tp = tp
-        self._start = self._position = start
+        self._start = start
         self._end = end
         self._isolation = isolation
+        self._position = FetchPosition(tp, start, isolation, check_crcs=cluster.config.check_crcs)
         self._bytes_seen = 0
-        self._empty_answers = 0
         self._connection: BlockingConnection | None = None
         self._version = 0
         self._in_flight = False
 
     def batches(self) -> Iterator[RecordBatch]:
         backoff = self._cluster.backoff()
-        while self._position < self._end:
+        while self._position.offset < self._end:
             try:
                 batches = self._advance()
             except SparklogError as error:
                 self.hang_up()
                 backoff.wait(error)
-                self._cluster.invalidate(self._tp.topic)
+                if is_leader_error(error):
+                    self._cluster.invalidate(self._tp.topic)
                 continue
             if batches is None:
                 if backoff.expired:
@@ -94,28 +96,21 @@ class _RangeReader:
         if not self._in_flight:
             self._ask()
         fetched = self._answer()
-        found = scan(self._tp, fetched, self._position, self._isolation, check_crcs=self._config.check_crcs)
-        if found.next_offset == self._position:
-            return self._nothing(fetched)
-        self._empty_answers = 0
+        before = self._position.offset
+        found = self._position.take(fetched, had_room=True)
+        if found.next_offset == before:
+            return None
         self._bytes_seen += sum(batch.size_in_bytes for batch in found.batches)
-        self._position = found.next_offset
-        if self._position < self._end:
-            self._ask()
+        if found.next_offset < self._end:
+            self._ask_ahead()
         return found.batches
 
-    def _nothing(self, fetched: FetchedPartition) -> list[RecordBatch] | None:
-        if fetched.records:
-            raise RemoteProtocolError(
-                f"partition {self._tp} at offset {self._position}: an answer without a whole batch"
-            )
-        # Compaction can take the last records below the high watermark; then there is nothing up to the end. Only a
-        # second empty answer is believed.
-        self._empty_answers += 1
-        if visible_end(fetched, self._isolation) >= self._end and self._empty_answers > 1:
-            self._position = self._end
-            return []
-        return None
+    def _ask_ahead(self) -> None:
+        """Ask while what came is used. What fails here fails again, and is judged, when the answer is wanted."""
+        try:
+            self._ask()
+        except SparklogError:
+            self.hang_up()
 
     def _ask(self) -> None:
         if self._connection is None:
@@ -134,7 +129,7 @@ class _RangeReader:
 
     def _request(self, max_bytes: int) -> FetchRequest:
         asked = FetchPartition(
-            self._tp.topic, self.topic_id or ZERO_UUID, self._tp.partition, self._position, max_bytes
+            self._tp.topic, self.topic_id or ZERO_UUID, self._tp.partition, self._position.offset, max_bytes
         )
         return FetchRequest(
             max_wait_ms=self._config.fetch_max_wait_ms,
@@ -146,9 +141,10 @@ class _RangeReader:
 
     def _bytes_to_ask(self) -> int:
         """Enough for what is left, judged by what came so far: a short range must not fetch megabytes past its end."""
-        done = self._position - self._start
+        position = self._position.offset
+        done = position - self._start
         bytes_per_offset = self._bytes_seen / done if done else _FIRST_GUESS
-        enough = int((self._end - self._position) * bytes_per_offset * 1.05) + _LEAST_FETCH
+        enough = int((self._end - position) * bytes_per_offset * 1.05) + _LEAST_FETCH
         return min(enough, self._config.max_partition_fetch_bytes)
 
     def _answer(self) -> FetchedPartition:
@@ -159,10 +155,11 @@ class _RangeReader:
         if error is ErrorCode.NONE and not partitions:
             error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         code = error if error is not ErrorCode.NONE else partitions[0].error
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        refusal = refusal_of(code)
+        if refusal is Refusal.OUT_OF_RANGE:
             raise self._out_of_range()
-        if code is not ErrorCode.NONE:
-            raise ApiError(code, f"fetch of partition {self._tp} at offset {self._position}: {code.name}")
+        if refusal is not None:
+            raise ApiError(code, f"fetch of partition {self._tp} at offset {self._position.offset}: {code.name}")
         return partitions[0]
 
     def _out_of_range(self) -> ApiError:
@@ -170,13 +167,13 @@ class _RangeReader:
         last = latest_offsets(self._cluster, [self._tp], self._isolation)[self._tp]
         return ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"partition {self._tp}: offset {self._position} of the range {self._start} to {self._end} is asked for,"
-            f" but the partition holds {first} to {last}",
+            f"partition {self._tp}: offset {self._position.offset} of the range {self._start} to {self._end} is asked"
+            f" for, but the partition holds {first} to {last}",
         )
 
     def _stalled(self) -> ApiError:
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"partition {self._tp} gave nothing at offset {self._position} (of {self._start} to {self._end})"
+            f"partition {self._tp} gave nothing at offset {self._position.offset} (of {self._start} to {self._end})"
             f" for {self._config.api_timeout_ms} ms: its high watermark has not come back that far",
         )

@@ -33,7 +33,7 @@ from sparklog.client.consumer.subscription import Mode, SubscriptionState
 from sparklog.client.consumer.topics import refresh_wanted
 from sparklog.errors import ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message
+from sparklog.protocol.messages import A, JoinGroupResponse
 from sparklog.protocol.subscription import decode_assignment
 from sparklog.structs import BrokerId, TopicPartition
 
@@ -200,14 +200,14 @@ class ConsumerCoordinator:
         self._stirred.set()
         shares = await self._lead(answer) if membership.is_leader else {}
         sent = membership.generation
-        answer = await self._ask(broker, ApiKey.SYNC_GROUP, membership.sync(shares), patience)
-        verdict = membership.synced(sent, answer, self._now())
-        return verdict, decode_assignment(answer.assignment).partitions if verdict is Verdict.GO_ON else ()
+        share = await self._ask(broker, ApiKey.SYNC_GROUP, membership.sync(shares), patience)
+        verdict = membership.synced(sent, share, self._now())
+        return verdict, decode_assignment(share.assignment).partitions if verdict is Verdict.GO_ON else ()
 
-    async def _ask(self, broker: BrokerId, api: ApiKey, request: Build, timeout: float) -> Message:
+    async def _ask(self, broker: BrokerId, api: ApiKey, request: Build[A], timeout: float) -> A:
         return await self._session.request(broker, api, request, timeout=timeout, lane=_JOIN_LANE)
 
-    async def _lead(self, answer: Message) -> dict[str, bytes]:
+    async def _lead(self, answer: JoinGroupResponse) -> dict[str, bytes]:
         """The leader's assignment, made with fresh metadata of everything that the group reads."""
         topics = {topic for each in group_members(answer) for topic in each.subscription.topics}
         self._group_topics = frozenset(topics)

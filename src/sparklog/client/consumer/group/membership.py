@@ -1,6 +1,6 @@
 """A consumer's membership in a classic group, pure: it says what to ask, and what the answers mean.
 
-The states, and who may follow whom::
+The states, and which may follow which::
 
     UNJOINED ──join()──▶ JOINING ──joined()──▶ SYNCING ──synced()──▶ STABLE
        ▲                    │                    │                     │
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from sparklog.client.consumer.assignors import Assignor, assignors_named
 from sparklog.client.consumer.assignors.base import group_members
@@ -35,9 +35,10 @@ from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.protocol.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
-    Message,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
 from sparklog.protocol.subscription import (
     PROTOCOL_TYPE,
@@ -52,7 +53,6 @@ NO_GENERATION = -1
 NO_MEMBER = ""
 _FIRST_VERSION_OF_INSTANCES = 5
 """Of JoinGroup. An older one has no place for the instance id, and would make a dynamic member of a static one."""
-Build = Callable[[int], Message]
 """Makes a request for the version that the coordinator speaks."""
 
 
@@ -143,6 +143,14 @@ _REACTIONS = {
 """What is not here is raised."""
 
 
+class _Identity(TypedDict):
+    """The fields that every request of a member has."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+
+
 class Membership:
     """One member. ``now`` is handed in wherever time counts."""
 
@@ -226,7 +234,7 @@ class Membership:
 
     # -- joining
 
-    def join(self, topics: Iterable[str], now: float) -> Build:
+    def join(self, topics: Iterable[str], now: float) -> Callable[[int], JoinGroupRequest]:
         """The request to enter the next generation with these topics."""
         assert not self._lost, "what is lost is given up before JoinGroup"
         assert self.cooperative or not self.owned, "an eager member gives up everything before JoinGroup"
@@ -238,7 +246,7 @@ class Membership:
         self._beat_at = now
         identity = self._identity()
 
-        def build(version: int) -> Message:
+        def build(version: int) -> JoinGroupRequest:
             if self.settings.instance_id is not None and version < _FIRST_VERSION_OF_INSTANCES:
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_VERSION,
@@ -271,7 +279,7 @@ class Membership:
             )
         )
 
-    def joined(self, answer: Message) -> Verdict:
+    def joined(self, answer: JoinGroupResponse) -> Verdict:
         """JoinGroup's answer. Raises ApiError for what will not pass."""
         code = ErrorCode(answer.error_code)
         if self.state is not MemberState.JOINING:
@@ -286,8 +294,8 @@ class Membership:
         self.is_leader = answer.leader == answer.member_id
         return Verdict.GO_ON
 
-    def assignments(self, answer: Message, partition_counts: Mapping[str, int]) -> dict[str, bytes]:
-        """The leader's work: everybody's share of the topics that exist; empty where the old one is to be kept."""
+    def assignments(self, answer: JoinGroupResponse, partition_counts: Mapping[str, int]) -> dict[str, bytes]:
+        """The leader's work: each member's share of the topics that exist; empty where the old one is to be kept."""
         if getattr(answer, "skip_assignment", False):
             return {}
         assignor = next(each for each in self.settings.assignors if each.name == answer.protocol_name)
@@ -296,11 +304,11 @@ class Membership:
             member_id: encode_assignment(Assignment(tuple(partitions))) for member_id, partitions in assigned.items()
         }
 
-    def sync(self, assignments: Mapping[str, bytes]) -> Build:
-        """The request for the assignment; the leader brings everybody's."""
+    def sync(self, assignments: Mapping[str, bytes]) -> Callable[[int], SyncGroupRequest]:
+        """The request for the assignment; the leader brings those of all."""
         identity, generation = self._identity(), self.generation
 
-        def build(version: int) -> Message:
+        def build(version: int) -> SyncGroupRequest:
             return SyncGroupRequest(
                 version=version,
                 **identity,
@@ -312,7 +320,7 @@ class Membership:
 
         return build
 
-    def synced(self, sent: Generation, answer: Message, now: float) -> Verdict:
+    def synced(self, sent: Generation, answer: SyncGroupResponse, now: float) -> Verdict:
         """SyncGroup's answer. On GO_ON ``take`` what it assigns."""
         if sent != self.generation or self.state is not MemberState.SYNCING:
             return Verdict.AGAIN
@@ -339,7 +347,7 @@ class Membership:
 
     # -- being a member
 
-    def heartbeat(self, now: float) -> Build:
+    def heartbeat(self, now: float) -> Callable[[int], HeartbeatRequest]:
         """The request that says that the member lives."""
         self._beat_at = now
         identity, generation = self._identity(), self.generation.number
@@ -382,7 +390,7 @@ class Membership:
             self._failed("OffsetCommit", code)
             self.request_rejoin("the group is rebalancing")
 
-    def leave(self) -> Build | None:
+    def leave(self) -> Callable[[int], LeaveGroupRequest] | None:
         """Leave for good; the request that tells the coordinator, or None for a static member, who keeps its place."""
         member_id = self.generation.member_id
         group_id = self.settings.group_id
@@ -394,7 +402,7 @@ class Membership:
             version=version, group_id=group_id, member_id=member_id, members=[leaving]
         )
 
-    def _identity(self) -> dict[str, str | None]:
+    def _identity(self) -> _Identity:
         return {
             "group_id": self.settings.group_id,
             "member_id": self.generation.member_id,

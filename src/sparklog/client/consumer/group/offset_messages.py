@@ -6,22 +6,37 @@ From version 10 on OffsetCommit and OffsetFetch name topics by id; ``ids`` then 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from sparklog.client.consumer.group.committed import OffsetAndMetadata, Offsets
 from sparklog.client.consumer.group.membership import Generation
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.messages import (
-    Message,
     OffsetCommitRequest,
+    OffsetCommitResponse,
     OffsetFetchRequest,
+    OffsetFetchResponse,
 )
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import LeaderEpoch, TopicPartition, by_topic
 
-Build = Callable[[int], Message]
 Ids = Mapping[str, UUID]
+
+
+class _Partition(Protocol):
+    partition_index: int
+
+
+T = TypeVar("T", bound=_Partition)
+
+
+class _Topic(Protocol[T]):
+    """A topic of an answer that may go by its id."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: list[T]
 
 
 class Asker(NamedTuple):
@@ -32,11 +47,11 @@ class Asker(NamedTuple):
     instance_id: str | None
 
 
-def commit_request(asker: Asker, offsets: Offsets, ids: Ids) -> Build:
+def commit_request(asker: Asker, offsets: Offsets, ids: Ids) -> Callable[[int], OffsetCommitRequest]:
     """Store these offsets."""
     topic_partitions = _by_topic(offsets)
 
-    def build(version: int) -> Message:
+    def build(version: int) -> OffsetCommitRequest:
         topics = [
             _CommitTopic(
                 name=topic,
@@ -61,7 +76,7 @@ def commit_request(asker: Asker, offsets: Offsets, ids: Ids) -> Build:
 _CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 
 
-def _committed(tp: TopicPartition, at: OffsetAndMetadata) -> Message:
+def _committed(tp: TopicPartition, at: OffsetAndMetadata) -> _CommitTopic.OffsetCommitRequestPartition:
     return _CommitTopic.OffsetCommitRequestPartition(
         partition_index=tp.partition,
         committed_offset=at.offset,
@@ -70,21 +85,21 @@ def _committed(tp: TopicPartition, at: OffsetAndMetadata) -> Message:
     )
 
 
-def commit_errors(answer: Message, ids: Ids) -> dict[TopicPartition, ErrorCode]:
+def commit_errors(answer: OffsetCommitResponse, ids: Ids) -> dict[TopicPartition, ErrorCode]:
     """The partitions whose offsets were refused."""
     return {tp: ErrorCode(each.error_code) for tp, each in _partitions(answer.topics, ids) if each.error_code}
 
 
 def fetch_request(
     group_id: str, partitions: Collection[TopicPartition] | None, ids: Ids, *, require_stable: bool = True
-) -> Build:
+) -> Callable[[int], OffsetFetchRequest]:
     """What is committed for these, or for all for None.
 
     With ``require_stable`` it is refused with UNSTABLE_OFFSET_COMMIT while a transaction may change it.
     """
     numbers = by_topic(partitions or ())
 
-    def build(version: int) -> Message:
+    def build(version: int) -> OffsetFetchRequest:
         if version < 8:
             older = [_FetchTopic(name=name, partition_indexes=each) for name, each in numbers.items()]
             return OffsetFetchRequest(
@@ -105,20 +120,33 @@ def fetch_request(
 
 _FetchTopic = OffsetFetchRequest.OffsetFetchRequestTopic
 _FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+_Fetched = (
+    OffsetFetchResponse.OffsetFetchResponseGroup.OffsetFetchResponseTopics.OffsetFetchResponsePartitions
+    | OffsetFetchResponse.OffsetFetchResponseTopic.OffsetFetchResponsePartition
+)
 
 
-def fetched_offsets(answer: Message, ids: Ids) -> dict[TopicPartition, OffsetAndMetadata | None]:
+def fetched_offsets(answer: OffsetFetchResponse, ids: Ids) -> dict[TopicPartition, OffsetAndMetadata | None]:
     """What is committed, None for nothing. Raises ApiError for the first error in it."""
     group = answer.groups[0] if answer.groups else answer
     _raise("the group's offsets", group.error_code)
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
-    for tp, each in _partitions(group.topics, ids):
+    for tp, each in _fetched_partitions(answer, ids):
         _raise(f"the committed offset of partition {tp}", each.error_code)
         found[tp] = None
         if each.committed_offset >= 0:
             epoch = LeaderEpoch(each.committed_leader_epoch)
             found[tp] = OffsetAndMetadata(each.committed_offset, epoch, each.metadata or "")
     return found
+
+
+def _fetched_partitions(answer: OffsetFetchResponse, ids: Ids) -> Iterator[tuple[TopicPartition, _Fetched]]:
+    if answer.groups:
+        yield from _partitions(answer.groups[0].topics, ids)
+        return
+    for topic in answer.topics:
+        for each in topic.partitions:
+            yield TopicPartition(topic.name, each.partition_index), each
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
@@ -128,10 +156,10 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicParti
     return topics
 
 
-def _partitions(topics: Iterable[Message], ids: Ids) -> Iterator[tuple[TopicPartition, Message]]:
+def _partitions(topics: Iterable[_Topic[T]], ids: Ids) -> Iterator[tuple[TopicPartition, T]]:
     names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
     for topic in topics:
-        name = topic.name or names[topic.topic_id]
+        name = topic.name or names[topic.topic_id or ZERO_UUID]
         for each in topic.partitions:
             yield TopicPartition(name, each.partition_index), each
 

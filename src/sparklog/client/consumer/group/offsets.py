@@ -20,13 +20,13 @@ from sparklog.client.consumer.group.offset_messages import (
 from sparklog.client.consumer.subscription import SubscriptionState
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import Message
+from sparklog.protocol.messages import OffsetCommitResponse, OffsetFetchResponse
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import TopicPartition
 
 _log = logging.getLogger(__name__)
 _AUTO_COMMIT_PATIENCE_MS = 5_000
-"""How long a commit that nobody asked for is retried: partitions wait for it before they are given up."""
+"""How long a commit without a request of the user is retried: partitions wait for it before they are given up."""
 
 
 class GroupOffsets:
@@ -51,7 +51,7 @@ class GroupOffsets:
             Asker(self._group_id, generation, self._config.group_instance_id or None), offsets, ids
         )
 
-        def check(answer: Message) -> None:
+        def check(answer: OffsetCommitResponse) -> None:
             for tp, code in commit_errors(answer, ids).items():
                 if self._subscription.is_group_managed:
                     self._membership.commit_refused(generation, code)
@@ -93,7 +93,7 @@ class GroupOffsets:
         ids = self._topic_ids(partitions)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
 
-        def check(answer: Message) -> None:
+        def check(answer: OffsetFetchResponse) -> None:
             found.update(fetched_offsets(answer, ids))
 
         request = fetch_request(self._group_id, partitions, ids)

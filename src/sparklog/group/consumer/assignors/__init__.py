@@ -1,1 +1,9 @@
-"""Who gets which partitions: pure functions from a Spec to everybody's share."""
+"""The server's assignors: pure functions from a Spec to each member's share, by the names that members ask for."""
+
+from __future__ import annotations
+
+from sparklog.group.consumer.assignors.range import assign_ranges
+from sparklog.group.consumer.assignors.spec import Assignor
+from sparklog.group.consumer.assignors.uniform import assign_uniformly
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniformly, "range": assign_ranges}

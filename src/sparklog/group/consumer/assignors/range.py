@@ -11,7 +11,7 @@ from sparklog.group.consumer.assignors.spec import Spec
 
 
 def assign_ranges(spec: Spec) -> dict[str, Partitions]:
-    """Within a topic nobody has two partitions more than another."""
+    """Within a topic no member has two partitions more than another."""
     shares: dict[str, list[TopicIdPartition]] = {each: [] for each in spec.members}
     for topic_id in spec.topics:
         subscribers = spec.subscribers(topic_id)

@@ -1,6 +1,6 @@
 """What an assignor is told, and what it must answer.
 
-An answer names every member; every partition of a topic that somebody subscribes to is in it exactly once, at a member
+An answer names every member; every partition of a subscribed topic is in it exactly once, at a member
 that subscribes to the topic; no other partition is.
 """
 

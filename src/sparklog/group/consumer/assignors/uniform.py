@@ -1,8 +1,9 @@
-"""``uniform``: everybody gets as many partitions as everybody else, and keeps what it had as far as that allows.
+"""``uniform``: every member gets as many partitions as any other, and keeps what it had as far as that allows.
 
-Whoever subscribes to a partition's topic may have it. What a member had it keeps at first; what nobody has goes to
-whoever has least; then partitions move one by one from who has most to who has least, as long as it has two less. Where
-all subscribe to the same topics, the shares differ by one at most, and no partition moves that need not.
+A member that subscribes to a partition's topic may have it. A member keeps what it had at first; a free partition goes
+to the member with the least; then partitions move one by one from the fullest member to the emptiest, while that has
+two less. Where all subscribe to the same topics, the shares differ by one at most, and no partition moves that need
+not.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class _Move(NamedTuple):
 def assign_uniformly(spec: Spec) -> dict[str, Partitions]:
     """No partition could move to a member that has two less than its own."""
     shares = _Shares(spec)
-    # Those that few can have come first: who has nothing else to choose from must not find the others full.
+    # Partitions that few members can have come first: a member without another choice must not find the others full.
     for readers in sorted(shares.topics, key=lambda each: (len(each), each)):
         shares.hand_out(readers)
     while (move := shares.best_move()) is not None:
@@ -39,7 +40,7 @@ def assign_uniformly(spec: Spec) -> dict[str, Partitions]:
 
 
 class _Shares:
-    """Who has what, by member and by who else may. Every move makes the sum of the squared loads smaller: they end."""
+    """Each member's partitions. Every move lowers the sum of the squared loads, so the moves come to an end."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -63,7 +64,7 @@ class _Shares:
             self._load[member_id] += 1
 
     def hand_out(self, readers: Readers) -> None:
-        """Give what nobody has to whoever has least."""
+        """Give each free partition to the member with the least."""
         heap = [(self._load[each], rank, each) for rank, each in enumerate(readers)]
         heapq.heapify(heap)
         partitions = [each for topic_id in self.topics[readers] for each in self._spec.partitions(topic_id)]
@@ -74,7 +75,7 @@ class _Shares:
                 heapq.heapreplace(heap, (load + 1, rank, member_id))
 
     def best_move(self) -> _Move | None:
-        """From who has most to who has least; None where nobody has two more than one who could have one of them."""
+        """From the fullest to the emptiest member; None where no two members differ by two or more."""
         moves = [move for readers in self.topics if (move := self._move_within(readers)) is not None]
         best = max(moves, key=lambda each: each.gain, default=None)
         return best if best is not None and best.gain >= 2 else None

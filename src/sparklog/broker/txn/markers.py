@@ -1,0 +1,210 @@
+"""Writing the markers of transactions: into the partitions led here, and through WriteTxnMarkers at other brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from sparklog.broker.txn.coordinator_epochs import CoordinatorEpochs
+from sparklog.clock import Clock
+from sparklog.errors import ApiError, ErrorCode, MalformedZnode, SparklogError
+from sparklog.log.origin import AppendOrigin
+from sparklog.net.peers import Peers
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import WriteTxnMarkersRequest
+from sparklog.rate_limit import RateLimitedLogger
+from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
+from sparklog.replica.manager import ReplicaManager
+from sparklog.structs import Endpoint, TopicPartition, by_topic
+from sparklog.txn.markers import Marker
+from sparklog.txn.state import ClientVersion
+from sparklog.zk.client import ZkClient
+
+_logger = logging.getLogger(__name__)
+_LANE = "transaction markers"
+_REPLICATION_TIMEOUT_MS = 5000
+_IN_A_TURN = 50
+"""Markers: to write so many takes some milliseconds."""
+RAISING_VERSION = int(ClientVersion.EPOCH_A_TRANSACTION)
+"""The transaction version of a marker whose epoch is raised, in WriteTxnMarkers (KIP-1228)."""
+
+Codes = dict[TopicPartition, ErrorCode]
+EndOffsets = Callable[[int, int, bool], None]
+"""Told of each marker in ``__consumer_offsets``: partition, producer id, whether it commits."""
+
+
+class TransactionMarkers:
+    """The coordinator's ``MarkerWriter``."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        end_offsets: EndOffsets,
+        clock: Clock,
+        zk: ZkClient,
+        run_zk: Callable[..., Awaitable[Any]],
+        peers: Peers,
+    ) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._end_offsets = end_offsets
+        self._clock = clock
+        self._zk = zk
+        self._epochs = CoordinatorEpochs(metadata, zk, run_zk)
+        self._run_zk = run_zk
+        self._peers = peers
+        self._warnings = RateLimitedLogger(_logger, clock.monotonic)
+
+    async def write(self, marker: Marker, partitions: Collection[TopicPartition]) -> Codes:
+        """A code for each partition; those led here first and, without followers, the first ``_IN_A_TURN`` within this
+        turn of the loop.
+        """
+        here = [tp for tp in partitions if self._replicas.leads(tp)]
+        codes = await self.append(marker, here)
+        elsewhere: dict[Endpoint, list[TopicPartition]] = {}
+        for tp in set(partitions).difference(here):
+            leader = self._metadata.leader(tp)
+            if leader is None or self._replicas.leads(tp):
+                codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                elsewhere.setdefault(leader.endpoint, []).append(tp)
+        for answered in await asyncio.gather(*(self._send(at, marker, tps) for at, tps in elsewhere.items())):
+            codes.update(answered)
+        return codes
+
+    async def take(self, marker: Marker, partitions: Collection[TopicPartition]) -> Codes:
+        """As ``append``, for a broker that claims to coordinate: not under an epoch that no coordinator can have.
+
+        NOT_LEADER_OR_FOLLOWER then, after which a coordinator tries again.
+        """
+        producer_id, epoch = marker.producer.producer_id, marker.coordinator_epoch
+        taken, refused = [], {}
+        for tp in partitions:
+            try:
+                if epoch <= self._coordinator_epoch(tp, producer_id) or await self._epochs.can_be(epoch):
+                    taken.append(tp)
+                    continue
+                refused[tp] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                _logger.warning(
+                    "%s: a marker for producer %d bears the coordinator epoch %d, which no leader of a partition of %s "
+                    "has had; it is refused",
+                    *(tp, producer_id, epoch, TRANSACTIONS_TOPIC),
+                )
+            except ApiError as error:
+                refused[tp] = error.code
+        return {**await self.append(marker, taken), **refused}
+
+    async def append(self, marker: Marker, partitions: Collection[TopicPartition]) -> Codes:
+        """Write the marker into partitions that this broker leads; returns once it is replicated."""
+        codes: Codes = {}
+        for number, tp in enumerate(partitions, 1):
+            codes[tp] = await self._append(marker, tp)
+            if number % _IN_A_TURN == 0:
+                await asyncio.sleep(0)
+        return codes
+
+    def _coordinator_epoch(self, tp: TopicPartition, producer_id: int) -> int:
+        """Of the producer's last marker. Raises ApiError."""
+        return self._replicas.partition(tp).coordinator_epoch(producer_id)
+
+    async def _append(self, marker: Marker, tp: TopicPartition) -> ErrorCode:
+        """A partition that was told of a coordinator that there cannot have been goes by what ZooKeeper says."""
+        code = await self._append_once(marker, tp)
+        if code is not ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            return code
+        producer_id = marker.producer.producer_id
+        try:
+            highest = await self._epochs.highest()
+            known = self._coordinator_epoch(tp, producer_id)
+            if known <= highest or marker.coordinator_epoch > highest:
+                return code
+            _logger.warning(
+                "%s: the last marker of producer %d bears the coordinator epoch %d, and none above %d has been given: "
+                "it does not count any more",
+                *(tp, producer_id, known, highest),
+            )
+            self._replicas.partition(tp).disbelieve_coordinator(producer_id)
+        except ApiError:
+            return code
+        return await self._append_once(marker, tp)
+
+    async def _append_once(self, marker: Marker, tp: TopicPartition) -> ErrorCode:
+        kind = ControlType.COMMIT if marker.commit else ControlType.ABORT
+        batch = build_marker(
+            EndTransactionMarker(kind, marker.coordinator_epoch),
+            ProducerIdAndEpoch(marker.producer.producer_id, marker.producer.epoch),
+            self._clock.now_ms(),
+        )
+        origin = AppendOrigin.RAISED_MARKER if marker.raises_epoch else AppendOrigin.COORDINATOR
+        try:
+            await self._replicas.append_replicated(tp, batch, _REPLICATION_TIMEOUT_MS, origin)
+        except ApiError as error:
+            return error.code
+        if tp.topic == OFFSETS_TOPIC:
+            self._end_offsets(tp.partition, marker.producer.producer_id, marker.commit)
+        return ErrorCode.NONE
+
+    async def _send(self, endpoint: Endpoint, marker: Marker, partitions: list[TopicPartition]) -> Codes:
+        try:
+            answer = await self._peers.request(
+                endpoint, _LANE, ApiKey.WRITE_TXN_MARKERS, lambda _version: markers_request(marker, partitions)
+            )
+        except SparklogError as error:
+            self._warnings.warn("elsewhere", f"broker {endpoint} did not take markers: {error}")
+            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
+        return {
+            TopicPartition(topic.name, each.partition_index): ErrorCode(each.error_code)
+            for result in answer.markers
+            for topic in result.topics
+            for each in topic.partitions
+        }
+
+    async def deleted(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """What ZooKeeper no longer knows; none if it does not answer.
+
+        A topic that was deleted and made again may have fewer partitions. Of those that this broker has been told of
+        ZooKeeper is asked by topic only.
+        """
+        doubtful = {tp for tp in partitions if not self._metadata.knows(tp)}
+        try:
+            return set(await self._run_zk(self._missing, partitions, doubtful))
+        except ApiError:
+            return set()
+
+    def _missing(self, partitions: Collection[TopicPartition], doubtful: set[TopicPartition]) -> set[TopicPartition]:
+        topics = set(self._zk.topics())
+        gone = {tp for tp in partitions if tp.topic not in topics}
+        for name, numbers in by_topic(doubtful - gone).items():
+            try:
+                assignment = self._zk.assignment(name)
+            except MalformedZnode:  # it does not say which partitions there are
+                continue
+            there = assignment.partitions if assignment else {}
+            gone |= {TopicPartition(name, number) for number in numbers if number not in there}
+        return gone
+
+
+def markers_request(marker: Marker, partitions: Collection[TopicPartition]) -> WriteTxnMarkersRequest:
+    """One marker for several partitions of one broker."""
+    writable = WriteTxnMarkersRequest.WritableTxnMarker
+    topics = [
+        writable.WritableTxnMarkerTopic(name=name, partition_indexes=numbers)
+        for name, numbers in by_topic(partitions).items()
+    ]
+    return WriteTxnMarkersRequest(
+        markers=[
+            writable(
+                producer_id=marker.producer.producer_id,
+                producer_epoch=marker.producer.epoch,
+                transaction_result=marker.commit,
+                topics=topics,
+                coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=RAISING_VERSION if marker.raises_epoch else 0,
+            )
+        ]
+    )

@@ -1,0 +1,1 @@
+"""A cluster as its brokers describe it: values, and the rules by which answers are believed. No socket, no clock."""

@@ -1,0 +1,56 @@
+"""Rate limits for lines in the log: what may come often is said at once, then seldom, and with how often it came.
+
+What keeps a client waiting, what a full disk refuses, what a hostile client causes: none of them fills the disk with
+lines.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+
+_INTERVAL_S = 10.0
+_IN_AN_INTERVAL = 1000
+
+
+class RateLimit:
+    """Of each kind of event a few pass in ``interval_s`` seconds, counted from the first of them.
+
+    ``now`` is monotonic. Kinds are remembered until they are forgotten, so they must be few.
+    """
+
+    def __init__(self, now: Callable[[], float], interval_s: float) -> None:
+        self._now = now
+        self._interval_s = interval_s
+        self._intervals: dict[Hashable, tuple[float, int]] = {}
+
+    def admit(self, kind: Hashable, most: int = 1) -> int | None:
+        """Count an event: None if it is one too many, else how many were too many in the interval that it ends.
+
+        ``most`` pass in an interval; it is always the same for one kind.
+        """
+        now = self._now()
+        began, events = self._intervals.get(kind, (now, 0))
+        left_out = 0
+        if now - began >= self._interval_s:
+            began, events, left_out = now, 0, max(events - most, 0)
+        self._intervals[kind] = (began, events + 1)
+        return left_out if events < most else None
+
+    def forget(self, kind: Hashable) -> None:
+        """The next event of this kind is a first one."""
+        self._intervals.pop(kind, None)
+
+
+class RateLimitedLogger:
+    """Warnings that clients cause: of each kind a thousand in ten seconds, or as few as is said."""
+
+    def __init__(self, logger: logging.Logger, now: Callable[[], float]) -> None:
+        self._logger = logger
+        self._limit = RateLimit(now, _INTERVAL_S)
+
+    def warn(self, kind: str, text: str, most: int | None = None) -> None:
+        """``kind`` is one of few words, never a client's, and has one ``most``."""
+        left_out = self._limit.admit(kind, _IN_AN_INTERVAL if most is None else most)
+        if left_out is not None:
+            self._logger.warning("%s%s", text, f" (and {left_out} more of this kind before)" if left_out else "")

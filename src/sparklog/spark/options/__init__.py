@@ -1,0 +1,1 @@
+"""The options of ``format("sparklog")``: one table, from which parsing, messages and documentation come."""

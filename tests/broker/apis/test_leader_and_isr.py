@@ -1,0 +1,145 @@
+"""What the controller says of a partition, handed on to its replica."""
+
+import asyncio
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from sparklog.broker.apis import leader_and_isr
+from sparklog.broker.context import ApiRequest
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ErrorCode
+from sparklog.net.turns import Turns
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import LeaderAndIsrRequest
+from sparklog.structs import TopicPartition
+from sparklog.zk.znodes import PartitionState
+
+_Topic = LeaderAndIsrRequest.LeaderAndIsrTopicState
+
+
+class Fence:
+    """Obeys everybody, until it is told to refuse."""
+
+    code = ErrorCode.NONE
+
+    async def admit(self, message):
+        return self.code
+
+    def check(self, message):
+        return self.code
+
+
+async def topic_config(topic):
+    return TopicConfig()
+
+
+def partition(number=0, leader=2):
+    return _Topic.LeaderAndIsrPartitionState(
+        partition_index=number,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=3,
+        isr=[2],
+        replicas=[2, 5, 7],
+        is_new=True,
+    )
+
+
+def handle(broker, *topics):
+    request = ApiRequest(ApiKey.LEADER_AND_ISR, 6, "c", "h", LeaderAndIsrRequest(topic_states=list(topics)))
+
+    async def handled():
+        broker.turns = Turns(asyncio.get_running_loop())
+        return await leader_and_isr.handle(broker, request)
+
+    return asyncio.run(handled())
+
+
+async def run_disk(call, *args):
+    return call(*args)
+
+
+def broker_of(apply, *, fence=None, settings=topic_config):
+    """A broker on which every log is there already."""
+    replicas = SimpleNamespace(
+        apply=lambda *args, made, **how: apply(*args, **how),
+        leads=lambda tp: False,
+        topic_id=lambda tp: None,
+        plan=lambda new: dict,
+        changing=asyncio.Lock(),
+        broker_id=2,
+    )
+    return SimpleNamespace(fence=fence or Fence(), topic_config=settings, replicas=replicas, run_disk=run_disk)
+
+
+def test_a_replica_is_told_how_many_there_are():
+    applied = {}
+
+    def apply(tp, state, config, topic_id, **how):
+        applied[tp] = (state, how)
+        return ErrorCode.NONE
+
+    broker = broker_of(apply)
+    assert handle(broker, _Topic(topic_name="t", partition_states=[partition()])).error_code == ErrorCode.NONE
+    state = PartitionState(2, 3, (2,), 1)
+    assert applied == {TopicPartition("t", 0): (state, {"replica_count": 3, "is_new": True})}
+
+
+@pytest.mark.parametrize(("said", "known"), [(UUID(int=7), UUID(int=7)), (UUID(int=0), None), (None, None)])
+def test_the_zero_id_says_nothing_of_the_topic(said, known):
+    told = []
+
+    def apply(tp, state, config, topic_id, **how):
+        told.append(topic_id)
+        return ErrorCode.NONE
+
+    handle(broker_of(apply), _Topic(topic_name="t", topic_id=said, partition_states=[partition()]))
+    assert told == [known]
+
+
+def test_a_controller_that_is_replaced_meanwhile_changes_nothing_more():
+    fence, applied = Fence(), []
+
+    def apply(tp, *_, **__):
+        applied.append(tp.partition)
+        if tp.partition == 1:
+            fence.code = ErrorCode.STALE_CONTROLLER_EPOCH
+        return ErrorCode.NONE
+
+    broker = broker_of(apply, fence=fence)
+    answer = handle(broker, _Topic(topic_name="t", partition_states=[partition(number) for number in range(4)]))
+    codes = [each.error_code for each in answer.topics[0].partition_errors]
+    assert codes == [0, 0, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert applied == [0, 1]
+
+
+def test_a_controller_that_is_replaced_while_settings_are_fetched_changes_nothing():
+    fence, applied = Fence(), []
+
+    async def slow(topic):
+        fence.code = ErrorCode.STALE_CONTROLLER_EPOCH
+        return TopicConfig()
+
+    broker = broker_of(lambda tp, *_, **__: applied.append(tp), fence=fence, settings=slow)
+    answer = handle(broker, _Topic(topic_name="t", partition_states=[partition()]))
+    assert answer.topics[0].partition_errors[0].error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert applied == []
+
+
+@pytest.mark.parametrize(("name", "number"), [("../../etc", 0), ("/tmp/x", 0), ("", 0), ("a" * 250, 0), ("t", -1)])
+def test_what_cannot_be_a_partition_is_refused_and_the_others_are_taken(name, number):
+    applied = []
+
+    def apply(tp, *_, **__):
+        applied.append(tp)
+        return ErrorCode.NONE
+
+    broker = broker_of(apply)
+    forged = _Topic(topic_name=name, partition_states=[partition(number)])
+    answer = handle(broker, forged, _Topic(topic_name="good", partition_states=[partition()]))
+    codes = [each.partition_errors[0].error_code for each in answer.topics]
+    expected = ErrorCode.INVALID_PARTITIONS if number < 0 else ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert codes == [expected, ErrorCode.NONE]
+    assert applied == [TopicPartition("good", 0)]

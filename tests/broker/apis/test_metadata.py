@@ -1,0 +1,104 @@
+"""The Metadata API of a broker that has just started."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from broker.test_metadata_cache import tell, update
+
+from sparklog.broker.apis import metadata
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.metadata_cache import MetadataCache
+from sparklog.broker.topics import PATIENCE_S
+from sparklog.errors import ErrorCode
+from sparklog.net.turns import Turns
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import MetadataRequest
+from sparklog.testing.clock import ManualClock
+from sparklog.testing.steps import finish
+
+
+def asked(topics=()):
+    message = MetadataRequest(
+        topics=None if topics is None else [*topics],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    return ApiRequest(ApiKey.METADATA, 12, "c", "h", message)
+
+
+def broker(cache) -> Any:
+    return SimpleNamespace(metadata=cache, cluster_id="id", turns=Turns(asyncio.get_running_loop()))
+
+
+def handled(asking, request) -> Any:
+    """The steps of the answer."""
+    return metadata.handle(asking, request)
+
+
+def test_clients_wait_until_the_broker_has_heard_of_the_cluster():
+    async def body():
+        cache = MetadataCache()
+        answering = asyncio.ensure_future(finish(handled(broker(cache), asked())))
+        await asyncio.sleep(0)
+        assert not answering.done(), "an answer without brokers leaves a client nobody to ask again"
+        tell(cache, update())
+        answer = await answering
+        assert ([each.node_id for each in answer.brokers], answer.controller_id) == ([1, 2], 1)
+
+    asyncio.run(body())
+
+
+def test_a_broker_that_knows_the_cluster_answers_at_once():
+    async def body():
+        cache = MetadataCache()
+        tell(cache, update())
+        answer = finish(handled(broker(cache), asked()))
+        assert [each.node_id for each in answer.brokers] == [1, 2]
+
+    asyncio.run(body())
+
+
+def test_all_topics_are_encoded_once_until_the_next_change():
+    async def body():
+        cache = MetadataCache()
+        tell(cache, update())
+        first, second, given_up = (handled(broker(cache), asked(None)) for _ in range(3))
+        next(first)
+        next(given_up)
+        given_up.close()
+        answer = finish(second)
+        assert finish(first).body is answer.body, "whoever has the turn goes on with the one that was begun"
+        assert finish(handled(broker(cache), asked(None))).body is answer.body
+        tell(cache, update())
+        assert finish(handled(broker(cache), asked(None))).body is not answer.body
+
+    asyncio.run(body())
+
+
+def test_a_client_waits_for_all_topics_that_are_to_be_made_no_longer_than_for_one():
+    async def body():
+        cache, clock, asked_for = MetadataCache(), ManualClock(), []
+        tell(cache, update())
+
+        async def ensure(name, patience_s):
+            asked_for.append((name, patience_s))
+            clock.advance(0.6 * PATIENCE_S)
+            return ErrorCode.NONE
+
+        asking = broker(cache)
+        asking.turns = Turns(asyncio.get_running_loop(), clock)
+        asking.config = SimpleNamespace(auto_create_topics_enable=True)
+        asking.topics = SimpleNamespace(ensure=ensure)
+        request = asked([MetadataRequest.MetadataRequestTopic(name=f"new{number}") for number in range(4)])
+        request.message.allow_auto_topic_creation = True
+        answer = await finish(handled(asking, request))
+        assert [name for name, _ in asked_for] == ["new0", "new1"]
+        shares = [patience / PATIENCE_S for _, patience in asked_for]
+        assert shares == pytest.approx([1, 0.4])
+        late = [each.error_code for each in answer.topics][2:]
+        assert late == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
+
+    asyncio.run(body())

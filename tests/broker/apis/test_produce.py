@@ -1,0 +1,271 @@
+"""Produce: what is stored, what is answered, and when."""
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from sparklog.broker.apis import produce
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.preparation import Preparation
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ErrorCode, RemoteProtocolError
+from sparklog.log.manager import LogManager
+from sparklog.net.answer import Ordered
+from sparklog.net.turns import Turns
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.replica.manager import ReplicaManager
+from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.testing.files import FaultyFiles
+from sparklog.zk.znodes import PartitionState
+
+ME = 1
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+DEFAULTS, EACH = TopicConfig(), TopicConfig(flush_messages=1)
+
+
+def batch(value=b"v"):
+    builder = RecordBatchBuilder()
+    builder.append(0, b"k", value)
+    return memoryview(bytearray(builder.build()))
+
+
+class Broker:
+    """What Produce needs of one, on real files."""
+
+    def __init__(self, home, disk, config):
+        loop = self._loop = asyncio.get_running_loop()
+        self.home = home
+        self.logs = LogManager([home], config, ManualClock(), disk)
+        self.logs.on_failure = self.hear_of_failure
+        self.replicas = ReplicaManager(ME, self.logs, loop)
+        self.turns = Turns(loop)
+        self.preparation = Preparation(self.replicas, ManualClock())
+        self.metadata = SimpleNamespace(knows=lambda tp: True, leader_hint=lambda tp: None)
+        for tp in (ONE, TWO):
+            self.replicas.apply(tp, PartitionState(ME, 0, (ME,), 1), config, None)
+
+    def hear_of_failure(self, path, reason):
+        self._loop.call_soon_threadsafe(self.fail, path, reason)
+
+    def fail(self, path, reason):
+        self.logs.fail(path, reason)
+        self.replicas.forget_unusable()
+
+    def produce(self, *records, acks=-1, timeout_ms=0, after=None):
+        """The answer, or what the connection has of it."""
+        message = ProduceRequest(None, acks, timeout_ms, list(records))
+        answer = produce.handle(self, ApiRequest(ApiKey.PRODUCE, 9, "c", "h", message, after))
+        return answer.answer if isinstance(answer, Ordered) and answer.placed is None else answer
+
+    def visible(self, tp=ONE):
+        """How far a consumer sees, and whether it is given anything."""
+        read = self.replicas.read(tp, None, 0, 1 << 20, IsolationLevel.READ_UNCOMMITTED, min_one_batch=True)
+        return read.high_watermark, read.records is not None
+
+
+def with_broker(home, scenario, config=DEFAULTS):
+    async def run():
+        with ThreadPoolExecutor(1) as disk:
+            broker = Broker(home, disk, config)
+            disk.submit(lambda: None).result()
+            await asyncio.wait_for(scenario(broker), 60)
+            broker.preparation.close()
+        broker.logs.close()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def fsync(monkeypatch):
+    """Holds every fdatasync back until it is opened, and counts them."""
+    gate = SimpleNamespace(opened=threading.Event(), begun=threading.Semaphore(0), count=0)
+    real = os.fdatasync
+
+    def held(fd):
+        gate.count += 1
+        gate.begun.release()
+        assert gate.opened.wait(60)
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", held)
+    yield gate
+    gate.opened.set()
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_flush_that_is_wanted_holds_up_the_answer_and_nobody_else(acks, fsync, tmp_path):
+    async def scenario(broker):
+        answer = broker.produce((ONE, batch()), acks=acks)
+        await asyncio.to_thread(fsync.begun.acquire)  # the loop is free
+        assert not answer.done()
+        assert broker.visible() == (0, False), "a consumer sees nothing that a power cut may take"
+        waiting = broker.replicas.fetch_purgatory.wait([ONE], lambda _: broker.visible()[0] == 1, 60_000)
+        fsync.opened.set()
+        assert (await answer)[ONE].error is ErrorCode.NONE, "however long it took"
+        assert broker.logs.logs[ONE].recovery_point == 1
+        assert await waiting
+        assert broker.visible() == (1, True)
+
+    with_broker(tmp_path, scenario, EACH)
+
+
+def test_appends_that_come_during_a_flush_share_the_next(fsync, tmp_path):
+    async def scenario(broker):
+        answers = [broker.produce((ONE, batch()))]
+        await asyncio.to_thread(fsync.begun.acquire)
+        answers += [broker.produce((ONE, batch())) for _ in range(9)]
+        fsync.opened.set()
+        results = [(await answer)[ONE] for answer in answers]
+        assert [result.base_offset for result in results] == list(range(10))
+        assert fsync.count == 2
+        assert broker.visible() == (10, True)
+
+    with_broker(tmp_path, scenario, EACH)
+
+
+def test_who_comes_in_the_turn_in_which_a_flush_ends_is_served_by_the_next(tmp_path):
+    """However many come, and whenever a flush ends: nobody waits for one that is over."""
+
+    async def scenario(broker):
+        for count in (1, 3, 100, 1000):
+            answers = [broker.produce((ONE, batch()), acks=acks) for _ in range(count) for acks in (1, -1)]
+            for number in range(20):
+                await asyncio.sleep(0)
+                answers.append(broker.produce((ONE, batch()), acks=number % 2))
+            for each in answers:
+                if each is not None:  # there is an answer at once where a flush that was under way has taken it along
+                    results = each if isinstance(each, dict) else await each
+                    assert results[ONE].error is ErrorCode.NONE
+        await broker.replicas.flushed(ONE, broker.logs.logs[ONE].log_end_offset)
+        while broker.replicas.flushing:  # the loop hears of a flush later than the log, and hears of no more
+            await asyncio.sleep(0.001)
+
+    with_broker(tmp_path, scenario, EACH)
+
+
+def test_what_is_answered_at_once_is_seen_at_once(tmp_path):
+    """A flush has ended between the append and the answer: its thread knows, and the loop has yet to hear of it."""
+
+    async def scenario(broker):
+        broker.replicas.append(ONE, batch(), 1)
+        while broker.logs.logs[ONE].awaits_flush:
+            time.sleep(0.001)
+        assert broker.visible() == (0, False)
+        message = ProduceRequest(None, 1, 0, [(ONE, batch())])
+        results = {ONE: ProduceResult(ErrorCode.NONE, 0)}
+        assert produce._answer(broker, message, results) is results
+        assert broker.visible() == (1, True)
+
+    with_broker(tmp_path, scenario, EACH)
+
+
+def test_only_the_append_that_makes_so_many_is_held(fsync, tmp_path):
+    async def scenario(broker):
+        first, second = (broker.produce((ONE, batch()), acks=1) for _ in range(2))
+        assert isinstance(first, dict)
+        assert not isinstance(second, dict)
+        assert broker.visible()[0] == 1
+        fsync.opened.set()
+        await second
+        assert broker.visible()[0] == 2
+
+    with_broker(tmp_path, scenario, TopicConfig(flush_messages=2))
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_the_disk_refuses_to_keep_is_not_answered_for(acks, tmp_path):
+    async def scenario(broker):
+        with FaultyFiles(broker.home, fail_at=0, error=errno.EIO, steps=["fdatasync"]):
+            answer = broker.produce((ONE, batch()), (TWO, batch()), acks=acks)
+            assert [each.error for each in (await answer).values()] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+    with_broker(tmp_path, scenario, EACH)
+
+
+def test_without_an_answer_nobody_waits_for_the_flush(fsync, tmp_path):
+    async def scenario(broker):
+        assert broker.produce((ONE, batch()), acks=0) is None
+        assert broker.visible()[0] == 0
+        fsync.opened.set()
+        await broker.replicas.flushed(ONE, 1)
+        assert broker.visible()[0] == 1
+
+    with_broker(tmp_path, scenario, EACH)
+
+
+def test_a_new_leader_epoch_waits_for_no_disk(tmp_path, monkeypatch):
+    syncing = threading.current_thread()
+
+    async def scenario(broker):
+        real = os.fsync
+
+        def elsewhere(fd):
+            assert threading.current_thread() is not syncing, "the loop waits for the disk"
+            real(fd)
+
+        monkeypatch.setattr(os, "fsync", elsewhere)
+        assert broker.replicas.apply(ONE, PartitionState(ME, 7, (ME,), 1), EACH, None) is ErrorCode.NONE
+        await broker.produce((ONE, batch()))
+        monkeypatch.undo()
+        assert broker.replicas.partition(ONE).log.epochs.entries[-1] == (7, 0)
+        assert (tmp_path / "t-0" / "leader-epoch-checkpoint").read_text().endswith("\n7 0\n")
+
+    with_broker(tmp_path, scenario, EACH)
+
+
+def test_a_partition_that_is_named_twice_is_refused_and_nothing_of_it_stored(tmp_path):
+    async def scenario(broker):
+        results = broker.produce((ONE, batch()), (TWO, batch()), (ONE, batch()))
+        assert {tp: result.error for tp, result in results.items()} == {
+            ONE: ErrorCode.INVALID_REQUEST,
+            TWO: ErrorCode.NONE,
+        }
+        assert "twice" in results[ONE].message
+        assert (broker.visible(ONE)[0], broker.visible(TWO)[0]) == (0, 1)
+        with pytest.raises(RemoteProtocolError, match="twice"):
+            broker.produce((ONE, batch()), (ONE, batch()), acks=0)
+        assert broker.visible(ONE)[0] == 0
+
+    with_broker(tmp_path, scenario)
+
+
+def test_what_is_to_come_after_something_is_appended_after_it(tmp_path):
+    async def scenario(broker):
+        before = asyncio.get_running_loop().create_future()
+        answer = broker.produce((ONE, batch()), after=before)
+        last = broker.produce((TWO, batch()), after=answer.placed)
+        await asyncio.sleep(0)
+        assert (broker.visible(ONE)[0], broker.visible(TWO)[0]) == (0, 0)
+        before.set_result(None)
+        assert (await last.answer)[TWO].error is ErrorCode.NONE
+        assert answer.placed.done()
+        assert (await answer.answer)[ONE].base_offset == 0
+        assert isinstance(broker.produce((ONE, batch()), after=before), dict), "it waits for nothing"
+
+    with_broker(tmp_path, scenario)
+
+
+def test_the_next_waits_for_an_append_and_not_for_its_answer(fsync, tmp_path):
+    """Or a flush would be shared by nobody behind a batch that takes long to look into."""
+
+    async def scenario(broker):
+        before = asyncio.get_running_loop().create_future()
+        first = broker.produce((ONE, batch()), after=before)
+        behind = broker.produce((ONE, batch()))
+        before.set_result(None)
+        await behind.placed
+        assert not first.answer.done()
+        assert broker.logs.logs[ONE].log_end_offset == 2
+        fsync.opened.set()
+        assert [(await each.answer)[ONE].base_offset for each in (first, behind)] == [0, 1]
+
+    with_broker(tmp_path, scenario, EACH)

@@ -1,0 +1,35 @@
+"""Programs that a few tests need, and the end of a run: one line that says what was not run and what to type.
+
+``make test`` installs them where it may, as the Makefile's ``programs``.
+"""
+
+import re
+import shutil
+from collections import Counter
+
+import pytest
+
+PACKAGES = {"kcat": "kcat", "mkfs.ext4": "e2fsprogs"}
+"""The Debian package that has each program."""
+
+
+def lack_of(program):
+    """Why a test that needs ``program`` is skipped; empty where it is there."""
+    if shutil.which(program) is not None:
+        return ""
+    return f"{program} is missing; type: sudo apt-get install -y {PACKAGES[program]}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter):
+    result = yield
+    if line := not_run(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(line, yellow=True)
+    return result
+
+
+def not_run(reasons):
+    """The line for the tests that were skipped although something could be typed; empty if there are none."""
+    counts = Counter(reason.removeprefix("Skipped: ") for reason in reasons if re.search("; type: ", reason))
+    told = [f"{number} test{'s' * (number > 1)}: {reason}" for reason, number in sorted(counts.items())]
+    return f"not run: {'; '.join(told)}" if told else ""

@@ -1,0 +1,68 @@
+"""What may come often is said now and then, and how often it came is not lost."""
+
+import logging
+
+import pytest
+
+from sparklog import rate_limit
+from sparklog.rate_limit import RateLimit, RateLimitedLogger
+from sparklog.testing.clock import ManualClock
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+def test_one_passes_in_an_interval_and_the_next_says_how_many_did_not(clock):
+    limit = RateLimit(clock.monotonic, 10.0)
+    assert [limit.admit("a") for _ in range(4)] == [0, None, None, None]
+    clock.advance(9.9)
+    assert limit.admit("a") is None
+    clock.advance(0.1)
+    assert [limit.admit("a"), limit.admit("a")] == [4, None]
+    clock.advance(100.0)
+    assert limit.admit("a") == 1
+
+
+def test_each_kind_has_intervals_of_its_own(clock):
+    limit = RateLimit(clock.monotonic, 10.0)
+    assert limit.admit("a") == 0
+    clock.advance(5.0)
+    assert [limit.admit("b"), limit.admit("a")] == [0, None]
+    clock.advance(5.0)
+    assert [limit.admit("b"), limit.admit("a")] == [None, 1]
+
+
+def test_as_many_pass_as_may(clock):
+    limit = RateLimit(clock.monotonic, 10.0)
+    assert [limit.admit("a", 2) for _ in range(3)] == [0, 0, None]
+    clock.advance(10.0)
+    assert [limit.admit("a", 2) for _ in range(3)] == [1, 0, None]
+
+
+def test_what_is_forgotten_begins_anew(clock):
+    limit = RateLimit(clock.monotonic, 10.0)
+    limit.forget("a")
+    assert [limit.admit("a"), limit.admit("a")] == [0, None]
+    limit.forget("a")
+    assert limit.admit("a") == 0
+
+
+def test_warnings_are_counted_when_they_are_too_many(clock, caplog, monkeypatch):
+    monkeypatch.setattr(rate_limit, "_IN_AN_INTERVAL", 5)
+    warnings = RateLimitedLogger(logging.getLogger("test"), clock.monotonic)
+    with caplog.at_level(logging.WARNING):
+        for number in range(20):
+            warnings.warn("kind", f"warning {number}")
+        warnings.warn("other", "another")
+        clock.advance(10.0)
+        warnings.warn("kind", "again")
+        clock.advance(20.0)
+        warnings.warn("kind", "once more")
+    assert [each.getMessage() for each in caplog.records] == [
+        *(f"warning {number}" for number in range(5)),
+        "another",
+        "again (and 15 more of this kind before)",
+        "once more",
+    ]
