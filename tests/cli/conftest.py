@@ -1,6 +1,7 @@
 """Fixtures of the command-line tests: commands in this process or in their own, and what they left."""
 
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -61,7 +62,7 @@ def spawn(mark):
     started = []
 
     def start(*arguments, environ=None, **options):
-        environment = {**os.environ, MARK: mark, **(environ or {})}
+        environment = {**os.environ, MARK: mark, "PYTHONFAULTHANDLER": "1", **(environ or {})}
         process = subprocess.Popen([*PROGRAM, *map(str, arguments)], env=environment, **options)
         started.append(process)
         return process
@@ -74,6 +75,21 @@ def spawn(mark):
         for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
             with suppress(BrokenPipeError):
                 pipe.close()
+
+
+@pytest.fixture
+def interrupt():
+    """``interrupt(process)``: SIGINT, and what it has printed when it ends; if it does not, where it stands."""
+
+    def send(process):
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            pytest.fail(f"did not end after SIGINT: {process.communicate(timeout=60)}")
+
+    return send
 
 
 @pytest.fixture

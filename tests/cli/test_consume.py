@@ -124,18 +124,17 @@ def test_where_nothing_is_it_is_said_what_there_is(here, topic):
     assert result.err == f"no records there: {holding}\n"
 
 
-def test_follow_goes_on_until_it_is_interrupted_and_is_quiet_then(here, spawn, numbers):
+def test_follow_goes_on_until_it_is_interrupted_and_is_quiet_then(here, spawn, interrupt, numbers):
     follower = spawn("consume", numbers, "--from", "9", "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert follower.stdout.readline() == b"9\n"
     here("produce", numbers, stdin=b"10\n")
     assert follower.stdout.readline() == b"10\n"
-    follower.send_signal(signal.SIGINT)
-    out, err = follower.communicate(timeout=60)
+    out, err = interrupt(follower)
     # click may end the line that a terminal shows ^C on.
     assert (follower.returncode, out, err.strip()) == (130, b"", b"")
 
 
-def test_follow_waits_for_a_broker_that_was_stopped_and_says_so(run, spawn, topic, tmp_path):
+def test_follow_waits_for_a_broker_that_was_stopped_and_says_so(run, spawn, interrupt, topic, tmp_path):
     with ClusterHarness(tmp_path / "cluster") as cluster:
         at = ("--bootstrap", cluster.bootstrap_servers)
         assert run("produce", topic, *at, stdin=b"before\n").status == 0
@@ -149,8 +148,8 @@ def test_follow_waits_for_a_broker_that_was_stopped_and_says_so(run, spawn, topi
         assert run("produce", topic, *at, stdin=b"after\n").status == 0
         assert follower.stdout.readline() == "after\n"
         assert follower.stderr.readline() == "going on\n"
-        follower.send_signal(signal.SIGINT)
-        assert follower.wait(60) == 130
+        interrupt(follower)
+        assert follower.returncode == 130
 
 
 def test_follow_ends_where_its_topic_is_deleted(here, spawn, numbers):

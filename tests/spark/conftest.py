@@ -44,7 +44,8 @@ def make_topic(metadata, topic):
 def produce(servers):
     """Produces with librdkafka: ``produce(topic, dict(key=, value=, headers=, timestamp=, partition=), ...)``.
 
-    The records of a call that go to one partition are one batch, as long as they fit in one: only ``flush`` sends.
+    The records of a call that go to one partition are one batch, as long as they fit in one: only ``flush`` sends, and
+    only what waits for nothing else. (Records that wait for their topic's metadata join their partition one by one.)
     """
     from confluent_kafka import Producer
 
@@ -53,6 +54,7 @@ def produce(servers):
 
     def send(topic, *records):
         failures = []
+        producer.list_topics(topic, timeout=30)
         for record in records:
             producer.produce(topic, on_delivery=lambda error, _: failures.append(error) if error else None, **record)
             producer.poll(0)

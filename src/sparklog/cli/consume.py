@@ -14,6 +14,7 @@ import click
 from sparklog.cli.connection import administering, bootstrap_option, connected
 from sparklog.cli.display import progress
 from sparklog.cli.extents import find_extents, say_unreachable
+from sparklog.cli.interruption import Interruption
 from sparklog.cli.positions import METAVAR, Position, check_order, parse_position, resolve_position
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
 
@@ -152,7 +153,8 @@ class _Reading:
             starts, failures = resolve_position(admin, self._wanted, start)
         self._leave_out(failures)
         if starts:
-            _print(self._following(starts), self._layout, most)
+            with Interruption().listening() as interruption:
+                _print(self._following(starts, interruption), self._layout, most)
 
     def _leave_out(self, failures: Mapping[TopicPartition, SparklogError]) -> None:
         say_unreachable(failures, "not read")
@@ -173,12 +175,15 @@ class _Reading:
             except SparklogError as error:
                 self._stop_at(tp, error)
 
-    def _following(self, starts: dict[TopicPartition, int]) -> Iterator[tuple[TopicPartition, Columns]]:
+    def _following(
+        self, starts: dict[TopicPartition, int], interruption: Interruption
+    ) -> Iterator[tuple[TopicPartition, Columns]]:
         from sparklog.client.consumer.batch_consumer import BatchConsumer
 
         consumer = BatchConsumer(self._cluster, starts)
         is_waiting = False
         while consumer.positions:
+            interruption.check()
             before = dict(consumer.positions)
             try:
                 found = consumer.poll(patience_ms=_FOLLOWERS_PATIENCE_MS)

@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interruption:
+    """Remembers SIGINT: Python drops a KeyboardInterrupt that is raised in a finalizer or a callback of C code.
+
+    A loop that calls ``check`` each round therefore ends in the next round, if not at once.
+    """
+
+    def __init__(self) -> None:
+        self._has_come = False
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if SIGINT has come."""
+        if self._has_come:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def listening(self) -> Iterator[Interruption]:
+        """SIGINT raises KeyboardInterrupt as ever, and is remembered. Where it is ignored, it stays so."""
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        signal.signal(signal.SIGINT, self._interrupt)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self._has_come = True
+        raise KeyboardInterrupt
 
 
 @contextmanager
