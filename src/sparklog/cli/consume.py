@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ import click
 from sparklog.cli.connection import administering, bootstrap_option, connected
 from sparklog.cli.display import progress
 from sparklog.cli.extents import find_extents, say_unreachable
-from sparklog.cli.interruption import Interruption
+from sparklog.cli.interruption import Interruption, interruptible
 from sparklog.cli.positions import METAVAR, Position, check_order, parse_position, resolve_position
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, SparklogError
 
@@ -153,7 +154,7 @@ class _Reading:
             starts, failures = resolve_position(admin, self._wanted, start)
         self._leave_out(failures)
         if starts:
-            with Interruption().listening() as interruption:
+            with interruptible((signal.SIGINT,)) as interruption:
                 _print(self._following(starts, interruption), self._layout, most)
 
     def _leave_out(self, failures: Mapping[TopicPartition, SparklogError]) -> None:

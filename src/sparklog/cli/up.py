@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,9 +63,9 @@ def up(brokers: int, data: Path, port: int, host: str, advertised_host: str) -> 
 
     cluster = LocalCluster(data, brokers, port, host=host, advertised_host=advertised_host, on_event=click.echo)
     try:
-        with interruptible(), cluster:
+        with interruptible() as interruption, cluster:
             _describe(cluster)
-            threading.Event().wait()
+            interruption.wait()
     except KeyboardInterrupt:
         click.echo("stopped")
 
