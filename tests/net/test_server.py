@@ -24,6 +24,7 @@ from net.listening import (
 from sparklog.errors import RemoteProtocolError
 from sparklog.log.file_records import FileRecords
 from sparklog.net import channel as net_channel
+from sparklog.net import server as net_server
 from sparklog.net.limits import Limits
 from sparklog.net.server import SocketServer
 from sparklog.structs import FileSlice
@@ -300,3 +301,30 @@ def test_many_clients_at_once(server):
             assert read_frame(client) == b"client %d" % number
         assert server.server.connections == 200
     eventually(lambda: server.server.connections == 0)
+
+
+@pytest.mark.parametrize(("crowd", "at_once"), [(0, 1), (1, 20)])
+def test_of_a_crowd_one_is_let_in_at_a_time_and_all_come_in(server, monkeypatch, crowd, at_once):
+    """No connection waits for its turn: that is a crowd of none, and not one of one."""
+    monkeypatch.setattr(net_server, "_CROWD", crowd)
+    let_in = []
+    accept = SocketServer._accept_some
+
+    def counted(self, most):
+        before = self.connections
+        accept(self, most)
+        let_in.append(self.connections - before)
+
+    monkeypatch.setattr(SocketServer, "_accept_some", counted)
+    with contextlib.ExitStack() as stack:
+        clients = []
+
+        def connect():
+            clients.extend(stack.enter_context(socket.create_connection(server.endpoint, 10)) for _ in range(20))
+
+        server.call(connect)  # on the loop, which therefore sees them together
+        eventually(lambda: server.server.connections == 20)
+        for client in clients:
+            client.sendall(framed(b"here"))
+            assert read_frame(client) == b"here"
+    assert set(let_in) == {at_once}

@@ -1,5 +1,9 @@
 """The broker's listening end: which connections are let in, how long they may stay, and how it ends.
 
+A newcomer is served before those that have had something. So while ``_CROWD`` connections wait for their turn, one is
+let in each ``TURN_S``, and the others wait in the backlog: clients that connect without end hold up those that are
+connected no longer than that crowd takes.
+
 What happens on a connection: ``net/channel.py``. What its clients may have: ``net/limits.py``; the limits may be
 replaced at any time and are in force at once.
 """
@@ -13,13 +17,14 @@ import socket
 from sparklog.net.answer import Dispatch
 from sparklog.net.channel import ServerChannel
 from sparklog.net.limits import AcceptRate, Limits
-from sparklog.net.turns import Turns
+from sparklog.net.turns import TURN_S, Turns
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.structs import Endpoint
 
 _logger = logging.getLogger(__name__)
 
 _ACCEPTS_A_TURN = 64
+_CROWD = 64
 _BACKLOG = 512
 _ACCEPT_PAUSE_S = 1.0
 _LOOKS_FOR_IDLE_EVERY_S = 30.0
@@ -104,7 +109,15 @@ class SocketServer:
         self._accept()
 
     def _on_connection(self) -> None:
-        for _ in range(_ACCEPTS_A_TURN):
+        is_crowded = self.turns.waiting >= _CROWD
+        began = self.turns.time()
+        self._accept_some(1 if is_crowded else _ACCEPTS_A_TURN)
+        self.turns.spend(began)
+        if is_crowded:
+            self._accept_no_more(TURN_S)
+
+    def _accept_some(self, most: int) -> None:
+        for _ in range(most):
             if self._listener is None or not self._may_accept():
                 return
             try:

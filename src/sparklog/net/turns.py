@@ -126,6 +126,11 @@ class Turns:
         """How long a connection may go on at once; 0 where it is to ask for a turn."""
         return 0.0 if self._waiting else max(TURN_S - self._spent_s, 0.0)
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting)
+
     def ask(self, worker: Worker) -> None:
         """Have ``worker.work`` called when it is its turn."""
         usage, reached = worker.usage, self._reached_s
