@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -144,16 +146,12 @@ def _everything() -> Message:
 
 def _metadata_flood(cluster: Cluster, connections: int = 200, pipelined: int = 50) -> None:
     """Many clients that ask for everything, read nothing, and are gone."""
-    client = ClientConnection("flood")
-    frame = b"".join(client.request(ApiKey.METADATA, 9, [encode(_everything(), 9)]))  # type: ignore[arg-type]
-    host, _, port = cluster.bootstrap.rpartition(":")
-    sockets = [socket.create_connection((host, int(port))) for _ in range(connections)]
-    for each in sockets:
-        each.sendall(frame * pipelined)
-    for each in sockets[:3]:
-        each.recv(1)
-    for each in sockets:
-        each.close()
+    frame = _frame(ApiKey.METADATA, 9, _everything())
+    with _sockets(cluster, connections) as sockets:
+        for each in sockets:
+            each.sendall(frame * pipelined)
+        for each in sockets[:3]:
+            each.recv(1)
 
 
 def _delete_records(cluster: Cluster) -> None:
@@ -192,8 +190,57 @@ def _describe_groups() -> Case:
 
 
 def _find_coordinator() -> Case:
-    message = messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[f"g{n}" for n in range(MANY)])
-    return _request(ApiKey.FIND_COORDINATOR, message, 4)
+    return _request(ApiKey.FIND_COORDINATOR, _find_coordinators(MANY), 4)
+
+
+def _find_coordinators(keys: int) -> Message:
+    return messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[f"g{n}" for n in range(keys)])
+
+
+def _find_coordinator_flood(cluster: Cluster, connections: int = 200, times: int = 10) -> None:
+    """Many clients that ask for some coordinators each, all at once."""
+    frame = _frame(ApiKey.FIND_COORDINATOR, 4, _find_coordinators(100))
+    with _sockets(cluster, connections) as sockets:
+        for _ in range(times):
+            for each in sockets:
+                each.sendall(frame)
+            for each in sockets:
+                _read(each)
+
+
+def _alternate(cluster: Cluster, connections: int = 300, seconds: float = 3.0) -> None:
+    """Many clients that each ask for little and for more by turns, without end."""
+    little = _frame(ApiKey.FIND_COORDINATOR, 4, _find_coordinators(1))
+    more = _frame(ApiKey.FIND_COORDINATOR, 4, _find_coordinators(50))
+    clock = SystemClock()
+    with _sockets(cluster, connections) as sockets, select.epoll() as poll:
+        following = {each.fileno(): (each, cycle((more, little))) for each in sockets}
+        for each in sockets:
+            each.sendall(little)
+            poll.register(each, select.EPOLLIN)
+        until = clock.monotonic() + seconds
+        while clock.monotonic() < until:
+            for number, _ in poll.poll(seconds):
+                each, frames = following[number]
+                _read(each)
+                each.sendall(next(frames))
+
+
+def _frame(api: ApiKey, version: int, message: Message) -> bytes:
+    return b"".join(ClientConnection("flood").request(api, version, [encode(message, version)]))  # type: ignore[arg-type]
+
+
+@contextmanager
+def _sockets(cluster: Cluster, count: int) -> Iterator[list[socket.socket]]:
+    host, _, port = cluster.bootstrap.rpartition(":")
+    with ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(count)]
+
+
+def _read(connection: socket.socket) -> None:
+    left = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+    while left:
+        left -= len(connection.recv(left))
 
 
 def _describe_log_dirs() -> Case:
@@ -326,6 +373,8 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield f"DescribeGroups, {MANY} groups", _describe_groups()
     yield f"DeleteGroups, {MANY} groups", _delete_groups()
     yield f"FindCoordinator, {MANY} groups", _find_coordinator()
+    yield "FindCoordinator, 100 groups, from 200 clients 10 times", _find_coordinator_flood
+    yield "FindCoordinator, 1 and 50 groups by turns, from 300 clients", _alternate
     yield f"DescribeProducers, {MANY} partitions", _describe_producers()
     yield f"AddPartitionsToTxn, {MANY} partitions", _add_partitions_to_txn()
     yield f"AddPartitionsToTxn, {MANY // 3} transactions", _verify_partitions_of_txns()

@@ -110,9 +110,13 @@ def test_a_malformed_request_ends_the_connection(dispatch, data):
 
 
 @pytest.mark.parametrize("answer", [b"body", None])
-def test_an_answer_may_come_later_or_not_at_all(dispatch, monkeypatch, answer):
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_answer_may_come_later_or_not_at_all(monkeypatch, answer, waits):
+    """What waits for nothing is answered at once."""
+
     async def later(broker, request):
-        await asyncio.sleep(0)
+        if waits:
+            await asyncio.sleep(0)
         return answer
 
     def encode_plain(message, version):
@@ -124,7 +128,9 @@ def test_an_answer_may_come_later_or_not_at_all(dispatch, monkeypatch, answer):
     monkeypatch.setitem(HANDLERS, ApiKey.METADATA, handler)
 
     async def ask():
-        return await dispatch(frame(ApiKey.METADATA, 0), "h")
+        served = Dispatcher(SimpleNamespace(), Turns(asyncio.get_running_loop()))(frame(ApiKey.METADATA, 0), "h")
+        assert isinstance(served, asyncio.Future) == waits
+        return await served if waits else served
 
     given = asyncio.run(ask())
     assert given is None if answer is None else bytes(unframed(given)) == b"\0\0\0\0body"

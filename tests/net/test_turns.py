@@ -99,21 +99,6 @@ def test_who_has_had_short_turns_does_not_wait_for_the_first_of_many_newcomers(c
     run(body)
 
 
-def test_a_few_turns_that_took_long_do_not_put_a_client_behind_all_others(clock):
-    async def body():
-        turns, diary, short_s, long_s = Turns(asyncio.get_running_loop(), clock), [], SHARE_S / 20, 8 * SHARE_S
-        ping = Busy("ping", turns, clock, diary, steps=1, step_s=short_s)
-        turns.ask(ping)
-        await turn_of_the_loop()
-        crowd(turns, clock, diary, 200, steps=4000)
-        for step_s in (short_s, long_s, long_s, long_s, short_s, long_s, long_s, short_s):
-            await turn_of_the_loop()
-            ping.left, ping.step_s = 1, step_s
-            await asks_and_waits_for_one_turn_at_most(ping)
-
-    run(body)
-
-
 def test_what_a_client_had_alone_does_not_put_it_behind_newcomers(clock):
     async def body():
         turns, diary = Turns(asyncio.get_running_loop(), clock), []
@@ -231,6 +216,133 @@ def test_a_long_loop_pauses_once_a_share(clock):
         await asyncio.wait_for(long(), None)
         stretches = "".join("l" if name == "long" else "o" for name, _ in diary)
         assert "lll" not in stretches
+
+    run(body)
+
+
+def test_what_goes_on_outside_a_turn_asks_for_one_before_it_begins(clock):
+    async def body():
+        turns, diary = Turns(asyncio.get_running_loop(), clock), []
+        turns.ask(Busy("other", turns, clock, diary, steps=4))
+        async for _ in turns.paced([1]):
+            diary.append(("paced", 0.0))
+        assert [name for name, _ in diary] == ["other", "paced"]
+
+    run(body)
+
+
+def test_coroutines_begin_in_their_turns_and_go_on_in_others(clock):
+    """As many clients as ask at once, each for what takes longer than a turn."""
+
+    class Asking(Busy):
+        def work(self, seconds):
+            began = self.turns.time()
+            self.turns.until = began + seconds
+            self.found = self.turns.begin(self.look(), lambda: "it")
+            self.turns.count(self.usage, self.turns.spend(began))
+
+        async def look(self):
+            async for _ in self.turns.paced(range(self.left)):
+                self.clock.advance(self.step_s)
+            return self.name
+
+    async def body():
+        turns = Turns(asyncio.get_running_loop(), clock)
+        clients = [Asking(number, turns, clock, [], steps=10) for number in range(200)]
+        for each in clients:
+            turns.ask(each)
+        longest = 0.0
+        while not all(hasattr(each, "found") and each.found.done() for each in clients):
+            before = clock.monotonic()
+            await turn_of_the_loop()
+            longest = max(longest, clock.monotonic() - before)
+        assert longest <= 2 * (TURN_S + SHARE_S), "a turn, and what the last one let go on"
+        assert [each.found.result() for each in clients] == list(range(200))
+
+    run(body)
+
+
+def test_what_is_begun_is_done_at_once_if_it_waits_for_nothing(clock):
+    async def answer():
+        return 7
+
+    async def fail():
+        raise ValueError("no")
+
+    async def give_up():
+        raise asyncio.CancelledError
+
+    async def body():
+        turns = Turns(asyncio.get_running_loop(), clock)
+        done, failed, given_up = (turns.begin(each(), lambda: "it") for each in (answer, fail, give_up))
+        assert done.result() == 7
+        assert str(failed.exception()) == "no"
+        assert given_up.cancelled()
+        await turn_of_the_loop()
+
+    run(body)
+
+
+@pytest.mark.parametrize("when", ["before its task has begun", "after"])
+@pytest.mark.parametrize("how", ["result", "error", "cancel"])
+def test_what_is_begun_is_a_task_of_its_own_when_it_waits(clock, when, how):
+    async def body():
+        loop = asyncio.get_running_loop()
+        turns, future, heard = Turns(loop, clock), loop.create_future(), []
+
+        async def work():
+            heard.append(asyncio.current_task())
+            try:
+                async with asyncio.timeout(60):
+                    return await future
+            except ValueError as error:
+                return str(error)
+            except asyncio.CancelledError:
+                heard.append("cancelled")
+                raise
+            finally:
+                heard.append(asyncio.current_task())
+
+        begun, beside = turns.begin(work(), lambda: "it"), asyncio.ensure_future(asyncio.wait([future]))
+        assert heard == [begun]
+        assert asyncio.current_task() not in (None, begun)
+        if when == "after":
+            await turn_of_the_loop()
+        if how == "cancel":
+            begun.cancel()
+        elif how == "error":
+            future.set_exception(ValueError("no"))
+        else:
+            future.set_result("yes")
+        await beside
+        await asyncio.gather(begun, return_exceptions=True)
+        if how == "cancel":
+            assert begun.cancelled()
+            assert future.cancelled()
+            assert heard[1] == "cancelled"
+        else:
+            assert begun.result() == ("yes" if how == "result" else "no")
+        assert heard[-1] is begun
+
+    run(body)
+
+
+def test_several_may_be_begun_that_wait_for_one_future(clock):
+    async def body():
+        loop = asyncio.get_running_loop()
+        turns, future = Turns(loop, clock), loop.create_future()
+
+        async def work():
+            await asyncio.sleep(0)
+            return await future
+
+        async def at_once():
+            return await future
+
+        begun = [turns.begin(each(), lambda: "it") for each in (work, at_once, at_once, work)]
+        waiting = asyncio.ensure_future(at_once())
+        loop.call_soon(future.set_result, 7)
+        assert await asyncio.gather(*begun, waiting) == [7] * 5
 
     run(body)
 

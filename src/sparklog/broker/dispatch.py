@@ -3,13 +3,14 @@
 Whatever takes long is done in steps, so that others are served in between (``net/turns.py``): a large request is
 decoded so, a large answer encoded so, and a handler may be a generator that stops after each element that it deals
 with. Between two steps other requests are served and may change what a handler looks at: what it promises it promises
-of each element. A handler that awaits something is timed like every other piece of work.
+of each element. A handler that is a coroutine is begun in the turn in which its request is; what it does after it has
+waited is timed like every other piece of work.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from types import GeneratorType
 from typing import Any
@@ -67,32 +68,32 @@ class Dispatcher:
         if isinstance(answer, GeneratorType):
             return self._go_on(frame, request, handler, answer)
         if isinstance(answer, (Awaitable, Ordered)):
-            return self._later(frame, request, handler, answer)
+            return self._awaited(frame, request, handler, answer)
         return self._framed(request, handler, answer)
 
     def _go_on(self, frame: memoryview, request: Request, handler: Handler, steps: Steps[Any]) -> Work:
         answer = yield from steps
-        if isinstance(answer, (Awaitable, Ordered)):
-            return self._later(frame, request, handler, answer)
-        framed = self._framed(request, handler, answer)
-        return (yield from framed) if isinstance(framed, Generator) else framed
+        served = (
+            self._awaited(frame, request, handler, answer)
+            if isinstance(answer, (Awaitable, Ordered))
+            else self._framed(request, handler, answer)
+        )
+        return (yield from served) if isinstance(served, Generator) else served
 
-    def _later(
+    def _awaited(
         self, frame: memoryview, request: Request, handler: Handler, answer: Awaitable[Any] | Ordered[Any]
-    ) -> asyncio.Future[Answer] | Ordered[Answer]:
-        """The frame, when there is an answer; who cancels it cancels the work, begun or not."""
-        unbegun: list[Awaitable[Any]] = [answer.answer if isinstance(answer, Ordered) else answer]
-        work = asyncio.ensure_future(self._await(frame, request, handler, unbegun))
-        work.add_done_callback(lambda _: _drop(unbegun))
-        return Ordered(work, answer.placed) if isinstance(answer, Ordered) else work
+    ) -> Served:
+        """The frame, where the handler waits for nothing; else a future of it, and to cancel that cancels the work."""
+        what = partial(describe_request, frame)
+        if isinstance(answer, Ordered):
+            return Ordered(self._turns.begin(self._await(request, handler, answer.answer, what), what), answer.placed)
+        begun = self._turns.begin(self._await(request, handler, answer, what), what)
+        return begun.result() if begun.done() else begun
 
     async def _await(
-        self, frame: memoryview, request: Request, handler: Handler, unbegun: list[Awaitable[Any]]
+        self, request: Request, handler: Handler, answer: Awaitable[Any], what: Callable[[], str]
     ) -> Answer:
-        answer = unbegun.pop()  # to cancel this from now on cancels that
-        what = partial(describe_request, frame)
-        given = await (self._turns.timed(answer, what) if isinstance(answer, Coroutine) else answer)
-        framed = self._framed(request, handler, given)
+        framed = self._framed(request, handler, await answer)
         return await self._turns.drive(framed, what) if isinstance(framed, Generator) else framed
 
     def _framed(self, request: Request, handler: Handler, answer: Any) -> Answer | Steps[Answer]:
@@ -115,12 +116,3 @@ class Dispatcher:
             )
         response = api_versions.response(self._broker.offered, ErrorCode.UNSUPPORTED_VERSION, 0)
         return frame_response(handler.api, 0, request.correlation_id, [encode(response, 0)])
-
-
-def _drop(unbegun: list[Awaitable[Any]]) -> None:
-    """No client waits for it: where it was not even begun, it never is."""
-    for answer in unbegun:
-        if isinstance(answer, Coroutine):
-            answer.close()
-        elif isinstance(answer, asyncio.Future):
-            answer.cancel()

@@ -269,7 +269,7 @@ class ServerChannel:
         """Send and serve, as far as the time and flow control allow; some of it however short the time is."""
         turns, why = self._server.turns, None
         began = now = turns.time()
-        until = began + seconds
+        until = turns.until = began + seconds
         # The answers to requests that came together leave together: sending costs as much as serving a small one.
         self._corked = True
         try:

@@ -12,10 +12,14 @@ Invariants:
    ``_CREDIT_S``, at most that and ``_DEBT_S``. So a pause is worth a little and is not saved up; what a connection had
    while no other wanted it is not held against it; and no connection waits for all newcomers to catch up with it.
 5. A turn that is likely to be short comes before long ones. To its share a connection's key adds ``_PATIENCE`` times
-   what its last turn counts for, and ``_PATIENCE`` times ``SHARE_S`` before its first, which is more than all its
-   credit. Else many newcomers would each be served once before a client that had asked for little all the time.
-6. A turn counts for at most ``_GROWTH`` times the one before it, since the machine may have done something else
-   meanwhile. So a client that asks now and then is served before those that ask without end, from its first request on.
+   the mean of its last turns, and ``_PATIENCE`` times ``SHARE_S`` before its first, which is more than all its credit.
+   Else many newcomers would each be served once before a client that had asked for little all the time.
+6. A turn counts for what it took, up to ``SHARE_S``. What it took beyond counts in the proportion that the mean of the
+   last turns has to ``SHARE_S``: it may be the request's, or the machine has done something else meanwhile. So a client
+   that asks for much in every other request counts as one that asks for much, and one that asks for little and was
+   interrupted now and then does not.
+7. What a coroutine does for a request before it first waits is part of the turn in which the request is begun, and
+   ``paced`` begins no element outside a turn.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ from __future__ import annotations
 import heapq
 import logging
 import types
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop, CancelledError, Future, Task, current_task
+from asyncio.tasks import _enter_task, _leave_task
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -45,26 +50,23 @@ _CREDIT_S = 0.01
 _PATIENCE = 3 * _CREDIT_S / SHARE_S
 _DEBT_S = 0.1
 _COUNTED_FROM_S = TURN_S / 2
-_LEAST_COUNTED_S = SHARE_S / 10
 _GONE_AT_MOST = 100
-_GROWTH = 1.5
+_TURNS = 8
+"""The mean of a connection's turns is that of about so many, the last ones."""
 
 
 class Usage:
-    """What a worker has had of the loop's time."""
+    """What a worker has had of the loop's time. ``Turns.count`` is told of each turn."""
 
-    __slots__ = ("served_s", "turn_s")
+    __slots__ = ("served_s", "turn_s", "turns")
 
     def __init__(self) -> None:
         self.served_s = 0.0
         """What all turns count for."""
         self.turn_s = SHARE_S
-        """What the last turn counts for; a share before the first."""
-
-    def count(self, took_s: float) -> None:
-        """It has had a turn that took so long."""
-        self.turn_s = min(took_s, max(_GROWTH * self.turn_s, _LEAST_COUNTED_S))
-        self.served_s += self.turn_s
+        """The mean of the last turns, none of which is more than a share; a share before the first."""
+        self.turns = 0
+        """How many the mean is of."""
 
 
 class Worker(Protocol):
@@ -120,6 +122,8 @@ class Turns:
         self._spent_s = 0.0
         self._is_due = False
         self._is_oldest_next = False
+        self.until = 0.0
+        """When the turn begun last is to end: a worker sets it. What goes on by itself outside of it is to pause."""
 
     @property
     def left_s(self) -> float:
@@ -135,7 +139,7 @@ class Turns:
         """Have ``worker.work`` called when it is its turn."""
         usage, reached = worker.usage, self._reached_s
         usage.served_s = min(max(usage.served_s, reached - _CREDIT_S), reached + _DEBT_S)
-        behind = _PATIENCE * min(usage.turn_s, SHARE_S)
+        behind = _PATIENCE * usage.turn_s
         self._waiting.put(usage.served_s + behind, worker)
         self._end_turn_soon()
 
@@ -149,7 +153,10 @@ class Turns:
 
     def count(self, usage: Usage, took_s: float) -> None:
         """A turn of this one took so long."""
-        usage.count(took_s)
+        within = min(took_s, SHARE_S)
+        usage.turns = min(usage.turns + 1, _TURNS)
+        usage.turn_s += (within - usage.turn_s) / usage.turns
+        usage.served_s += within + (took_s - within) * usage.turn_s / SHARE_S
         if not self._waiting:
             self._reached_s = max(self._reached_s, usage.served_s)
 
@@ -193,20 +200,27 @@ class Turns:
         if self._waiting:
             self._end_turn_soon()
 
-    async def pause(self) -> None:
-        """Return when it is the caller's turn again."""
-        pause = _Pause(self._loop.create_future())
-        self.ask(pause)
-        await pause.over
-
     async def paced(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """The ``items``, with a pause for others between two of them as soon as a share of the time is used up."""
-        until = self.time() + SHARE_S
+        """The ``items``, with a pause for others before each that would begin when the turn is over."""
+        until, usage = self.until, Usage()
         for each in items:
             if self.time() >= until:
-                await self.pause()
+                pause = _Pause(self, usage, self._loop.create_future())
+                self.ask(pause)
+                await pause.over
                 until = self.time() + SHARE_S
             yield each
+
+    def begin(self, work: Coroutine[Any, Any, T], what: Callable[[], str]) -> Future[T]:
+        """What ``work`` comes to. It is begun at once, in the turn under way; what it does later is ``timed``.
+
+        Done on return if it waits for nothing. To cancel it cancels the work.
+        """
+        begun = _Begun(self, work, what, self._loop.create_future())
+        task: Task[T] = self._loop.create_task(begun)
+        with _as_current(task, self._loop):
+            begun.begin()
+        return begun.outcome if begun.outcome.done() else task
 
     @types.coroutine
     def timed(self, work: Coroutine[Any, Any, T], what: Callable[[], str]) -> Generator[Any, Any, T]:
@@ -233,15 +247,86 @@ class Turns:
             steps.close()
 
 
+@contextmanager
+def _as_current(task: Task[Any], loop: AbstractEventLoop) -> Iterator[None]:
+    """What is done meanwhile is done by ``task``, though the loop has not come to it."""
+    outer = current_task(loop)
+    if outer is not None:
+        _leave_task(loop, outer)
+    _enter_task(loop, task)
+    try:
+        yield
+    finally:
+        _leave_task(loop, task)
+        if outer is not None:
+            _enter_task(loop, outer)
+
+
+class _Begun(Coroutine[Any, Any, T]):
+    """Work whose first stretch is done before the loop comes to its task.
+
+    What the work then awaits is the first that the task hears of; ``outcome`` is done if it awaits nothing.
+    """
+
+    def __init__(self, turns: Turns, work: Coroutine[Any, Any, T], what: Callable[[], str], outcome: Future[T]) -> None:
+        self._turns = turns
+        self._work = work
+        self._what = what
+        self.outcome = outcome
+        self._awaited: Any = None
+        self._is_heard_of = False
+
+    def begin(self) -> None:
+        """Do the first stretch."""
+        try:
+            self._awaited = self._work.send(None)
+            if isinstance(self._awaited, Future):
+                self._awaited._asyncio_future_blocking = False  # taken: others may await it
+        except StopIteration as end:
+            self.outcome.set_result(end.value)
+        except CancelledError:
+            self.outcome.cancel()
+        except Exception as error:
+            self.outcome.set_exception(error)
+
+    def send(self, value: Any) -> Any:
+        if self.outcome.done():
+            raise StopIteration
+        if not self._is_heard_of:
+            self._is_heard_of = True
+            if isinstance(self._awaited, Future):
+                self._awaited._asyncio_future_blocking = True
+            return self._awaited
+        with self._turns.watched(self._what):
+            return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        if self.outcome.done():
+            return super().throw(*error)
+        if not self._is_heard_of:
+            self._is_heard_of = True
+            if isinstance(self._awaited, Future):
+                self._awaited.cancel()
+        with self._turns.watched(self._what):
+            return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        raise TypeError("only a task awaits it")
+
+
 class _Pause:
-    """A worker that waits for a turn, and uses it up outside of it."""
+    """A worker that waits for a turn, and uses up a share outside of it."""
 
-    def __init__(self, over: Future[None]) -> None:
+    def __init__(self, turns: Turns, usage: Usage, over: Future[None]) -> None:
+        self._turns = turns
+        self.usage = usage
         self.over = over
-        self.usage = Usage()
 
-    def work(self, seconds: float) -> None:
-        self.usage.count(seconds)
+    def work(self, _seconds: float) -> None:
+        self._turns.count(self.usage, SHARE_S)
         if not self.over.done():
             self.over.set_result(None)
 
@@ -260,9 +345,10 @@ class _Driver(Generic[T]):
         if self.done.done():
             return
         began = self._turns.time()
+        until = self._turns.until = began + seconds
         with self._turns.watched(self._what):
             try:
-                take(self._steps, began + seconds, self._turns.time)
+                take(self._steps, until, self._turns.time)
             except StopIteration as end:
                 self.done.set_result(end.value)
             except Exception as error:
