@@ -3,7 +3,7 @@
 from sparklog.clock import SystemClock
 
 
-def read(consumer, count, timeout=30.0):
+def read(consumer, count, timeout=60.0):
     """That many records, or what came within the timeout."""
     clock = SystemClock()
     found, deadline = [], clock.monotonic() + timeout

@@ -5,6 +5,8 @@ in the order of a transaction's life. Of the coordinator's records: ``empty reco
 ``ongoing record`` (its first partition), ``kept record`` (a successor has it), ``prepare record``. Between records:
 ``first batch`` (the first partition is known to the coordinator). Of markers: ``first marker``, ``second marker``,
 ``third marker``. Then ``complete record``.
+
+ARMED_FILE.later, where there is one at the start, holds how many milliseconds this broker's clock is ahead.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.txn.markers import TransactionMarkers
 from sparklog.cli.main import main
+from sparklog.clock import SystemClock
 from sparklog.errors import ErrorCode
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
@@ -24,7 +27,9 @@ from sparklog.txn.markers import Marker
 from sparklog.txn.records import read_value
 
 ARMED = Path(sys.argv[1])
+LATER = ARMED.with_suffix(".later")
 _append_record, _append_marker = CoordinatorLog.append, TransactionMarkers._append
+_now_ms = SystemClock.now_ms
 _markers = 0
 
 
@@ -62,6 +67,9 @@ async def append_marker(self: TransactionMarkers, marker: Marker, tp: TopicParti
     return await _append_marker(self, marker, tp)
 
 
+if LATER.exists():
+    ahead_ms = int(LATER.read_text())
+    SystemClock.now_ms = lambda self: _now_ms(self) + ahead_ms
 CoordinatorLog.append = append_record
 TransactionMarkers._append = append_marker
 del sys.argv[1]

@@ -29,6 +29,8 @@ PASSING = {
 }
 """What is asked again."""
 NOBODY = Producer(-1, -1)
+UNHURRIED_MS = 900_000
+"""The longest timeout that brokers grant a transaction by default: no test lasts as long."""
 
 
 class RawProducer:
@@ -50,7 +52,7 @@ class RawProducer:
             (answer,) = self._ask(self.address, ApiKey.FIND_COORDINATOR, 4, request).coordinators
             return answer if answer.error_code == 0 else None
 
-        answer = eventually(found, 30)
+        answer = eventually(found)
         return f"{answer.host}:{answer.port}"
 
     def leader(self, tp: TopicPartition) -> str:
@@ -61,9 +63,9 @@ class RawProducer:
             leaders = {each.partition_index: each.leader_id for each in answer.topics[0].partitions}
             return brokers.get(leaders.get(tp.partition))
 
-        return eventually(found, 30)
+        return eventually(found)
 
-    def init(self, *, two_phase: bool = False, keep: bool = False, timeout_ms: int = 30_000) -> ErrorCode:
+    def init(self, *, two_phase: bool = False, keep: bool = False, timeout_ms: int = UNHURRIED_MS) -> ErrorCode:
         request = InitProducerIdRequest(
             transactional_id=self.id,
             transaction_timeout_ms=timeout_ms,
@@ -190,4 +192,4 @@ def lasting(ask) -> ErrorCode:
         code = ask()
         return None if code in PASSING else (code,)
 
-    return eventually(once, 30)[0]
+    return eventually(once)[0]

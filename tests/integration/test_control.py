@@ -195,9 +195,9 @@ def test_a_topic_that_a_full_disk_has_no_room_for_is_led_once_there_is(small_dis
                 pass
         code, _ = wire.create_topic(connection, TP.topic, timeout_ms=2000)
         assert code is ErrorCode.REQUEST_TIMED_OUT, "it was not created in full, and the client is told so"
+        eventually(lambda: TP in (states := zk.partition_states([TP])) and states[TP].leader == -1)
         assert "t-0" in broker.output()
         assert "No space left" in broker.output()
-        assert zk.partition_states([TP])[TP].leader == -1
         ballast.unlink()
         eventually(lambda: wire.produce(connection, TP, wire.batch_of(b"x"))[0] is ErrorCode.NONE, timeout=60)
         assert zk.partition_states([TP])[TP] == PartitionState(0, 2, (0,), zk.office().epoch)

@@ -17,8 +17,8 @@ from sparklog.structs import TopicPartition
 
 pytestmark = pytest.mark.integration
 
-PATIENT_MS = 20_000
-"""Longer than any test waits: an answer before that was woken."""
+PATIENT_MS = 600_000
+"""Longer than a connection waits for an answer: one that comes was woken."""
 
 
 def fill(connection, tp, *sizes):
@@ -37,7 +37,6 @@ def record_bytes(fetched):
 def test_a_long_poll_is_answered_when_enough_has_come(bootstrap, connection, tp):
     with wire.connect(bootstrap) as reader:
         one = len(wire.batch_of(b"v" * 100))
-        started = time.monotonic()
         wire.send_fetch(reader, {tp: 0}, max_wait_ms=PATIENT_MS, min_bytes=3 * one)
         arrived = []
         waiting = threading.Thread(target=lambda: arrived.append(wire.receive_fetch(reader)[tp]))
@@ -45,8 +44,7 @@ def test_a_long_poll_is_answered_when_enough_has_come(bootstrap, connection, tp)
         fill(connection, tp, 100, 100)
         assert not arrived
         fill(connection, tp, 100)
-        waiting.join(PATIENT_MS / 2000)
-        assert time.monotonic() - started < PATIENT_MS / 1000
+        waiting.join()
         assert [wire.offsets_in(each) for each in arrived] == [[0, 1, 2]]
 
 
@@ -69,10 +67,8 @@ def test_a_poll_without_waiting_is_answered_at_once(connection, tp):
 
 def test_an_error_in_one_partition_ends_the_wait(connection, tp):
     nowhere = TopicPartition(tp.topic, 9)
-    started = time.monotonic()
     wire.send_fetch(connection, {tp: 0, nowhere: 0}, max_wait_ms=PATIENT_MS)
     fetched = wire.receive_fetch(connection)
-    assert time.monotonic() - started < PATIENT_MS / 2000
     assert fetched[nowhere].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert fetched[tp].error is ErrorCode.NONE
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from integration import wire
-from integration.raw_producer import RawProducer
+from integration.raw_producer import UNHURRIED_MS, RawProducer
 from integration.test_transactions import (
     consumer_of,
     describe,
@@ -76,7 +76,7 @@ def test_killed_before(broker, armed, step, version, commit):
     consumer = consumer_of(broker.address, "readers")
     decided = step != "prepare record"
     ended_by_time = not decided and commit
-    producer = producer_of(broker.address, "worker", **{"transaction.timeout.ms": 8000 if ended_by_time else 60_000})
+    producer = producer_of(broker.address, "worker")
     producer.begin_transaction()
     write(producer, "a", b"in a")
     write(producer, "b", b"in b")
@@ -94,6 +94,8 @@ def test_killed_before(broker, armed, step, version, commit):
     wait_for_death(pid)
     broker.reap()
     assert not armed.exists()
+    if ended_by_time:
+        armed.with_suffix(".later").write_text(f"{UNHURRIED_MS}")
     broker.start()
     assert decided or error is None
     ended_by_the_next = not decided and not ended_by_time

@@ -41,7 +41,7 @@ def endpoint_of(address: str) -> Endpoint:
     return Endpoint(host, int(port))
 
 
-def connect(address: str, timeout: float = 30.0) -> BlockingConnection:
+def connect(address: str, timeout: float = 60.0) -> BlockingConnection:
     """A connection of ours to the first broker of ``address``."""
     return BlockingConnection(endpoint_of(address.split(",")[0]), request_timeout=timeout)
 
@@ -218,7 +218,7 @@ def request_bytes(
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-def send_raw(address: str, data: bytes, *, timeout: float = 20.0) -> tuple[int, bytes]:
+def send_raw(address: str, data: bytes, *, timeout: float = 60.0) -> tuple[int, bytes]:
     """Send ``data``, then nothing more; our port, and all that comes back until the broker hangs up."""
     with closing(socket.create_connection(endpoint_of(address), timeout)) as sock:
         port = sock.getsockname()[1]

@@ -47,7 +47,7 @@ class Server:
         async def run():
             return function(*args)
 
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(60)
 
     def limit(self, **changed):
         """Change some limits."""
@@ -58,7 +58,7 @@ class Server:
 
     @contextlib.contextmanager
     def connect(self):
-        with socket.create_connection(self.endpoint, timeout=10) as client:
+        with socket.create_connection(self.endpoint, timeout=60) as client:
             yield client
 
     def stop(self):

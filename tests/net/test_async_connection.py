@@ -46,7 +46,6 @@ def test_requests_made_at_once_take_their_turns(peer):
     ("data", "error", "complaint"),
     [
         (None, ConnectionFailed, "did not answer HEARTBEAT"),
-        (b"\0\0\0", ConnectionFailed, "did not answer HEARTBEAT: timed out"),
         (b"HTTP/1.1 400", RemoteProtocolError, "Kafka listener"),
         (b"\0\0\0\x06\0\0\0\x63\0\0", RemoteProtocolError, "response 99 came where 1 was due"),
         (b"\0\0\0\x05\0\0\0\x01\0", RemoteProtocolError, "malformed"),
@@ -58,7 +57,20 @@ def test_a_failure_closes_the_connection(peer, data, error, complaint):
     async def ask():
         connection = await AsyncConnection.open(peer.endpoint)
         with pytest.raises(error, match=complaint):
-            await connection.request(ApiKey.HEARTBEAT, heartbeat, timeout=0.3)
+            await connection.request(ApiKey.HEARTBEAT, heartbeat)
+        return connection.closed
+
+    assert asyncio.run(ask())
+
+
+def test_an_answer_that_does_not_come_in_time_closes_the_connection(peer):
+    peer.reply = lambda request: b"\0\0\0"
+
+    async def ask():
+        connection = await AsyncConnection.open(peer.endpoint)
+        await connection.versions()
+        with pytest.raises(ConnectionFailed, match="did not answer HEARTBEAT: timed out"):
+            await connection.request(ApiKey.HEARTBEAT, heartbeat, timeout=0.05)
         return connection.closed
 
     assert asyncio.run(ask())

@@ -49,7 +49,7 @@ def test_answers_come_in_the_order_of_the_requests_whatever_is_done_first(server
         client.settimeout(0.1)
         with pytest.raises(TimeoutError):
             client.recv(1)
-        client.settimeout(10)
+        client.settimeout(60)
         server.call(futures[b"1"].set_result, answer(b"last: 1"))
         assert [read_frame(client) for _ in range(4)] == [b"last: 1", b"at once: 2", b"later: 3", b"later: 4"]
 
@@ -133,7 +133,7 @@ def test_what_is_no_request_ends_the_connection(server, sent, caplog):
 def test_http_gets_an_answer_in_http_and_one_line_in_the_log(server, caplog):
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            connection = http.client.HTTPConnection(server.endpoint.host, server.endpoint.port, timeout=10)
+            connection = http.client.HTTPConnection(server.endpoint.host, server.endpoint.port, timeout=60)
             connection.request("GET", "/")
             answer = connection.getresponse()
             assert answer.status == 400
@@ -273,7 +273,7 @@ def test_a_stopped_server_hangs_up_on_everyone(server):
         assert_hung_up(busy)
     assert waiting.cancelled()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(server.endpoint, timeout=10)
+        socket.create_connection(server.endpoint, timeout=60)
 
 
 def test_who_is_connected_goes_on_when_nobody_else_may(server):
@@ -282,7 +282,7 @@ def test_who_is_connected_goes_on_when_nobody_else_may(server):
         assert read_frame(client) == b"one"
         server.call(server.server.stop_accepting)
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(server.endpoint, timeout=10)
+            socket.create_connection(server.endpoint, timeout=60)
         client.sendall(framed(b"two"))
         assert read_frame(client) == b"two"
 

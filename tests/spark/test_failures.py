@@ -19,7 +19,7 @@ from sparklog.spark.schema import source_schema
 
 _CODE = re.compile(r"\bSPARKLOG_[A-Z_]+\b")
 _PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
-_IMPATIENT = {"kafka.default.api.timeout.ms": "200", "kafka.request.timeout.ms": "200"}
+_IMPATIENT = {"kafka.default.api.timeout.ms": "1"}
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def listener():
         server.shutdown(socket.SHUT_RDWR)
 
 
-def _refused(address):
-    options = {"kafka.bootstrap.servers": address, "subscribe": "t", **_IMPATIENT}
+def _refused(address, **more):
+    options = {"kafka.bootstrap.servers": address, "subscribe": "t", **_IMPATIENT, **more}
     with pytest.raises(DataSourceError) as caught:
         SparklogReader(ReadOptions.for_batch(options), source_schema(False)).partitions()
     assert address in str(caught.value)
@@ -69,7 +69,7 @@ def test_nobody_listens():
 
 
 def test_somebody_listens_and_says_nothing(listener):
-    error = _refused(listener(None))
+    error = _refused(listener(None), **{"kafka.request.timeout.ms": "200"})
     assert error.error_code == "SPARKLOG_BROKER_UNREACHABLE"
     assert "accepts connections, and answers nothing" in str(error)
 
