@@ -30,10 +30,10 @@ def test_a_topics_settings(here, topic):
 def test_brokers_settings(here, whose, origin):
     assert here("config", "alter", *whose, "--config", "log.cleaner.min.compaction.lag.ms=7").status == 0
     try:
-        eventually(lambda: settings(here, *whose).get("log.cleaner.min.compaction.lag.ms") == ("7", origin), 30)
+        eventually(lambda: settings(here, *whose).get("log.cleaner.min.compaction.lag.ms") == ("7", origin))
     finally:
         assert here("config", "alter", *whose, "-d", "log.cleaner.min.compaction.lag.ms").status == 0
-    eventually(lambda: "log.cleaner.min.compaction.lag.ms" not in settings(here, *whose), 30)
+    eventually(lambda: "log.cleaner.min.compaction.lag.ms" not in settings(here, *whose))
 
 
 def test_a_table_says_where_a_value_comes_from(here):

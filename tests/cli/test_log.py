@@ -194,7 +194,7 @@ def test_a_reader_that_goes_away_is_no_error(spawn):
     process = spawn("log", "dump", "-r", *[SEGMENT] * 400, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(30) == 141
+    assert process.wait(60) == 141
     assert process.stderr.read() == b""
 
 

@@ -72,7 +72,7 @@ def test_it_is_said_that_nothing_compacts(here, topic, command, cluster):
     result = here("topic", command, topic, "--config", "cleanup.policy=compact")
     assert result.status == 0
     assert result.err == f"note: {NOTHING_COMPACTS}\n"
-    eventually(lambda: f"topic '{topic}': {NOTHING_COMPACTS}" in cluster.broker(0).output(), 30)
+    eventually(lambda: f"topic '{topic}': {NOTHING_COMPACTS}" in cluster.broker(0).output())
 
 
 def test_what_brokers_and_sinks_keep_for_themselves_is_hidden(here, topic, bootstrap):

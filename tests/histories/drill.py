@@ -200,7 +200,7 @@ class Drill:
         """Start all, do harm (``first`` what is named, then for so long what chance names), heal, let all end, and
         write down what there is."""
         with self.cluster:
-            eventually(self._made_topics, 30, "the topics")
+            eventually(self._made_topics, 60, "the topics")
             for slot in self.slots:
                 slot.start()
             try:

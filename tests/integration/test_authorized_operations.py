@@ -71,4 +71,4 @@ def test_of_groups(connection, version, asked, told):
         (answer,) = wire.ask(connection, ApiKey.DESCRIBE_GROUPS, version, request).groups
         return answer if answer.error_code == ErrorCode.NONE else None
 
-    assert eventually(described, timeout=30).authorized_operations == told
+    assert eventually(described).authorized_operations == told

@@ -98,7 +98,7 @@ def consume(consumer, count):
         values.extend(each.value() for each in consumer.consume(count - len(values), 0.3) if each.error() is None)
         return len(values) >= count
 
-    eventually(enough, 40, f"{count} messages")
+    eventually(enough, 60, f"{count} messages")
     return values
 
 

@@ -216,7 +216,7 @@ def test_how_long_producers_are_remembered_changes_at_once(alone_and_looking):
         assert wire.produce(connection, tp, batch)[0] is ErrorCode.NONE
         assert remembered() == [5]
         assert alter(connection, BROKER, "", ("producer.id.expiration.ms", SET, "1"))[0] is ErrorCode.NONE
-        eventually(lambda: remembered() == [], 30)
+        eventually(lambda: remembered() == [])
         assert value(connection, BROKER, "0", "producer.id.expiration.ms") == ("1", OF_CLUSTER)
 
 

@@ -64,7 +64,7 @@ def take(consumer, count):
             taken.append(message)
         return len(taken) >= count
 
-    eventually(enough, 30, f"{count} messages")
+    eventually(enough, 60, f"{count} messages")
     return taken
 
 

@@ -132,38 +132,38 @@ def own_evenly(members):
 def test_two_members_share_and_the_survivor_takes_all(bootstrap, make_topic, topic, join):
     make_topic(partitions=PARTITIONS)
     first, second = (join(bootstrap, topic, topic) for _ in range(2))
-    eventually(lambda: own_evenly([first, second]), 30, "two partitions each")
+    eventually(lambda: own_evenly([first, second]), 60, "two partitions each")
     values = [b"%d" % number for number in range(40)]
     send(bootstrap, topic, values)
-    eventually(lambda: len(first.values) + len(second.values) >= 40, 30, "every value once")
+    eventually(lambda: len(first.values) + len(second.values) >= 40, 60, "every value once")
     assert sorted(first.values + second.values) == sorted(values)
     assert len(first.values) == len(second.values) == 20
     first.leave()
-    eventually(lambda: own_evenly([second]), 30, "the survivor owns all")
+    eventually(lambda: own_evenly([second]), 60, "the survivor owns all")
     send(bootstrap, topic, [b"more"] * 8)
-    eventually(lambda: len(second.values) >= 28, 30, "the survivor reads all")
+    eventually(lambda: len(second.values) >= 28, 60, "the survivor reads all")
     assert second.values[20:] == [b"more"] * 8
 
 
 def test_a_member_that_goes_silent_is_expelled(bootstrap, make_topic, topic, join):
     make_topic(partitions=PARTITIONS)
     silent, lively = (join(bootstrap, topic, topic, max_poll_interval_ms=2000) for _ in range(2))
-    eventually(lambda: own_evenly([silent, lively]), 30, "two partitions each")
+    eventually(lambda: own_evenly([silent, lively]), 60, "two partitions each")
     silent.fall_silent()
-    eventually(lambda: own_evenly([lively]), 30, "the one that polls owns all")
+    eventually(lambda: own_evenly([lively]), 60, "the one that polls owns all")
 
 
 def test_commits_survive_a_restart_of_the_group(bootstrap, make_topic, topic, join):
     make_topic(partitions=PARTITIONS)
     send(bootstrap, topic, [b"%d" % number for number in range(40)])
     alone = join(bootstrap, topic, topic, commits=False)
-    eventually(lambda: len(alone.values) >= 40, 30, "all forty")
+    eventually(lambda: len(alone.values) >= 40, 60, "all forty")
     assert own_evenly([alone])
     alone.fall_silent()
     alone.consumer.commit({TopicPartition(topic, p): OffsetAndMetadata(5 + p, "", -1) for p in range(PARTITIONS)})
     alone.leave()
     again = join(bootstrap, topic, topic)
-    eventually(lambda: len(again.values) >= 5 + 4 + 3 + 2, 30, "what was not committed")
+    eventually(lambda: len(again.values) >= 5 + 4 + 3 + 2, 60, "what was not committed")
     assert sorted(again.values) == sorted(
         b"%d" % (PARTITIONS * offset + p) for p in range(PARTITIONS) for offset in range(5 + p, 10)
     )
@@ -173,16 +173,16 @@ def test_commits_survive_a_restart_of_the_broker(chroot, tmp_path, join):
     with BrokerHarness(tmp_path, chroot) as broker:
         send(broker.address, "t", [b"%d" % number for number in range(10)], partitions=1)
         reader = join(broker.address, "t", "g")
-        eventually(lambda: len(reader.values) >= 10, 30, "all ten")
+        eventually(lambda: len(reader.values) >= 10, 60, "all ten")
         broker.restart()
         send(broker.address, "t", [b"10"], partitions=1)
-        eventually(lambda: b"10" in reader.values, 30, "the member goes on")
+        eventually(lambda: b"10" in reader.values, 60, "the member goes on")
         assert reader.values == [b"%d" % number for number in range(11)]
         reader.leave()
         broker.restart()
         send(broker.address, "t", [b"11"], partitions=1)
         again = join(broker.address, "t", "g")
-        eventually(lambda: again.values, 30, "what was not committed")
+        eventually(lambda: again.values, 60, "what was not committed")
         assert again.values == [b"11"]
         again.leave()
 
@@ -258,7 +258,7 @@ def test_the_cluster_describes_itself(admin, cluster):
 def test_groups_are_listed_and_described(admin, bootstrap, make_topic, topic, join):
     make_topic(partitions=PARTITIONS)
     member = join(bootstrap, topic, topic, client_id="the-client")
-    eventually(lambda: own_evenly([member]), 30, "all partitions")
+    eventually(lambda: own_evenly([member]), 60, "all partitions")
     listed = {each["group_id"]: each for each in admin.list_groups()}
     assert (listed[topic]["protocol_type"], listed[topic]["group_state"]) == ("consumer", "Stable")
     described = admin.describe_groups([topic])[topic]
@@ -280,7 +280,7 @@ def commit(bootstrap, group, *partitions):
 def test_a_group_is_deleted_once_its_members_have_left(admin, bootstrap, make_topic, topic, join):
     make_topic(partitions=PARTITIONS)
     member = join(bootstrap, topic, topic)
-    eventually(lambda: own_evenly([member]), 30, "all partitions")
+    eventually(lambda: own_evenly([member]), 60, "all partitions")
     assert admin.delete_groups([topic]) == {topic: "NonEmptyGroupError"}
     member.leave()
     commit(bootstrap, topic, TopicPartition(topic, 0))
@@ -296,7 +296,7 @@ def test_offsets_are_deleted_if_nobody_reads_them(admin, bootstrap, make_topic, 
     admin.delete_group_offsets(topic, [tps[0]])
     assert [*admin.list_group_offsets({topic: None})[topic]] == [tps[1]]
     member = join(bootstrap, topic, topic)
-    eventually(lambda: own_evenly([member]), 30, "all partitions")
+    eventually(lambda: own_evenly([member]), 60, "all partitions")
     assert "GroupSubscribedToTopicError" in str(admin.delete_group_offsets(topic, [tps[1]]))
     assert [*admin.list_group_offsets({topic: None})[topic]] == [tps[1]]
 
@@ -313,7 +313,7 @@ def test_offsets_go_with_their_topic(admin, bootstrap, make_topic, topic):
 def test_groups_are_listed_by_state(admin, bootstrap, make_topic, topic, join):
     make_topic(partitions=PARTITIONS)
     member = join(bootstrap, topic, topic)
-    eventually(lambda: own_evenly([member]), 30, "all partitions")
+    eventually(lambda: own_evenly([member]), 60, "all partitions")
 
     def listed(*states):
         return topic in {each["group_id"] for each in admin.list_groups(states_filter=states)}
@@ -326,7 +326,7 @@ def test_groups_are_listed_by_state(admin, bootstrap, make_topic, topic, join):
 def test_a_static_member_is_removed_by_its_instance_id(admin, bootstrap, make_topic, topic, join):
     make_topic(partitions=PARTITIONS)
     member = join(bootstrap, topic, topic, group_instance_id="i")
-    eventually(lambda: own_evenly([member]), 30, "all partitions")
+    eventually(lambda: own_evenly([member]), 60, "all partitions")
     assert [each["group_instance_id"] for each in admin.describe_groups([topic])[topic]["members"]] == ["i"]
     member.fall_silent()
     admin.remove_group_members(topic, [MemberToRemove(group_instance_id="i")])
@@ -338,7 +338,7 @@ def test_a_group_that_left_nothing_behind_is_forgotten_in_time(chroot, tmp_path,
     with BrokerHarness(tmp_path, chroot, settings={"offsets.retention.check.interval.ms": 100}) as broker:
         send(broker.address, "t", [b"0"], partitions=1)
         member = join(broker.address, "t", "g", commits=False)
-        eventually(lambda: member.values, 30, "the value")
+        eventually(lambda: member.values, 60, "the value")
         admin = KafkaAdminClient(bootstrap_servers=broker.address)
         assert [each["group_id"] for each in admin.list_groups()] == ["g"]
         member.leave()

@@ -78,18 +78,18 @@ def test_files_stay_while_leased_and_go_when_the_lease_is_ended(metadata, topic)
     assert len(lease.files) > 2
     assert lease.nbytes == sum(Path(each.path).stat().st_size for each in lease.files)
     _delete_records(metadata, leased, other)
-    eventually(lambda: not free.exists(), 30, "the segment that nobody leased is gone")
+    eventually(lambda: not free.exists(), 60, "the segment that nobody leased is gone")
     assert kept.exists()
     assert earliest_offsets(metadata, [leased]) == {leased: 400}
     end_lease(metadata, lease)
-    eventually(lambda: not kept.exists(), 30, "the segment is gone when the lease is ended")
+    eventually(lambda: not kept.exists(), 60, "the segment is gone when the lease is ended")
 
 
 def test_a_lease_ends_at_its_time(metadata, topic):
     tp = _filled(metadata, topic)
     lease = _lease(metadata, tp, 0, 400, duration_ms=1)
     _delete_records(metadata, tp)
-    eventually(lambda: not Path(lease.files[0].path).exists(), 30, "the segment is gone when the lease has ended")
+    eventually(lambda: not Path(lease.files[0].path).exists(), 60, "the segment is gone when the lease has ended")
 
 
 def test_what_is_told_are_the_files_themselves(metadata, topic):

@@ -69,7 +69,7 @@ def poll_until(members, condition, what):
             each.poll()
         return condition()
 
-    eventually(look, 30, what)
+    eventually(look, 60, what)
 
 
 def share(members):

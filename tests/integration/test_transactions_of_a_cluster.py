@@ -94,7 +94,7 @@ def test_markers_wait_for_a_leader_that_is_away(pair):
     producer.commit_transaction(30)
     assert state_of(address, transactional_id) == "PrepareCommit"
     pair.start_broker(1)
-    eventually(lambda: state_of(address, transactional_id) == "CompleteCommit", 30)
+    eventually(lambda: state_of(address, transactional_id) == "CompleteCommit")
     assert read(pair.bootstrap_servers, "t", away) == [b"%d" % away]
 
 
@@ -117,6 +117,6 @@ def test_leaders_ask_the_coordinator_wherever_it_is(pair, coordinator):
         assert {second.commit_offset(f"group-{number}", everywhere[0], 1) for number in range(4)} == {ErrorCode.NONE}
         assert second.end(commit=commit) is ErrorCode.NONE
     address = pair.broker(coordinator).address
-    eventually(lambda: state_of(address, classic.id) == "CompleteCommit", 30)
+    eventually(lambda: state_of(address, classic.id) == "CompleteCommit")
     expected = sorted([b"named", b"added", b"added"] * PARTITIONS)
-    eventually(lambda: everything(pair.bootstrap_servers) == expected, 30)
+    eventually(lambda: everything(pair.bootstrap_servers) == expected)

@@ -48,7 +48,7 @@ def connections(lonely):
         inodes = {row[9] for row in rows if row[2].endswith(port) and row[3] == _ESTABLISHED}
         return len(inodes - set(_sockets(descriptors)))
 
-    eventually(lambda: not count(), 30, "nobody talks to the broker")
+    eventually(lambda: not count(), 60, "nobody talks to the broker")
     return count
 
 

@@ -214,7 +214,7 @@ def test_a_topic_created_again_is_not_the_one_that_was_planned(reader, metadata,
     produce(topic, *({"value": b"old"} for _ in range(5)))
     tasks = reader(topic, failOnDataLoss=fail).partitions()
     AdminClient(metadata).delete_topics([topic])
-    eventually(lambda: _created(metadata, topic), 30, "the topic can be created again")
+    eventually(lambda: _created(metadata, topic), 60, "the topic can be created again")
     produce(topic, *({"value": b"new"} for _ in range(5)))
     if fail == "true":
         with pytest.raises(DataSourceError, match=r"SPARKLOG_DATA_LOSS_RECREATED.*offsets 0 to 5.*created again"):

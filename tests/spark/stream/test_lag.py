@@ -119,7 +119,7 @@ def test_a_query_is_watched(spark, servers, make_topic, produce, tmp_path):
         query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
         query = query.trigger(availableNow=True).start()
         query.awaitTermination()
-        eventually(lambda: len(seen) >= 3, 30, "three batches")
+        eventually(lambda: len(seen) >= 3, 60, "three batches")
         assert [lag.maxOffsetsBehindLatest for lag in seen[:3]] == [6, 2, 0]
         assert 6000 < seen[0].partitions[TopicPartition(topic, 0)].bytes < 12_000
         assert listener.lag(query.id) == seen[-1]

@@ -51,7 +51,7 @@ def create_again(metadata):
                 raise
             return True
 
-        eventually(created, 30, "the topic can be created again")
+        eventually(created, 60, "the topic can be created again")
 
     return create
 
@@ -76,7 +76,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(query, servers,
         producer.send(topic, b"b", partition=0)
         producer.send(topic, b"c", partition=2)
     found = []
-    eventually(lambda: found.extend(running.batch()) or len(found) == 2, 30, "the new partition is known")
+    eventually(lambda: found.extend(running.batch()) or len(found) == 2, 60, "the new partition is known")
     assert sorted(found) == [b"b", b"c"]
     assert query(running.checkpoint, subscribe=topic).batch() == []
 
@@ -147,7 +147,7 @@ def test_a_batch_is_of_about_so_many_bytes(query, make_topic, produce):
         produce(topic, {"value": b"small", "partition": 1})
     running = query(subscribe=topic, maxBytesPerTrigger="20k")
     batches = []
-    eventually(lambda: batches.append(running.batch()) or not batches[-1], 30, "all is read")
+    eventually(lambda: batches.append(running.batch()) or not batches[-1], 60, "all is read")
     assert sum(map(len, batches)) == 110
     assert all(b"small" in batch for batch in batches[:3])
     assert all(sum(map(len, batch)) < 22_000 for batch in batches)
@@ -202,7 +202,7 @@ def test_a_commit_that_was_refused_is_made_good_though_nothing_new_is_read(serve
     progress = GroupProgress(metadata.config, group, clock)
     with Consumer(bootstrap_servers=servers, group_id=group) as member:
         member.subscribe([topic])
-        eventually(lambda: member.poll(timeout=0.1) or member.assignment, 30, "the group has a member")
+        eventually(lambda: member.poll(timeout=0.1) or member.assignment, 60, "the group has a member")
         progress.commit({tp: 5})
     assert f"not committed to group '{group}'" in caplog.text
     clock.advance(PAUSE_S)

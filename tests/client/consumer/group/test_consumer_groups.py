@@ -26,6 +26,7 @@ from sparklog.client.consumer.consumer import Consumer
 from sparklog.client.consumer.group.coordinator import ConsumerCoordinator
 from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.client.producer.producer import Producer
+from sparklog.clock import SystemClock
 from sparklog.errors import ApiError, ErrorCode, WokenUp
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaveGroupRequest
@@ -265,15 +266,25 @@ def test_a_leader_that_takes_long_over_the_assignment_stays_a_member(consumer, p
     eventually(lambda: reader.poll(0.05) or reader.assignment, 60)
 
 
+class LeapingClock(SystemClock):
+    """The machine's own clock, ``ahead`` by some seconds."""
+
+    ahead = 0.0
+
+    def monotonic(self):
+        return super().monotonic() + self.ahead
+
+
 def test_a_consumer_that_does_not_poll_leaves_and_is_told(consumer, partitions, put, caplog):
     (tp,) = partitions()
     put(tp, b"a", b"b")
-    lost = []
-    slow = consumer(max_poll_interval_ms=1000, enable_auto_commit=False)
+    lost, clock = [], LeapingClock()
+    slow = consumer(max_poll_interval_ms=300_000, enable_auto_commit=False, clock=clock)
     slow.subscribe([tp.topic], on_lost=lost.extend)
     assert values(read(slow, 2)) == [b"a", b"b"]
     with caplog.at_level(logging.WARNING):
-        eventually(lambda: "max.poll.interval.ms" in caplog.text, 30)
+        clock.ahead = 301
+        eventually(lambda: "max.poll.interval.ms" in caplog.text)
     with pytest.raises(ApiError, match="not a member"):
         slow.commit()
     assert (lost, slow.assignment) == ([], {tp})  # told inside poll, not before
