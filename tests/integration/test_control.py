@@ -90,6 +90,17 @@ def test_a_broker_stops_though_zookeeper_is_away(distant, proxy, zk, registered)
     assert distant.fate == "exited with status 0"
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_broker_outlives_lines_that_break_while_it_starts(tmp_path, chroot, proxy, answered):
+    path = chroot.partition("/")[2]
+    asked = [path.encode(), b"/config/changes", b"/cluster/id", b"/config/changes", b"/brokers/topics"]
+    for each in asked:
+        proxy.cut(each, answered=answered)
+    with BrokerHarness(tmp_path, f"{proxy.connect_string}/{path}") as broker:
+        assert proxy.cuts == len(asked)
+        assert "Traceback" not in broker.output()
+
+
 def test_a_broker_that_waits_to_be_registered_can_be_stopped(tmp_path, chroot, proxy, zk):
     def part(frame):
         if b"/brokers/ids/0" in frame:

@@ -18,7 +18,7 @@ from sparklog.testing.eventually import wait_for_death
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "flights.ipynb"
 FLIGHTS = 3_000
-CELL_TIMEOUT_S = 300
+CELL_TIMEOUT_S = 900
 MARK = "SPARKLOG_NOTEBOOK_TEST"
 SERVERS = ("ZooKeeperServerMain", "broker --id 0", "SparkSubmit")
 """What is in the command lines of ZooKeeper, the broker and Spark."""

@@ -114,8 +114,12 @@ class Broker:
         """Where clients, and other brokers, are told to find it."""
 
     async def run_zk(self, call: Callable[..., T], *args: object) -> T:
-        """Run a blocking ZooKeeper call on the thread that is kept for them, in order."""
-        return await self._loop.run_in_executor(self._zk_thread, lambda: self._zk.guarded(call, *args))
+        """Run a blocking ZooKeeper call on the thread that is kept for them, in order.
+
+        Until the broker registers, which is tried again by itself, a connection that breaks delays the call.
+        """
+        ask = self._zk.lasting if self._registration is None else self._zk.guarded
+        return await self._loop.run_in_executor(self._zk_thread, lambda: ask(call, *args))
 
     async def _ask_zk(self, call: Callable[..., T], *args: object) -> T:
         """``run_zk`` for an API handler: a silent ZooKeeper becomes what a client is told, and tries again."""

@@ -35,6 +35,7 @@ from kazoo.exceptions import (
     NoNodeError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.retry import KazooRetry
 
 from sparklog.errors import BrokerIdTaken, CoordinationError, MalformedZnode
 from sparklog.structs import TopicPartition
@@ -89,7 +90,11 @@ class ZkClient:
                 f"no ZooKeeper answers at {connect} within {connect_timeout:.0f} s; is it running (zookeeper.connect)?"
             ) from error
         if chroot:  # not given with the hosts: kazoo would warn, while it connects, of one that is yet to be made
-            self._client.ensure_path(f"/{chroot}")
+            try:
+                self.lasting(self._client.ensure_path, f"/{chroot}")
+            except CoordinationError:
+                self.close()
+                raise
             self._client.chroot = f"/{chroot}"
 
     def _on_state(self, state: str) -> None:
@@ -106,6 +111,15 @@ class ZkClient:
             return call(*args)
         except KazooException as error:
             raise CoordinationError(f"ZooKeeper: {type(error).__name__} {error}".rstrip()) from error
+
+    def lasting(self, call: Callable[..., T], *args: object) -> T:
+        """``guarded``, for a call that may be made twice: where the connection breaks, it is made again.
+
+        So for as long as a first connection is waited for.
+        """
+        again = KazooRetry(max_tries=-1, max_delay=1.0, deadline=self._connect_timeout)
+        answer: T = self.guarded(again, call, *args)
+        return answer
 
     @property
     def session_id(self) -> int:
