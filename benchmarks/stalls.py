@@ -44,6 +44,8 @@ PARTITIONS = 500
 _TIMEOUT_MS = 60_000
 _SETTLE_S = 1.0
 _NOW_MS = 1_700_000_000_000
+_BY_NAME = fetch_wire.TOPIC_ID_VERSION - 1
+_PRODUCE_VERSION = 9
 
 
 @dataclass(frozen=True)
@@ -355,6 +357,75 @@ def _cold_fetch(cluster: Cluster) -> None:
             connection.receive()
 
 
+def _fetched(topic: str, partition: int) -> fetch_wire.FetchPartition:
+    return fetch_wire.FetchPartition(topic, ZERO_UUID, partition, 0, 1_000_000)
+
+
+def _fetch(partitions: list[fetch_wire.FetchPartition]) -> Case:
+    """One request without a session."""
+    body = fetch_wire.encode_request(fetch_wire.FetchRequest(0, 1, 1_000_000, partitions), _BY_NAME)
+
+    def ask(cluster: Cluster) -> None:
+        with connect(cluster.bootstrap) as connection:
+            connection.send(ApiKey.FETCH, _BY_NAME, body)
+            connection.receive()
+
+    return ask
+
+
+def _fetch_in_session(cluster: Cluster, increments: int = 6) -> None:
+    """A session that is made as large as it may be, and empty requests in it."""
+    named = [[_fetched("stalls", MANY * n + each) for each in range(MANY)] for n in range(increments)]
+    with connect(cluster.bootstrap) as connection:
+        session = 0
+        for epoch, partitions in enumerate([*named, *[[]] * increments]):
+            request = fetch_wire.FetchRequest(
+                0, 1, 1_000_000, partitions, session_id=session, session_epoch=epoch if session else 0
+            )
+            connection.send(ApiKey.FETCH, _BY_NAME, fetch_wire.encode_request(request, _BY_NAME))
+            _, version, body = connection.receive()
+            session = fetch_wire.session_id_of(body, version)
+
+
+def _produce(count: int) -> Case:
+    """To partitions that do not exist."""
+    builder = RecordBatchBuilder()
+    builder.append(_NOW_MS, None, b"v")
+    batch = builder.build()
+    records: dict[TopicPartition, list[Chunk]] = {TopicPartition("stalls", n): [batch] for n in range(count)}
+    body = produce_wire.encode_request(1, _TIMEOUT_MS, records, _PRODUCE_VERSION)
+
+    def ask(cluster: Cluster) -> None:
+        with connect(cluster.bootstrap) as connection:
+            connection.send(ApiKey.PRODUCE, _PRODUCE_VERSION, body)
+            connection.receive()
+
+    return ask
+
+
+def _long_polls(cluster: Cluster, connections: int = 200, pipelined: int = 5) -> None:
+    """All of them wait for one record."""
+    topic = cluster.topic("polled")
+    request = fetch_wire.FetchRequest(_TIMEOUT_MS, 1, 1_000_000, [_fetched(topic, 0)])
+    body = fetch_wire.encode_request(request, _BY_NAME)
+    builder = RecordBatchBuilder()
+    builder.append(_NOW_MS, None, b"v")
+    records: dict[TopicPartition, list[Chunk]] = {TopicPartition(topic, 0): [builder.build()]}
+    with ExitStack() as stack:
+        readers = [stack.enter_context(connect(cluster.bootstrap)) for _ in range(connections)]
+        for reader in readers:
+            for _ in range(pipelined):
+                reader.send(ApiKey.FETCH, _BY_NAME, body)
+        SystemClock().sleep(_SETTLE_S)
+        with connect(cluster.bootstrap) as writer:
+            written = produce_wire.encode_request(1, _TIMEOUT_MS, records, _PRODUCE_VERSION)
+            writer.send(ApiKey.PRODUCE, _PRODUCE_VERSION, written)
+            writer.receive()
+        for reader in readers:
+            for _ in range(pipelined):
+                reader.receive()
+
+
 def _cases() -> Iterator[tuple[str, Case]]:
     yield "nothing", lambda _: SystemClock().sleep(_SETTLE_S)
     yield f"CreateTopics, {PARTITIONS} partitions", _create_topics
@@ -384,6 +455,11 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield f"AlterConfigs, {MANY} settings of a topic", _alter_one_config()
     yield "Produce, a bomb into compression.type=gzip", _bomb
     yield "Fetch, 100 MB that the page cache does not hold", _cold_fetch
+    yield f"Fetch, {MANY} partitions", _fetch([_fetched("stalls", n) for n in range(MANY)])
+    yield f"Fetch, one partition {MANY} times", _fetch([_fetched("stalls", 0)] * MANY)
+    yield "Fetch, nothing new in the largest session", _fetch_in_session
+    yield "Fetch, 1000 long polls of a partition that is written to", _long_polls
+    yield f"Produce, {MANY} partitions", _produce(MANY)
 
 
 def run(rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
@@ -399,6 +475,7 @@ def measure(bootstrap: str, directory: Path, rounds: int, say: Callable[[str], N
         cluster = Cluster(bootstrap, directory, number)
         cluster.create("gzip", 1, **{"compression.type": "gzip", "max.message.bytes": "100000000"})
         cluster.create("cold", 1, **{"max.message.bytes": "10000000"})
+        cluster.create("polled", 1)
         for name, case in _cases():
             samples.setdefault(name, []).append(_longest_wait(cluster, case, clock))
             say(f"stalls: round {number + 1} of {rounds}, {name}: {samples[name][-1]['longest']:.1f} ms")
