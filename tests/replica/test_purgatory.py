@@ -1,10 +1,11 @@
 """Waiting for a condition on partitions: woken once, in time, and nothing left behind."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
-from sparklog.replica.purgatory import Purgatory
+from sparklog.replica.purgatory import SLICE, Purgatory
 from sparklog.structs import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -98,12 +99,119 @@ def test_an_operation_is_told_which_partition_has_moved():
 
         def satisfied(moved):
             told.append(moved)
-            return len(told) == 3
+            return len(told) == 4
 
         waiting = purgatory.wait([A, B], satisfied, LONG_MS)
         purgatory.check(B)
         purgatory.check(A)
         assert await waiting is True
-        assert told == [None, B, A]
+        assert told == [A, B, B, A], "each of them when the wait begins, then the one that has moved"
+
+    on_loop(test)
+
+
+MANY = 10 * SLICE
+
+
+class Polls:
+    """Requests that wait for a partition until there is something; how many are woken in each turn of the loop."""
+
+    def __init__(self, purgatory, number=MANY, key=A, timeout_ms=LONG_MS):
+        self.is_there = False
+        self.looks_at, self.woken = [0] * number, []
+        self.waiting = [purgatory.wait([key], partial(self._look, place), timeout_ms) for place in range(number)]
+        for place, each in enumerate(self.waiting):
+            each.add_done_callback(lambda _, place=place: self.woken.append(place))
+        self.looks_at = [0] * number
+
+    @property
+    def looks(self):
+        return sum(self.looks_at)
+
+    def _look(self, place, _moved):
+        self.looks_at[place] += 1
+        return self.is_there
+
+    async def turn(self):
+        """What one turn of the loop adds: looks, and requests that are woken."""
+        looks, woken = self.looks, len(self.woken)
+        await asyncio.sleep(0)
+        return self.looks - looks, len(self.woken) - woken
+
+
+def test_many_are_woken_a_slice_a_turn_and_in_order():
+    async def test(purgatory):
+        polls = Polls(purgatory)
+        polls.is_there = True
+        purgatory.check(A)
+        while len(polls.woken) < MANY:
+            looks, woken = await polls.turn()
+            assert looks <= SLICE
+            assert woken <= SLICE
+        assert polls.woken == list(range(MANY))
+
+    on_loop(test)
+
+
+def test_what_waits_for_other_partitions_shares_the_turn():
+    async def test(purgatory):
+        polls = [Polls(purgatory, SLICE - 1, TopicPartition("t", number)) for number in range(10)]
+        for number, each in enumerate(polls):
+            each.is_there = True
+            purgatory.check(TopicPartition("t", number))
+        while not all(each.done() for all_of in polls for each in all_of.waiting):
+            before = sum(each.looks for each in polls)
+            await asyncio.sleep(0)
+            assert sum(each.looks for each in polls) - before <= SLICE
+
+    on_loop(test)
+
+
+def test_a_partition_that_moves_all_the_time_is_looked_at_to_the_last_of_its_waiters():
+    async def test(purgatory):
+        polls = Polls(purgatory)
+        for _ in range(10 * MANY // SLICE):
+            purgatory.check(A)
+            await asyncio.sleep(0)
+        assert max(polls.looks_at) - min(polls.looks_at) <= 1
+        assert min(polls.looks_at) >= 9
+        polls.is_there = True
+        purgatory.check(A)
+        await asyncio.gather(*polls.waiting)
+
+    on_loop(test)
+
+
+def test_what_moves_during_a_look_is_seen_by_those_looked_at_already():
+    async def test(purgatory):
+        polls = Polls(purgatory)
+        purgatory.check(A)
+        polls.is_there = True
+        purgatory.check(A)
+        await asyncio.gather(*polls.waiting)
+
+    on_loop(test)
+
+
+def test_many_deadlines_at_one_time_are_a_slice_a_turn():
+    async def test(purgatory):
+        polls = Polls(purgatory, timeout_ms=0)
+        while len(polls.woken) < MANY:
+            assert (await polls.turn())[1] <= SLICE
+        assert polls.looks == 0
+
+    on_loop(test)
+
+
+def test_one_that_waits_for_very_many_counts_as_many():
+    async def test(purgatory):
+        is_there = False
+        keys = [TopicPartition("t", number) for number in range(100 * SLICE)]
+        waiting = [purgatory.wait(keys, lambda _: is_there, LONG_MS) for _ in range(5)]
+        is_there = True
+        purgatory.check(keys[0])
+        for number in range(5):
+            assert sum(each.done() for each in waiting) == number + 1
+            await asyncio.sleep(0)
 
     on_loop(test)

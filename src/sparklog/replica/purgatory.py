@@ -3,17 +3,28 @@
 An operation waits under every partition that may complete it; ``check`` is called whenever one of them has moved. It is
 told which: one that waits for thousands looks at that one alone, or each append to a partition for which many of them
 wait would hold up all others. Kafka's name for it (``DelayedOperationPurgatory``).
+
+Invariants: in one turn of the loop about ``SLICE`` operations are looked at or woken, whatever has moved; the others
+are in the turns after it. Those of one partition are looked at in the order in which they came, and all of them before
+another movement of the same partition is looked at, so that none of them starves. The partitions follow each other as
+they moved.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 
 from sparklog.structs import TopicPartition
 
-Condition = Callable[[TopicPartition | None], bool]
-"""Whether what is waited for has come about, now that this partition has moved; None: any of them may have."""
+SLICE = 100
+"""A look takes 1 µs. One that is followed by waking a request, which takes some 50 µs with its answer, counts twice."""
+_KEYS_A_LOOK = 100
+"""So many partitions are forgotten in the time of one look."""
+
+Condition = Callable[[TopicPartition], bool]
+"""Whether what is waited for has come about, now that this partition may have moved."""
 
 
 class DelayedOperation:
@@ -21,15 +32,27 @@ class DelayedOperation:
 
     __slots__ = ("_purgatory", "_timer", "future", "is_satisfied", "keys")
 
-    def __init__(self, purgatory: Purgatory, keys: list[TopicPartition], is_satisfied: Condition) -> None:
+    def __init__(self, purgatory: Purgatory, is_satisfied: Condition) -> None:
         self._purgatory = purgatory
         self._timer: asyncio.TimerHandle | None = None
-        self.keys = keys
+        self.keys: list[TopicPartition] = []
         self.is_satisfied = is_satisfied
         self.future: asyncio.Future[bool] = purgatory.loop.create_future()
+        self.future.add_done_callback(lambda _: self.complete(False))
 
-    def arm(self, seconds: float) -> None:
-        self._timer = self._purgatory.loop.call_later(seconds, self.complete, False)
+    def wait_for(self, keys: Iterable[TopicPartition]) -> None:
+        """Wait under these too; each may have moved since the caller looked, and no other check will come for that."""
+        for key in keys:
+            if self.future.done():
+                return
+            self.keys.append(key)
+            self._purgatory.enter(key, self)
+            if self.is_satisfied(key):
+                self.complete(True)
+
+    def arm(self, timeout_ms: int) -> None:
+        if not self.future.done():
+            self._timer = self._purgatory.loop.call_later(timeout_ms / 1000, self._purgatory.expire, self)
 
     def complete(self, satisfied: bool) -> None:
         """Wake the waiter: True if the condition came about, False at the deadline."""
@@ -45,25 +68,71 @@ class Purgatory:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._waiting: dict[TopicPartition, set[DelayedOperation]] = {}
+        self._waiting: dict[TopicPartition, dict[DelayedOperation, None]] = {}
+        self._looks: dict[TopicPartition, Iterator[DelayedOperation]] = {}
+        """Of the partitions that have moved, the operations that have yet to be looked at."""
+        self._moved_again: set[TopicPartition] = set()
+        self._expired: deque[DelayedOperation] = deque()
+        self._left = SLICE
+        self._is_due = False
 
     def wait(self, keys: Iterable[TopicPartition], is_satisfied: Condition, timeout_ms: int) -> asyncio.Future[bool]:
         """A future that is True once ``is_satisfied`` holds, False after ``timeout_ms``."""
-        operation = DelayedOperation(self, list(keys), is_satisfied)
-        for key in operation.keys:
-            self._waiting.setdefault(key, set()).add(operation)
-        operation.arm(timeout_ms / 1000)
-        operation.future.add_done_callback(lambda _: operation.complete(False))
-        if is_satisfied(None):  # it may have come about since the caller looked, and no other check will come for that
-            operation.complete(True)
+        operation = DelayedOperation(self, is_satisfied)
+        operation.wait_for(keys)
+        operation.arm(timeout_ms)
         return operation.future
+
+    def enter(self, key: TopicPartition, operation: DelayedOperation) -> None:
+        self._waiting.setdefault(key, {})[operation] = None
 
     def check(self, key: TopicPartition) -> None:
         """``key`` has moved: complete the requests that waited for that."""
-        waiting = self._waiting.get(key)
-        if waiting:
-            for operation in [each for each in waiting if each.is_satisfied(key)]:
-                operation.complete(True)
+        if key in self._looks:
+            self._moved_again.add(key)
+        elif key in self._waiting:
+            self._looks[key] = iter(list(self._waiting[key]))
+            self._go_on()
+
+    def expire(self, operation: DelayedOperation) -> None:
+        """Its time is up."""
+        self._expired.append(operation)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Look at as many operations as this turn of the loop has room for."""
+        while self._left > 0 and self._expired:
+            self._complete(self._expired.popleft(), False)
+        while self._left > 0 and self._looks:
+            key = next(iter(self._looks))
+            operation = next(self._looks[key], None)
+            if operation is None:
+                self._looked(key)
+            elif not operation.future.done():
+                self._left -= 1
+                if operation.is_satisfied(key):
+                    self._complete(operation, True)
+        if not self._is_due:
+            self._is_due = True
+            self.loop.call_soon(self._next_turn)
+
+    def _complete(self, operation: DelayedOperation, satisfied: bool) -> None:
+        self._left -= 1 + len(operation.keys) // _KEYS_A_LOOK
+        operation.complete(satisfied)
+
+    def _looked(self, key: TopicPartition) -> None:
+        """All who waited for the partition have been looked at; once more where it has moved meanwhile."""
+        del self._looks[key]
+        if key in self._moved_again:
+            self._moved_again.discard(key)
+            if key in self._waiting:
+                self._looks[key] = iter(list(self._waiting[key]))
+
+    def _next_turn(self) -> None:
+        self._is_due = False
+        self._left = SLICE
+        if self._expired or self._looks:
+            self._go_on()
 
     def release(self) -> None:
         """Complete everyone as if the time were up."""
@@ -75,7 +144,7 @@ class Purgatory:
         for key in operation.keys:
             waiting = self._waiting.get(key)
             if waiting is not None:
-                waiting.discard(operation)
+                waiting.pop(operation, None)
                 if not waiting:
                     del self._waiting[key]
 

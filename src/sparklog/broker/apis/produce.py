@@ -340,10 +340,9 @@ async def _await_replicas(
 ) -> Results:
     left = set(ends)
 
-    def settled(moved: TopicPartition | None) -> bool:
-        left.difference_update(
-            [tp for tp in (ends if moved is None else (moved,)) if _is_settled(broker, tp, ends[tp])]
-        )
+    def settled(moved: TopicPartition) -> bool:
+        if _is_settled(broker, moved, ends[moved]):
+            left.discard(moved)
         return not left
 
     await broker.replicas.produce_purgatory.wait(ends, settled, timeout_ms)
