@@ -51,7 +51,7 @@ class Sessions:
         self.sessions = FetchSessions(slots, EVICTION_MS, random.Random(seed).randrange)
 
     def begin(self, message, *, uses_ids=False):
-        return self.sessions.begin(message, self.now, self.names.get, uses_ids=uses_ids)
+        return self.sessions.begin(message, self.now, uses_ids=uses_ids)
 
     def answer(self, message, *, uses_ids=False, tell=told):
         fetch = self.begin(message, uses_ids=uses_ids)
@@ -204,9 +204,8 @@ def test_a_topic_that_becomes_known_gets_its_name_and_keeps_it(sessions):
     unknown = lambda each: told(each, error=ErrorCode.UNKNOWN_TOPIC_ID)  # noqa: E731
     session = sessions.answer(request(by_id(number=9)), uses_ids=True, tell=unknown).session_id
     assert sessions.begin(request(session=session, epoch=1), uses_ids=True).asked[0].topic == ""
-    sessions.names[UUID(int=9)] = "late"
-    assert sessions.begin(request(session=session, epoch=2), uses_ids=True).asked[0].topic == "late"
-    del sessions.names[UUID(int=9)]
+    found = lambda each: told(each, topic="late")  # noqa: E731
+    sessions.answer(request(session=session, epoch=2), uses_ids=True, tell=found)
     again = request(by_id(number=9), session=session, epoch=3)
     assert sessions.begin(again, uses_ids=True).asked[0].topic == "late", "it is this topic that was deleted"
 
@@ -412,8 +411,91 @@ def test_hostile_requests_break_nothing(messages):
     assert len(sessions.sessions) <= 2
 
 
-def test_a_fetch_without_a_session_is_handed_through():
-    partitions = [asked(0), asked(0)]
-    fetch = Sessions().begin(FetchRequest(0, 1, 1, partitions))
+def test_a_fetch_without_a_session_asks_for_each_partition_as_it_was_named_last():
+    fetch = Sessions().begin(FetchRequest(0, 1, 1, [asked(0, offset=1), asked(1), asked(0, offset=2)]))
     assert isinstance(fetch, SessionlessFetch)
-    assert fetch.asked is partitions
+    assert [(each.partition, each.offset) for each in fetch.asked] == [(0, 2), (1, 0)]
+
+
+def test_a_session_has_no_more_partitions_than_a_request_may_name(sessions, monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "MOST_ELEMENTS", 3)
+    session = sessions.grant(size=2)
+    sessions.answer(request(asked(2), session=session, epoch=1))
+    assert sessions.refused(request(asked(3), session=session, epoch=2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions.sessions), sessions.sessions.partition_count) == (0, 0)
+
+
+def in_pieces(sessions, message, *, uses_ids=False):
+    """One in hand that is named and held, as where others are served in between."""
+    fetch = sessions.sessions.open(message, sessions.now, uses_ids=uses_ids)
+    assert fetch.hold()
+    for each in message.partitions:
+        fetch.name([each], [])
+    for each in message.forgotten:
+        fetch.name([], [each])
+    return fetch.begin()
+
+
+def test_a_session_in_pieces_is_the_same_as_in_one(sessions):
+    pieces = Sessions()
+    for each in (sessions, pieces):
+        each.id = each.grant(size=3)
+    messages = [
+        ({}, {0: {"records": True}, 1: {"high_watermark": 6}}),
+        ({"partitions": [asked(5), asked(1, offset=4)], "forgotten": [asked(2)]}, {5: {"records": True}}),
+        ({}, {}),
+        ({}, {1: {"error": ErrorCode.KAFKA_STORAGE_ERROR}, 0: {"log_start": 3}}),
+    ]
+    for epoch, (named, news) in enumerate(messages, 1):
+        tell = lambda each, news=news: told(each, **news.get(each.partition, {}))  # noqa: E731
+        how = {"epoch": epoch, "forgotten": named.get("forgotten", ())}
+        whole = sessions.answer(request(*named.get("partitions", ()), session=sessions.id, **how), tell=tell)
+        fetch = in_pieces(pieces, request(*named.get("partitions", ()), session=pieces.id, **how))
+        for each in fetch.asked:
+            fetch.take([tell(each)])
+        answer = fetch.answer([])
+        fetch.release(is_whole=True)
+        assert answer.partitions == whole.partitions
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_session_that_is_held_is_nobody_elses(sessions, epoch):
+    session = sessions.grant(size=2)
+    fetch = in_pieces(sessions, request(session=session, epoch=1))
+    fetch.take([told(fetch.asked[0], records=True)])
+    assert sessions.refused(request(session=session, epoch=epoch)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    answer = fetch.answer([told(fetch.asked[1])])
+    fetch.release(is_whole=True)
+    assert numbers(answer) == [0]
+    assert sessions.answer(request(session=session, epoch=2)).error is ErrorCode.NONE
+
+
+def test_a_session_whose_request_is_given_up_half_way_is_over(sessions):
+    session = sessions.grant(size=2)
+    fetch = in_pieces(sessions, request(session=session, epoch=1))
+    fetch.take([told(fetch.asked[0], records=True)])
+    fetch.release(is_whole=False)
+    assert sessions.refused(request(session=session, epoch=2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.sessions.partition_count == 0
+
+
+def test_who_waited_while_the_session_went_on_does_not_get_it_again(sessions):
+    session = sessions.grant()
+    slow = in_pieces(sessions, request(session=session, epoch=1))
+    slow.release(is_whole=True)
+    sessions.answer(request(session=session, epoch=2))
+    assert not slow.hold()
+    assert slow.answer([]).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_session_that_gives_way_while_its_request_is_named_is_not_found():
+    sessions = Sessions(slots=1)
+    session = sessions.grant()
+    fetch = sessions.sessions.open(request(session=session, epoch=1), 0, uses_ids=False)
+    fetch.hold()
+    assert sessions.grant(replica=FOLLOWER) > 0
+    with pytest.raises(ApiError) as caught:
+        fetch.begin()
+    assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    fetch.release(is_whole=False)
+    assert len(sessions.sessions) == 1

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from types import GeneratorType
 from typing import Any
 
 from sparklog.broker.apis import api_versions
@@ -24,7 +23,8 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import Request, describe_request, frame_response, parse_request
 from sparklog.protocol.messages import Encoded, encode
-from sparklog.protocol.slices import LARGE_REQUEST, Steps, decoding, encoding, is_large_answer
+from sparklog.protocol.slices import LARGE_REQUEST, Steps, encoding, is_large_answer
+from sparklog.structs import Chunk
 
 
 class Dispatcher:
@@ -44,14 +44,23 @@ class Dispatcher:
             raise RemoteProtocolError(f"client {request.client_id!r} asks for API {request.api}, which is not served")
         if request.version not in handler.versions:
             return self._unsupported(request, handler)
-        if handler.by_schema and len(request.body) > LARGE_REQUEST:
-            return self._serve_large(frame, request, handler, client_host)
+        if len(request.body) > LARGE_REQUEST and handler.decoding is not None:
+            steps = handler.decoding(request.body, request.version)
+            return self._serve_large(frame, request, handler, client_host, steps, after)
         message = handler.decode(request.body, request.version)
         return self._handle(frame, request, handler, client_host, message, after)
 
-    def _serve_large(self, frame: memoryview, request: Request, handler: Handler, client_host: str) -> Work:
-        message = yield from decoding(handler.api, request.version, request.body)
-        served = self._handle(frame, request, handler, client_host, message)
+    def _serve_large(
+        self,
+        frame: memoryview,
+        request: Request,
+        handler: Handler,
+        client_host: str,
+        decoding: Steps[Any],
+        after: asyncio.Future[Any] | None,
+    ) -> Work:
+        message = yield from decoding
+        served = self._handle(frame, request, handler, client_host, message, after)
         return (yield from served) if isinstance(served, Generator) else served
 
     def _handle(
@@ -65,10 +74,10 @@ class Dispatcher:
     ) -> Served | Work:
         asked = ApiRequest(handler.api, request.version, request.client_id, client_host, message, after)
         answer = handler.handle(self._broker, asked)
-        if isinstance(answer, GeneratorType):
-            return self._go_on(frame, request, handler, answer)
         if isinstance(answer, (Awaitable, Ordered)):
             return self._awaited(frame, request, handler, answer)
+        if isinstance(answer, Generator):
+            return self._go_on(frame, request, handler, answer)
         return self._framed(request, handler, answer)
 
     def _go_on(self, frame: memoryview, request: Request, handler: Handler, steps: Steps[Any]) -> Work:
@@ -99,13 +108,20 @@ class Dispatcher:
     def _framed(self, request: Request, handler: Handler, answer: Any) -> Answer | Steps[Answer]:
         by_schema = handler.by_schema and not isinstance(answer, Encoded)
         if by_schema and is_large_answer(answer, request.version):
-            return self._encode_large(request, handler, answer)
+            return self._frame_large(request, handler, encoding(answer, request.version))
         body = handler.encode(answer, request.version)
-        return None if body is None else frame_response(handler.api, request.version, request.correlation_id, body)
+        if body is None or isinstance(body, list):
+            return self._frame(request, handler, body)
+        return self._frame_large(request, handler, body)
 
-    def _encode_large(self, request: Request, handler: Handler, answer: Any) -> Steps[Answer]:
-        body = yield from encoding(answer, request.version)
-        return frame_response(handler.api, request.version, request.correlation_id, [body])
+    def _frame_large(
+        self, request: Request, handler: Handler, encoding: Steps[bytes] | Steps[list[Chunk]]
+    ) -> Steps[Answer]:
+        body: bytes | list[Chunk] = yield from encoding
+        return self._frame(request, handler, [body] if isinstance(body, bytes) else body)
+
+    def _frame(self, request: Request, handler: Handler, body: list[Chunk] | None) -> Answer:
+        return None if body is None else frame_response(handler.api, request.version, request.correlation_id, body)
 
     def _unsupported(self, request: Request, handler: Handler) -> Answer:
         """ApiVersions is answered in version 0, which every client reads; for the rest the protocol has no answer."""

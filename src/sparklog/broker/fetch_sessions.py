@@ -8,17 +8,23 @@ Invariants:
 
 - A session answers each epoch once and in order. A request with another epoch is refused, and so is an answer whose
   session has gone on to the next epoch meanwhile.
+- What names many partitions, or stands for many, is served in pieces, between which others are served. Such a request
+  holds its session: another one that comes for it meanwhile is refused like one with another epoch. A session whose
+  request was given up between two pieces is over, for its client does not know what was told.
 - A client that has all answers of a session knows the high watermark and log start of every partition in it as they
   were last read: what is left out is what he knows.
 - A partition that gave records goes behind all others, so that none is kept out of a bounded answer for ever.
 - A session names its topics as its first request did, by name or by id; an id that had no name is looked up again with
-  each request, one that had one keeps it, so that a topic made anew is told from the one that was asked for.
+  each request, one that was told with a name keeps it, so that a topic made anew is told from the one asked for.
+- A partition that a request names twice is asked for as it was named last (``FetchRequest.fetchData``).
+- A session has no more partitions than one request may name. One that grows beyond that is over, as where there is no
+  room: FETCH_SESSION_ID_NOT_FOUND makes a client begin anew, and name them all.
 - There are never more than ``slots`` sessions, nor more than ``MAX_PARTITIONS`` partitions in all of them. A new one
   takes the place of one that was not used for ``eviction_ms``; else of the least one that it outranks. Followers
   outrank clients, and of two alike the one with more partitions the other; but a session younger than ``eviction_ms``
   gives way to none of its own rank.
 
-The rules are those of Kafka 3.9 (``FetchSession.scala``), except for ``MAX_PARTITIONS``. Time is handed in.
+The rules are those of Kafka 3.9 (``FetchSession.scala``), except for the bounds of partitions. Time is handed in.
 """
 
 from __future__ import annotations
@@ -31,15 +37,14 @@ from uuid import UUID
 
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest, ForgottenPartition
+from sparklog.protocol.slices import MOST_ELEMENTS
 
 MAX_PARTITIONS = 500_000
-"""Some 200 MB; one request can name millions."""
+"""Some 200 MB."""
 NO_SESSION = 0
 _FULL, _FINAL = 0, -1
 _MAX_INT32 = (1 << 31) - 1
 
-NameOf = Callable[[UUID], str | None]
-"""The name of the topic with this id, if it is known."""
 _Key = tuple[str | UUID, int]
 _Rank = tuple[bool, int, int]
 """Followers first, then by size; the id makes it unique."""
@@ -54,26 +59,73 @@ class FetchAnswer(NamedTuple):
 
 
 class Fetch(Protocol):
-    """One fetch in hand: what it stands for, and how what was read becomes its answer."""
+    """One fetch in hand: what it stands for, and how what was read becomes its answer.
+
+    ``name`` once or more, ``begin``; ``take`` for all but the last that was read, ``answer``. Where others are served
+    in between, ``hold`` before and ``release`` after.
+    """
 
     asked: list[FetchPartition]
-    """Every partition to read; a topic known by id only has an empty name."""
+    """Every partition to read, from ``begin`` on; a topic known by id only has an empty name."""
+
+    def name(self, asked: list[FetchPartition], forgotten: list[ForgottenPartition]) -> None:
+        """The request says so."""
+        ...
+
+    def begin(self) -> Fetch:
+        """What is to be served: this one, as a rule. Raises ApiError, a code for the whole request."""
+        ...
+
+    def hold(self) -> bool:
+        """Let no other request have the session; False if one had it since this one began."""
+        ...
+
+    def release(self, *, is_whole: bool) -> None:
+        """Others may have the session, unless this request was given up: then it is over."""
+        ...
+
+    def take(self, fetched: list[FetchedPartition]) -> None:
+        """The next of ``asked`` gave so much."""
+        ...
 
     def answer(self, fetched: list[FetchedPartition]) -> FetchAnswer:
-        """``fetched`` has an element for each of ``asked``, in the same order."""
+        """All that was taken and ``fetched``, which is what the last of ``asked`` gave."""
         ...
 
 
 class SessionlessFetch:
     """A fetch that says everything itself."""
 
-    __slots__ = ("asked",)
+    __slots__ = ("_fetched", "_named", "asked")
 
-    def __init__(self, asked: list[FetchPartition]) -> None:
-        self.asked = asked
+    def __init__(self) -> None:
+        self._named: dict[_Key, FetchPartition] = {}
+        self._fetched: list[FetchedPartition] = []
+        self.asked: list[FetchPartition] = []
+
+    def name(self, asked: list[FetchPartition], _forgotten: list[ForgottenPartition]) -> None:
+        if len(asked) == 1 and not self._named:
+            self.asked = asked
+            return
+        for each in asked:
+            self._named[each.topic or each.topic_id, each.partition] = each
+
+    def begin(self) -> Fetch:
+        if self._named:
+            self.asked = list(self._named.values())
+        return self
+
+    def hold(self) -> bool:
+        return True
+
+    def release(self, *, is_whole: bool) -> None:
+        pass
+
+    def take(self, fetched: list[FetchedPartition]) -> None:
+        self._fetched += fetched
 
     def answer(self, fetched: list[FetchedPartition]) -> FetchAnswer:
-        return FetchAnswer(fetched)
+        return FetchAnswer(self._fetched + fetched)
 
 
 class _Cached:
@@ -86,7 +138,7 @@ class _Cached:
         self.high_watermark = -1 if told is None else told.high_watermark
         self.log_start_offset = -1 if told is None else told.log_start_offset
 
-    def take(self, asked: FetchPartition) -> None:
+    def ask(self, asked: FetchPartition) -> None:
         """Ask this from now on; a name that was found stays."""
         self.asked = asked._replace(topic=asked.topic or self.asked.topic)
 
@@ -101,13 +153,26 @@ class _Cached:
         )
         self.high_watermark = -1 if failed else fetched.high_watermark  # told anew once the error is over
         self.log_start_offset = fetched.log_start_offset
+        if not self.asked.topic and fetched.topic:
+            self.asked = self.asked._replace(topic=fetched.topic)
         return news
 
 
 class FetchSession:
     """One session; the order of its partitions is the order in which they are read."""
 
-    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "rank", "ripe", "uses_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "is_held",
+        "last_used_ms",
+        "partitions",
+        "privileged",
+        "rank",
+        "ripe",
+        "uses_ids",
+    )
 
     def __init__(self, session_id: int, partitions: dict[_Key, _Cached], *, privileged: bool, uses_ids: bool) -> None:
         self.id = session_id
@@ -115,6 +180,7 @@ class FetchSession:
         self.privileged = privileged
         self.uses_ids = uses_ids
         self.epoch = 1
+        self.is_held = False
         self.created_ms = self.last_used_ms = 0
         self.rank: _Rank | None = None
         self.ripe = False
@@ -127,15 +193,9 @@ class FetchSession:
             if cached is None:
                 self.partitions[key] = _Cached(each)
             else:
-                cached.take(each)
+                cached.ask(each)
         for gone in forgotten:
             self.partitions.pop(_key(gone, uses_ids=self.uses_ids), None)
-
-    def resolve(self, name_of: NameOf) -> None:
-        """Find the names of the topics that had none yet."""
-        for cached in self.partitions.values():
-            if not cached.asked.topic:
-                cached.asked = cached.asked._replace(topic=name_of(cached.asked.topic_id) or "")
 
     def prune(self, fetched: list[FetchedPartition]) -> list[FetchedPartition]:
         """What of ``fetched`` is news; what gave records goes to the end."""
@@ -158,16 +218,49 @@ def _key(each: FetchPartition | FetchedPartition | ForgottenPartition, *, uses_i
 class IncrementalFetch:
     """A fetch in a session."""
 
-    def __init__(self, session: FetchSession) -> None:
+    def __init__(self, sessions: FetchSessions, session: FetchSession, message: FetchRequest, now_ms: int) -> None:
+        self._sessions = sessions
         self._session = session
+        self._message = message
+        self._now_ms = now_ms
         self._epoch = session.epoch
-        self.asked = [cached.asked for cached in session.partitions.values()]
+        self._news: list[FetchedPartition] = []
+        self.asked: list[FetchPartition] = []
+
+    def name(self, asked: list[FetchPartition], forgotten: list[ForgottenPartition]) -> None:
+        self._session.update(asked, forgotten)
+
+    def begin(self) -> Fetch:
+        if not self._sessions.go_on(self._session, self._now_ms):
+            rest = SessionlessFetch()
+            rest.name(self._message.partitions, [])
+            return rest.begin()
+        self.asked = [cached.asked for cached in self._session.partitions.values()]
+        return self
+
+    @property
+    def _is_late(self) -> bool:
+        return self._session.epoch != self._epoch
+
+    def hold(self) -> bool:
+        if self._is_late:
+            return False
+        self._session.is_held = True
+        return True
+
+    def release(self, *, is_whole: bool) -> None:
+        self._session.is_held = False
+        if not is_whole:
+            self._sessions.end(self._session)
+
+    def take(self, fetched: list[FetchedPartition]) -> None:
+        self._news += self._session.prune(fetched)
 
     def answer(self, fetched: list[FetchedPartition]) -> FetchAnswer:
-        session = self._session
-        if session.epoch != self._epoch:
-            return FetchAnswer([], session.id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        return FetchAnswer(session.prune(fetched), session.id)
+        if self._is_late:
+            return FetchAnswer([], self._session.id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        self.take(fetched)
+        return FetchAnswer(self._news, self._session.id)
 
 
 class FullFetch:
@@ -178,17 +271,38 @@ class FullFetch:
         self._now_ms = now_ms
         self._uses_ids = uses_ids
         self._privileged = message.replica_id >= 0
-        self.asked = list({_key(each, uses_ids=uses_ids): each for each in message.partitions}.values())
+        self._named: dict[_Key, FetchPartition] = {}
+        self._partitions: dict[_Key, _Cached] = {}
+        self._fetched: list[FetchedPartition] = []
+        self.asked: list[FetchPartition] = []
+
+    def name(self, asked: list[FetchPartition], _forgotten: list[ForgottenPartition]) -> None:
+        for each in asked:
+            self._named[_key(each, uses_ids=self._uses_ids)] = each
+
+    def begin(self) -> Fetch:
+        self.asked = list(self._named.values())
+        return self
+
+    def hold(self) -> bool:
+        return True
+
+    def release(self, *, is_whole: bool) -> None:
+        pass
+
+    def take(self, fetched: list[FetchedPartition]) -> None:
+        number = len(self._fetched)
+        for asked, told in zip(self.asked[number : number + len(fetched)], fetched, strict=True):
+            key = _key(asked, uses_ids=self._uses_ids)
+            self._partitions[key] = _Cached(asked._replace(topic=told.topic), told)
+        self._fetched += fetched
 
     def answer(self, fetched: list[FetchedPartition]) -> FetchAnswer:
-        partitions = {
-            _key(asked, uses_ids=self._uses_ids): _Cached(asked._replace(topic=told.topic), told)
-            for asked, told in zip(self.asked, fetched, strict=True)
-        }
+        self.take(fetched)
         session_id = self._sessions.grant(
-            partitions, self._now_ms, privileged=self._privileged, uses_ids=self._uses_ids
+            self._partitions, self._now_ms, privileged=self._privileged, uses_ids=self._uses_ids
         )
-        return FetchAnswer(fetched, session_id)
+        return FetchAnswer(self._fetched, session_id)
 
 
 class FetchSessions:
@@ -212,39 +326,58 @@ class FetchSessions:
         """In all sessions together."""
         return self._partitions
 
-    def begin(self, message: FetchRequest, now_ms: int, name_of: NameOf, *, uses_ids: bool) -> Fetch:
+    def size_of(self, message: FetchRequest) -> int:
+        """How many partitions the request names, or stands for."""
+        session = self._by_use.get(message.session_id)
+        return len(message.partitions) + len(message.forgotten) + (0 if session is None else len(session.partitions))
+
+    def begin(self, message: FetchRequest, now_ms: int, *, uses_ids: bool) -> Fetch:
         """What the request stands for. Raises ApiError, a code for the whole request, if its session is not to be had.
 
         The client begins with a full fetch again then.
         """
+        fetch = self.open(message, now_ms, uses_ids=uses_ids)
+        fetch.name(message.partitions, message.forgotten)
+        return fetch.begin()
+
+    def open(self, message: FetchRequest, now_ms: int, *, uses_ids: bool) -> Fetch:
+        """As ``begin``, before anything is named."""
         if message.session_epoch not in (_FULL, _FINAL):
-            return self._go_on(message, now_ms, name_of, uses_ids=uses_ids)
+            session = self._by_use.get(message.session_id)
+            if session is None:
+                raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            if message.session_epoch != session.epoch or session.is_held:
+                raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            if uses_ids is not session.uses_ids:
+                raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            session.epoch = 1 if session.epoch == _MAX_INT32 else session.epoch + 1
+            return IncrementalFetch(self, session, message, now_ms)
         if message.session_id:
             self._remove(self._by_use.get(message.session_id))
         if message.session_epoch == _FINAL:
-            return SessionlessFetch(message.partitions)
+            return SessionlessFetch()
         return FullFetch(self, message, now_ms, uses_ids=uses_ids)
 
-    def _go_on(self, message: FetchRequest, now_ms: int, name_of: NameOf, *, uses_ids: bool) -> Fetch:
-        session = self._by_use.get(message.session_id)
-        if session is None:
+    def go_on(self, session: FetchSession, now_ms: int) -> bool:
+        """A request of the session has named what it had to; False if the session is over, for it is empty.
+
+        Raises ApiError if there is no room for it any more.
+        """
+        if self._by_use.get(session.id) is not session:  # it gave way to another one meanwhile
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if message.session_epoch != session.epoch:
-            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if uses_ids is not session.uses_ids:
-            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(message.partitions, message.forgotten)
-        session.epoch = 1 if session.epoch == _MAX_INT32 else session.epoch + 1
         if not session.partitions:
             self._remove(session)
-            return SessionlessFetch(message.partitions)
+            return False
         self._touch(session, now_ms)
-        if self._partitions > MAX_PARTITIONS:
+        if self._partitions > MAX_PARTITIONS or len(session.partitions) > MOST_ELEMENTS:
             self._remove(session)
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if uses_ids:
-            session.resolve(name_of)
-        return IncrementalFetch(session)
+        return True
+
+    def end(self, session: FetchSession) -> None:
+        """The session is over, if it is not already."""
+        if self._by_use.get(session.id) is session:
+            self._remove(session)
 
     def grant(self, partitions: dict[_Key, _Cached], now_ms: int, *, privileged: bool, uses_ids: bool) -> int:
         """The id of a new session, or ``NO_SESSION`` if there is no room for it."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sparklog.broker import apis
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Encoded, Message, decode_request, encode
+from sparklog.protocol.slices import Steps, decoding
 from sparklog.structs import Chunk
 
 
@@ -25,11 +26,14 @@ class Handler(NamedTuple):
     versions: range
     decode: Callable[[memoryview, int], Any]
     handle: Callable[[Any, Any], Any]
-    encode: Callable[[Any, int], list[Chunk] | None]
+    encode: Callable[[Any, int], list[Chunk] | Steps[list[Chunk]] | None]
+    """The answer's body, or steps to it where it is large."""
     module: str
     """Where ``handle`` is; its first paragraph says what it does, in a sentence that begins with the API's name."""
     by_schema: bool = False
     """Whether its messages are the schema library's, which can be decoded and encoded in steps."""
+    decoding: Callable[[memoryview, int], Steps[Any]] | None = None
+    """``decode`` in steps, for large requests."""
 
 
 def _handlers() -> Iterator[Handler]:
@@ -41,9 +45,16 @@ def _handler(module: ModuleType) -> Handler:
     api: ApiKey = module.API
     decode = getattr(module, "decode", None)
     if decode is not None:
-        return Handler(api, module.VERSIONS, decode, module.handle, module.encode, module.__name__)
-    by_schema = partial(_decode, api)
-    return Handler(api, module.VERSIONS, by_schema, module.handle, _encode, module.__name__, by_schema=True)
+        steps = getattr(module, "decoding", None)
+        return Handler(api, module.VERSIONS, decode, module.handle, module.encode, module.__name__, decoding=steps)
+    by_schema, steps = partial(_decode, api), partial(_decoding, api)
+    return Handler(
+        api, module.VERSIONS, by_schema, module.handle, _encode, module.__name__, by_schema=True, decoding=steps
+    )
+
+
+def _decoding(api: ApiKey, body: memoryview, version: int) -> Steps[Message]:
+    return decoding(api, version, body)
 
 
 def _decode(api: ApiKey, body: memoryview, version: int) -> Message:

@@ -44,6 +44,8 @@ MOST_ELEMENTS = 20_000
 """Of one request, in all its arrays together: to make and to forget so many objects takes some milliseconds."""
 MOST_OF_CONTROLLER = 100_000
 """Of one request of a controller, which tells of a whole cluster."""
+SLICE = 50
+"""So many partitions of a Produce or a Fetch are one step, in which each costs some µs."""
 _OF_CONTROLLER = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
 _RUN = 500
 _WINDOW = 2 << 10
@@ -81,6 +83,12 @@ class Shared(Generic[T]):
         if self._error is not None:
             raise self._error
         return cast("T", self._result)
+
+
+def sliced(items: list[T]) -> Iterator[list[T]]:
+    """The items, ``SLICE`` at a time."""
+    for start in range(0, len(items), SLICE):
+        yield items[start : start + SLICE]
 
 
 def checked_count(api: ApiKey, before: int, more: int) -> int:

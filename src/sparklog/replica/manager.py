@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sparklog.config.topic import TopicConfig
@@ -34,6 +34,9 @@ from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
 _logger = logging.getLogger(__name__)
+
+ENDLESS: Final = 1 << 31
+"""More bytes than a request can ask for."""
 
 
 class ReplicaManager:
@@ -354,14 +357,24 @@ class ReplicaManager:
         if isinstance(error, OSError):
             self._logs.report(disk_refused("cannot read", error), partition.log.directory)
 
+    def start_of_readable(self, tp: TopicPartition, offset: int, bound: LogPosition) -> LogPosition:
+        """Where the first batch begins that a reader from ``offset`` on may see; ``bound`` where there is none."""
+        partition = self._partitions.get(tp)
+        if partition is None or offset >= bound.offset:
+            return bound
+        try:
+            return partition.start_of_readable(offset, bound)
+        except (LogClosed, CorruptRecord, OSError):  # whoever reads it is told
+            return bound
+
     def available(self, tp: TopicPartition, since: LogPosition, isolation: IsolationLevel) -> int:
-        """Bytes that have become visible since a reader could see up to ``since``; many if the partition is gone."""
+        """Bytes that may be seen from ``since`` on; ENDLESS from an earlier segment, and if the partition is gone."""
         partition = self._partitions.get(tp)
         if partition is None or not partition.is_leader:
-            return 1 << 30
+            return ENDLESS
         bound = partition.bound(isolation)
         if bound.segment_base != since.segment_base:
-            return 1 << 30
+            return ENDLESS
         return bound.position - since.position
 
     def apply_retention(self) -> Generator[None, None, None]:

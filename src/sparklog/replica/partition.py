@@ -235,6 +235,12 @@ class Partition:
             self.log.log_start_offset,
         )
 
+    def start_of_readable(self, offset: int, bound: LogPosition) -> LogPosition:
+        """Where the batch begins that holds ``offset`` or follows it; ``bound`` where that is not below it."""
+        found = self.log.position_of(offset)
+        below = (found.segment_base, found.position) < (bound.segment_base, bound.position)
+        return found if below else bound
+
     def epoch_at(self, offset: int) -> int:
         """The leader epoch under which ``offset`` was written; -1 if it is not known."""
         return self.log.epochs.epoch_at(offset)

@@ -12,9 +12,10 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest, ForgottenPartition, LeaderHint
 from sparklog.protocol.messages import encode
-from sparklog.protocol.slices import MOST_ELEMENTS
+from sparklog.protocol.slices import MOST_ELEMENTS, SLICE
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, IsolationLevel
+from sparklog.testing.steps import counted, finish
 
 relaxed = settings(deadline=None, max_examples=30)
 VERSIONS = pytest.mark.parametrize("version", range(fetch.MIN_VERSION, fetch.MAX_VERSION + 1))
@@ -282,3 +283,35 @@ def test_a_request_that_names_too_many_partitions_is_refused(topics):
     assert len(decoded(MOST_ELEMENTS).partitions) == MOST_ELEMENTS
     with pytest.raises(RemoteProtocolError, match="ask for fewer"):
         decoded(MOST_ELEMENTS + 1)
+
+
+MANY = 10 * SLICE
+LARGE = pytest.mark.parametrize("version", [fetch.MIN_VERSION, fetch.TOPIC_ID_VERSION - 1, fetch.MAX_VERSION])
+
+
+@LARGE
+def test_a_large_request_is_read_in_steps_as_in_one(version):
+    by_id = version >= fetch.TOPIC_ID_VERSION
+    name, topic_id = ("", UUID(int=1)) if by_id else ("one", ZERO_UUID)
+    asked = [FetchPartition(name, topic_id, number, 0, 1) for number in range(MANY)]
+    gone = [ForgottenPartition(name, topic_id, number) for number in range(MANY)] if version >= 7 else []
+    request = FetchRequest(1, 2, 3, asked, forgotten=gone, rack_id="r" if version >= 11 else "")
+    body = memoryview(b"".join(map(bytes, fetch.encode_request(request, version))))
+    steps, read = counted(fetch.decoding_request(body, version))
+    assert steps >= (len(asked) + len(gone)) / SLICE
+    assert read == fetch.decode_request(body, version)
+    assert (read.partitions, read.forgotten) == (asked, gone)
+    with pytest.raises(RemoteProtocolError):
+        finish(fetch.decoding_request(body[:-1], version))
+
+
+@LARGE
+def test_a_large_response_is_written_in_steps_as_in_one(version):
+    fetched = [
+        FetchedPartition(f"t{number % 3}", UUID(int=number % 3 + 1), number, records=[b"batch"] * (number % 2))
+        for number in range(MANY)
+    ]
+    fetched[5].leader = LeaderHint(1, 2, Endpoint("h", 1))
+    steps, body = counted(fetch.encoding_response(fetched, version, session_id=7))
+    assert steps >= 2 * MANY / SLICE
+    assert body == fetch.encode_response(fetched, version, session_id=7)

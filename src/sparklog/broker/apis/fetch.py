@@ -1,6 +1,14 @@
 """Fetch: slices of segments, at once if there is enough, else when there is or the time is up; in a session only news.
 
 The wait is for the whole request, or the whole session, together. What sessions are: ``broker/fetch_sessions.py``.
+
+How much there is to wait for is what could be read of each partition, up to what is asked for of it at most: a first
+batch that is left out for want of room counts too (``DelayedFetch.scala``). No more is waited for than all of them may
+give together, so that nobody waits for what has no room. Where that is reached, or a partition is read in a segment
+before its last one, at least one batch is answered with: a client that asks again at once gets on.
+
+A request of many partitions is served in steps, ``SLICE`` of them a step. What is told of one partition is of one
+moment, of two of them it may be of two.
 """
 
 from __future__ import annotations
@@ -15,8 +23,11 @@ from sparklog.log.segments import LogPosition
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch as wire
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
+from sparklog.protocol.slices import LARGE_ANSWER, SLICE, Steps, sliced
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.replica.manager import ENDLESS
 from sparklog.replica.partition import PartitionRead
+from sparklog.replica.purgatory import DelayedOperation
 from sparklog.structs import Chunk, TopicPartition
 
 API = ApiKey.FETCH
@@ -25,77 +36,148 @@ _FIRST_VERSION_OF_STORAGE_ERRORS = 6
 _FIRST_VERSION_OF_ZSTD = 10
 _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-_Read = tuple[list[FetchedPartition], int, dict[TopicPartition, LogPosition]]
-"""Every partition's answer, the bytes in all, and how far each partition could be seen."""
-
 decode = wire.decode_request
+decoding = wire.decoding_request
 
 
-def encode(answer: FetchAnswer, version: int) -> list[Chunk]:
+def encode(answer: FetchAnswer, version: int) -> list[Chunk] | Steps[list[Chunk]]:
+    if len(answer.partitions) > LARGE_ANSWER:
+        return wire.encoding_response(answer.partitions, version, error=answer.error, session_id=answer.session_id)
     return wire.encode_response(answer.partitions, version, error=answer.error, session_id=answer.session_id)
 
 
-def handle(broker: BrokerContext, request: ApiRequest[FetchRequest]) -> FetchAnswer | Awaitable[FetchAnswer]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[FetchRequest]
+) -> FetchAnswer | Awaitable[FetchAnswer] | Steps[FetchAnswer | Awaitable[FetchAnswer]]:
     message: FetchRequest = request.message
+    sessions = broker.fetch_sessions
+    if sessions.size_of(message) > SLICE:
+        return _handle_large(broker, request)
     try:
-        fetch = broker.fetch_sessions.begin(
-            message,
-            monotonic_ms(broker.clock),
-            broker.metadata.name_of,
-            uses_ids=request.version >= wire.TOPIC_ID_VERSION,
-        )
+        fetch = sessions.begin(message, monotonic_ms(broker.clock), uses_ids=_uses_ids(request))
     except ApiError as error:
         return FetchAnswer([], error=error.code)
-    fetched, size, seen = _read(broker, fetch, request)
-    failed = any(each.error is not ErrorCode.NONE for each in fetched)
-    if size >= _enough(broker, message) or failed or message.max_wait_ms <= 0 or not fetch.asked:
-        return fetch.answer(fetched)
-    return _wait(broker, fetch, request, size, seen)
+    reading = _Reading(broker, request)
+    reading.read(fetch.asked)
+    return fetch.answer(reading.fetched) if reading.is_enough else _wait(broker, request, fetch, reading)
 
 
-def _most(broker: BrokerContext, message: FetchRequest) -> int:
-    return min(message.max_bytes, broker.config.fetch_max_bytes)
-
-
-def _enough(broker: BrokerContext, message: FetchRequest) -> int:
-    """The bytes to wait for: no more than may be sent."""
-    return min(message.min_bytes, _most(broker, message))
-
-
-def _read(broker: BrokerContext, fetch: Fetch, request: ApiRequest[FetchRequest]) -> _Read:
+def _handle_large(
+    broker: BrokerContext, request: ApiRequest[FetchRequest]
+) -> Steps[FetchAnswer | Awaitable[FetchAnswer]]:
     message: FetchRequest = request.message
-    budget = _most(broker, message)
-    by_id = request.version >= wire.TOPIC_ID_VERSION
-    fetched, size, seen = [], 0, {}
-    for asked in fetch.asked:
-        topic = asked.topic or (broker.metadata.name_of(asked.topic_id) if by_id else "")
-        if topic is None:
-            unknown = FetchedPartition("", asked.topic_id, asked.partition, ErrorCode.UNKNOWN_TOPIC_ID)
-            fetched.append(unknown)
-            continue
-        tp = TopicPartition(topic, asked.partition)
-        try:
-            read = broker.replicas.read(
-                tp,
-                None if asked.topic_id is ZERO_UUID else asked.topic_id,
-                asked.offset,
-                min(asked.max_bytes, max(budget - size, 0)),
-                message.isolation,
-                leader_epoch=asked.current_leader_epoch,
-                min_one_batch=size == 0,
-            )
-        except ApiError as error:
-            fetched.append(_failed(broker, asked, tp, error.code, request.version))
-            continue
-        seen[tp] = read.bound
-        if read.records is not None:
-            size += read.records.size
-        told = _told(asked, topic, read)
-        if request.version < _FIRST_VERSION_OF_ZSTD and broker.replicas.partition(tp).config.compression_type == "zstd":
-            told.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-            told.records.clear()
-        fetched.append(told)
-    return fetched, size, seen
+    try:
+        fetch = broker.fetch_sessions.open(message, monotonic_ms(broker.clock), uses_ids=_uses_ids(request))
+        fetch.hold()
+    except ApiError as error:
+        return FetchAnswer([], error=error.code)
+    is_whole = False
+    try:
+        for named in sliced(message.partitions):
+            fetch.name(named, [])
+            yield
+        for gone in sliced(message.forgotten):
+            fetch.name([], gone)
+            yield
+        begun = fetch.begin()
+        yield
+        reading = _Reading(broker, request)
+        for asked in sliced(begun.asked):
+            reading.read(asked)
+            yield
+        answer = None
+        if reading.is_enough:
+            answer = yield from _answering(begun, reading)
+        is_whole = True
+    except ApiError as error:
+        return FetchAnswer([], error=error.code)
+    finally:
+        fetch.release(is_whole=is_whole)
+    return _wait_large(broker, request, begun, reading) if answer is None else answer
+
+
+def _answering(fetch: Fetch, reading: _Reading) -> Steps[FetchAnswer]:
+    for fetched in sliced(reading.fetched):
+        fetch.take(fetched)
+        yield
+    return fetch.answer([])
+
+
+def _uses_ids(request: ApiRequest[FetchRequest]) -> bool:
+    return request.version >= wire.TOPIC_ID_VERSION
+
+
+class _Reading:
+    """What the partitions of a request give, within the bytes that they may give together."""
+
+    def __init__(self, broker: BrokerContext, request: ApiRequest[FetchRequest]) -> None:
+        self._broker = broker
+        self._version = request.version
+        self._message: FetchRequest = request.message
+        self._uses_ids = _uses_ids(request)
+        self._most = min(self._message.max_bytes, broker.config.fetch_max_bytes)
+        self._size = self._room = 0
+        self._failed = False
+        self.fetched: list[FetchedPartition] = []
+        """An element for each that was asked for."""
+        self.seen: dict[TopicPartition, tuple[FetchPartition, LogPosition]] = {}
+        """What was asked of each partition that could be read, and how far it could be seen."""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether to answer at once: enough was read, or there is news of another kind, or nothing to wait for."""
+        return (
+            self._size >= min(self._message.min_bytes, self._most)
+            or self._failed
+            or self._message.max_wait_ms <= 0
+            or not self.fetched
+            or self._size >= self.wanted
+        )
+
+    @property
+    def wanted(self) -> int:
+        """The bytes to wait for: no more than all partitions may give, and may be sent."""
+        return max(min(self._message.min_bytes, self._most, self._room), 1)
+
+    def read(self, partitions: list[FetchPartition]) -> None:
+        """Read these too."""
+        broker, message = self._broker, self._message
+        for asked in partitions:
+            topic = asked.topic or (broker.metadata.name_of(asked.topic_id) if self._uses_ids else "")
+            if topic is None:
+                unknown = FetchedPartition("", asked.topic_id, asked.partition, ErrorCode.UNKNOWN_TOPIC_ID)
+                self.fetched.append(unknown)
+                self._failed = True
+                continue
+            tp = TopicPartition(topic, asked.partition)
+            try:
+                read = broker.replicas.read(
+                    tp,
+                    None if asked.topic_id is ZERO_UUID else asked.topic_id,
+                    asked.offset,
+                    min(asked.max_bytes, max(self._most - self._size, 0)),
+                    message.isolation,
+                    leader_epoch=asked.current_leader_epoch,
+                    min_one_batch=self._size == 0,
+                )
+            except ApiError as error:
+                self.fetched.append(_failed(broker, asked, tp, error.code, self._version))
+                self._failed = True
+                continue
+            self.seen[tp] = asked, read.bound
+            self._room += max(asked.max_bytes, 0)
+            if read.records is not None:
+                self._size += read.records.size
+            told = _told(asked, topic, read)
+            if self._version < _FIRST_VERSION_OF_ZSTD and _is_zstd(broker, tp):
+                told.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+                told.records.clear()
+                self._failed = True
+            self.fetched.append(told)
+
+
+def _is_zstd(broker: BrokerContext, tp: TopicPartition) -> bool:
+    return broker.replicas.partition(tp).config.compression_type == "zstd"
 
 
 def _told(asked: FetchPartition, topic: str, read: PartitionRead) -> FetchedPartition:
@@ -126,24 +208,79 @@ def _failed(
     return failed
 
 
+class _Wait:
+    """How much a long poll could be given by now. What each partition adds is found out when it is looked at first."""
+
+    def __init__(self, broker: BrokerContext, message: FetchRequest, reading: _Reading) -> None:
+        self._replicas = broker.replicas
+        self._isolation = message.isolation
+        self._wanted = reading.wanted
+        self._seen = reading.seen
+        self._since: dict[TopicPartition, LogPosition] = {}
+        self._given: dict[TopicPartition, int] = {}
+        self._size = 0
+
+    def is_enough(self, moved: TopicPartition) -> bool:
+        """With what ``moved`` could give now."""
+        asked, bound = self._seen[moved]
+        since = self._since.get(moved)
+        if since is None:
+            since = self._since[moved] = self._replicas.start_of_readable(moved, asked.offset, bound)
+        available = self._replicas.available(moved, since, self._isolation)
+        given = available if available >= ENDLESS else max(min(available, asked.max_bytes), 0)
+        self._size += given - self._given.get(moved, 0)
+        self._given[moved] = given
+        return self._size >= self._wanted
+
+
 async def _wait(
-    broker: BrokerContext,
-    fetch: Fetch,
-    request: ApiRequest[FetchRequest],
-    size: int,
-    seen: dict[TopicPartition, LogPosition],
+    broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch, reading: _Reading
 ) -> FetchAnswer:
     message: FetchRequest = request.message
-    least = _enough(broker, message)
-    fresh = dict.fromkeys(seen, 0)
+    enough = _Wait(broker, message, reading).is_enough
+    await broker.replicas.fetch_purgatory.wait(reading.seen, enough, message.max_wait_ms)
+    again = _Reading(broker, request)
+    again.read(fetch.asked)
+    return fetch.answer(again.fetched)
 
-    def enough(moved: TopicPartition | None) -> bool:
-        nonlocal size
-        for tp in seen if moved is None else (moved,):
-            available = broker.replicas.available(tp, seen[tp], message.isolation)
-            size += available - fresh[tp]
-            fresh[tp] = available
-        return size >= least
 
-    await broker.replicas.fetch_purgatory.wait(seen, enough, message.max_wait_ms)
-    return fetch.answer(_read(broker, fetch, request)[0])
+async def _wait_large(
+    broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch, reading: _Reading
+) -> FetchAnswer:
+    """``_wait`` in steps."""
+    message: FetchRequest = request.message
+    enough = _Wait(broker, message, reading).is_enough
+    operation = DelayedOperation(broker.replicas.fetch_purgatory, enough)
+    try:
+        await broker.turns.drive(_enter(operation, list(reading.seen)), _what)
+        operation.arm(message.max_wait_ms)
+        await operation.future
+    finally:
+        operation.future.cancel()
+    if not fetch.hold():
+        return fetch.answer([])
+    is_whole = False
+    try:
+        answer = await broker.turns.drive(_reading_again(broker, request, fetch), _what)
+        is_whole = True
+    finally:
+        fetch.release(is_whole=is_whole)
+    return answer
+
+
+def _what() -> str:
+    return "a Fetch of many partitions"
+
+
+def _enter(operation: DelayedOperation, partitions: list[TopicPartition]) -> Steps[None]:
+    for each in sliced(partitions):
+        operation.wait_for(each)
+        yield
+
+
+def _reading_again(broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch) -> Steps[FetchAnswer]:
+    reading = _Reading(broker, request)
+    for asked in sliced(fetch.asked):
+        reading.read(asked)
+        yield
+    return (yield from _answering(fetch, reading))

@@ -14,7 +14,7 @@ from uuid import UUID
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import is_flexible
-from sparklog.protocol.slices import checked_count
+from sparklog.protocol.slices import SLICE, Steps, checked_count
 from sparklog.protocol.wire import ZERO_UUID, WireReader, WireWriter
 from sparklog.structs import Chunk, Endpoint, IsolationLevel
 
@@ -93,49 +93,79 @@ class FetchedPartition:
 def decode_request(body: memoryview, version: int) -> FetchRequest:
     """Raises RemoteProtocolError if the body is malformed, or names more than a request may."""
     reader = WireReader(body, flexible=is_flexible(ApiKey.FETCH, version))
+    request = _read_head(reader, version)
+    for _ in range(checked_count(ApiKey.FETCH, 0, reader.array_length())):
+        topic, topic_id = _read_topic_name(reader, version)
+        for _ in range(checked_count(ApiKey.FETCH, len(request.partitions), reader.array_length())):
+            request.partitions.append(_read_asked(reader, topic, topic_id, version))
+        reader.skip_tags()
+    if version >= 7:
+        for _ in range(checked_count(ApiKey.FETCH, 0, reader.array_length())):
+            topic, topic_id = _read_topic_name(reader, version)
+            for _ in range(checked_count(ApiKey.FETCH, len(request.forgotten), reader.array_length())):
+                request.forgotten.append(ForgottenPartition(topic, topic_id, reader.int32()))
+            reader.skip_tags()
+    _read_end(reader, version, request)
+    return request
+
+
+def decoding_request(body: memoryview, version: int) -> Steps[FetchRequest]:
+    """``decode_request`` in steps."""
+    reader = WireReader(body, flexible=is_flexible(ApiKey.FETCH, version))
+    request = _read_head(reader, version)
+    for _ in range(checked_count(ApiKey.FETCH, 0, reader.array_length())):
+        topic, topic_id = _read_topic_name(reader, version)
+        for _ in range(checked_count(ApiKey.FETCH, len(request.partitions), reader.array_length())):
+            request.partitions.append(_read_asked(reader, topic, topic_id, version))
+            if len(request.partitions) % SLICE == 0:
+                yield
+        reader.skip_tags()
+        yield
+    if version >= 7:
+        for _ in range(checked_count(ApiKey.FETCH, 0, reader.array_length())):
+            topic, topic_id = _read_topic_name(reader, version)
+            for _ in range(checked_count(ApiKey.FETCH, len(request.forgotten), reader.array_length())):
+                request.forgotten.append(ForgottenPartition(topic, topic_id, reader.int32()))
+                if len(request.forgotten) % SLICE == 0:
+                    yield
+            reader.skip_tags()
+            yield
+    _read_end(reader, version, request)
+    return request
+
+
+def _read_head(reader: WireReader, version: int) -> FetchRequest:
     replica_id = reader.int32() if version <= 14 else -1
     max_wait_ms, min_bytes, max_bytes, isolated = reader.numbers(_LIMITS)
     isolation = IsolationLevel.READ_COMMITTED if isolated else IsolationLevel.READ_UNCOMMITTED
     session_id, session_epoch = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
-    partitions: list[FetchPartition] = []
-    for _ in range(checked_count(ApiKey.FETCH, 0, reader.array_length())):
-        _read_topic(reader, version, partitions)
-    request = FetchRequest(
-        max_wait_ms, min_bytes, max_bytes, partitions, isolation, replica_id, session_id, session_epoch
-    )
-    if version >= 7:
-        for _ in range(checked_count(ApiKey.FETCH, 0, reader.array_length())):
-            _read_forgotten(reader, version, request.forgotten)
+    return FetchRequest(max_wait_ms, min_bytes, max_bytes, [], isolation, replica_id, session_id, session_epoch)
+
+
+def _read_end(reader: WireReader, version: int, request: FetchRequest) -> None:
     if version >= 11:
         request.rack_id = reader.string_or_none() or ""
     if version >= 15:
         request.replica_id = _replica_id_tag(reader)
     else:
         reader.skip_tags()
-    return request
 
 
-def _read_topic(reader: WireReader, version: int, into: list[FetchPartition]) -> None:
-    by_id = version >= TOPIC_ID_VERSION
-    topic, topic_id = ("", reader.uuid()) if by_id else (reader.string(), ZERO_UUID)
-    for _ in range(checked_count(ApiKey.FETCH, len(into), reader.array_length())):
-        partition = reader.int32()
-        leader_epoch = reader.int32() if version >= 9 else -1
-        offset = reader.int64()
-        last_epoch = reader.int32() if version >= 12 else -1
-        log_start = reader.int64() if version >= 5 else -1
-        max_bytes = reader.int32()
-        reader.skip_tags()
-        into.append(FetchPartition(topic, topic_id, partition, offset, max_bytes, leader_epoch, last_epoch, log_start))
+def _read_topic_name(reader: WireReader, version: int) -> tuple[str, UUID]:
+    if version >= TOPIC_ID_VERSION:
+        return "", reader.uuid()
+    return reader.string(), ZERO_UUID
+
+
+def _read_asked(reader: WireReader, topic: str, topic_id: UUID, version: int) -> FetchPartition:
+    partition = reader.int32()
+    leader_epoch = reader.int32() if version >= 9 else -1
+    offset = reader.int64()
+    last_epoch = reader.int32() if version >= 12 else -1
+    log_start = reader.int64() if version >= 5 else -1
+    max_bytes = reader.int32()
     reader.skip_tags()
-
-
-def _read_forgotten(reader: WireReader, version: int, into: list[ForgottenPartition]) -> None:
-    by_id = version >= TOPIC_ID_VERSION
-    topic, topic_id = ("", reader.uuid()) if by_id else (reader.string(), ZERO_UUID)
-    for _ in range(checked_count(ApiKey.FETCH, len(into), reader.array_length())):
-        into.append(ForgottenPartition(topic, topic_id, reader.int32()))
-    reader.skip_tags()
+    return FetchPartition(topic, topic_id, partition, offset, max_bytes, leader_epoch, last_epoch, log_start)
 
 
 _REPLICA_STATE_TAG = 1
@@ -207,11 +237,7 @@ def encode_response(
     partitions: list[FetchedPartition], version: int, *, error: ErrorCode = ErrorCode.NONE, session_id: int = 0
 ) -> list[Chunk]:
     """The response body; file slices among the records pass through unread."""
-    writer = WireWriter(flexible=is_flexible(ApiKey.FETCH, version))
-    writer.int32(0)
-    if version >= 7:
-        writer.int16(error)
-        writer.int32(session_id)
+    writer = _response_head(version, error, session_id)
     topics = _group(partitions, version)
     writer.array_length(len(topics))
     for name, fetched in topics.items():
@@ -220,12 +246,48 @@ def encode_response(
         for partition in fetched:
             _write_fetched(writer, partition, version)
         writer.tags()
+    _write_hints(writer, partitions, version)
+    return writer.chunks()
+
+
+def encoding_response(
+    partitions: list[FetchedPartition], version: int, *, error: ErrorCode = ErrorCode.NONE, session_id: int = 0
+) -> Steps[list[Chunk]]:
+    """``encode_response`` in steps."""
+    writer = _response_head(version, error, session_id)
+    topics: dict[str | UUID, list[FetchedPartition]] = {}
+    for start in range(0, len(partitions), SLICE):
+        _group_into(topics, partitions[start : start + SLICE], version)
+        yield
+    writer.array_length(len(topics))
+    for name, fetched in topics.items():
+        _write_topic_name(writer, name)
+        writer.array_length(len(fetched))
+        for number, partition in enumerate(fetched):
+            _write_fetched(writer, partition, version)
+            if number % SLICE == SLICE - 1:
+                yield
+        writer.tags()
+        yield
+    _write_hints(writer, partitions, version)
+    return writer.chunks()
+
+
+def _response_head(version: int, error: ErrorCode, session_id: int) -> WireWriter:
+    writer = WireWriter(flexible=is_flexible(ApiKey.FETCH, version))
+    writer.int32(0)
+    if version >= 7:
+        writer.int16(error)
+        writer.int32(session_id)
+    return writer
+
+
+def _write_hints(writer: WireWriter, partitions: list[FetchedPartition], version: int) -> None:
     hints = [each.leader for each in partitions if each.leader] if version >= _LEADER_HINT_VERSION else None
     if hints:
         writer.tagged({_NODE_ENDPOINTS_TAG: encode_endpoints(hints)})
     else:
         writer.tags()
-    return writer.chunks()
 
 
 _NODE_ENDPOINTS_TAG = 0
@@ -285,11 +347,15 @@ _T = TypeVar("_T", FetchPartition, FetchedPartition, ForgottenPartition)
 
 
 def _group(partitions: list[_T], version: int) -> dict[str | UUID, list[_T]]:
-    by_id = version >= TOPIC_ID_VERSION
     topics: dict[str | UUID, list[_T]] = {}
+    _group_into(topics, partitions, version)
+    return topics
+
+
+def _group_into(topics: dict[str | UUID, list[_T]], partitions: list[_T], version: int) -> None:
+    by_id = version >= TOPIC_ID_VERSION
     for each in partitions:
         topics.setdefault(each.topic_id if by_id else each.topic, []).append(each)
-    return topics
 
 
 def decode_response(body: memoryview, version: int) -> tuple[ErrorCode, list[FetchedPartition]]:

@@ -1,0 +1,273 @@
+"""Fetch: how long a step is, what a long poll waits for, and what happens where a request is given up."""
+
+import asyncio
+import random
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from sparklog.broker.apis import fetch
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.fetch_sessions import FetchAnswer, FetchSessions
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ErrorCode
+from sparklog.log.manager import LogManager
+from sparklog.net.turns import Turns
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest, ForgottenPartition
+from sparklog.protocol.slices import SLICE
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.replica.manager import ReplicaManager
+from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.testing.steps import counted
+from sparklog.zk.znodes import PartitionState
+
+ME = 1
+MANY = 20 * SLICE
+PATIENT_MS = 3_600_000
+"""Longer than a test may take: an answer was not waited for."""
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(size=100):
+    builder = RecordBatchBuilder()
+    builder.append(0, b"k", b"v" * size)
+    return memoryview(bytearray(builder.build()))
+
+
+def asked(partition=0, offset=0, max_bytes=1 << 20):
+    return FetchPartition("t", ZERO_UUID, partition, offset, max_bytes)
+
+
+class Broker:
+    """What Fetch needs of one, on real files; counts what is read of partitions."""
+
+    def __init__(self, home, disk, config):
+        loop = asyncio.get_running_loop()
+        self.logs = LogManager([home], config, ManualClock(), disk)
+        self.replicas = ReplicaManager(ME, self.logs, loop)
+        self.turns = Turns(loop, ManualClock())
+        self.clock = ManualClock()
+        self.config = SimpleNamespace(fetch_max_bytes=55 << 20)
+        self.fetch_sessions = FetchSessions(10, 1000, random.Random(1).randrange)
+        self.metadata = SimpleNamespace(
+            knows=lambda tp: False, leader_hint=lambda tp: None, name_of=lambda topic_id: None
+        )
+        self.reads = 0
+        self._read = self.replicas.read
+        self.replicas.read = self.read
+        for tp in (ONE, TWO):
+            self.replicas.apply(tp, PartitionState(ME, 0, (ME,), 1), config, None)
+
+    def read(self, *args, **kwargs):
+        self.reads += 1
+        return self._read(*args, **kwargs)
+
+    def write(self, *sizes, tp=ONE):
+        for size in sizes:
+            self.replicas.append(tp, batch(size), 1)
+
+    def ask(self, *partitions, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session=0, epoch=-1, forgotten=()):
+        message = FetchRequest(
+            max_wait_ms, min_bytes, max_bytes, list(partitions), session_id=session, session_epoch=epoch,
+            forgotten=list(forgotten),
+        )  # fmt: skip
+        return fetch.handle(self, ApiRequest(ApiKey.FETCH, 12, "c", "h", message))
+
+    async def answer(self, *partitions, **how):
+        """The answer, whenever it comes."""
+        given = self.ask(*partitions, **how)
+        if isinstance(given, Generator):
+            _, given = counted(given)
+        return given if isinstance(given, FetchAnswer) else await given
+
+    def counted(self, steps):
+        """The most that was read in one step, and the result."""
+        most, before = 0, self.reads
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return max(most, self.reads - before), end.value
+            most, before = max(most, self.reads - before), self.reads
+
+
+def with_broker(home, scenario, **config):
+    async def run():
+        with ThreadPoolExecutor(1) as disk:
+            broker = Broker(home, disk, TopicConfig(**config))
+            await asyncio.wait_for(scenario(broker), 60)
+            assert len(broker.replicas.fetch_purgatory) == 0
+        broker.logs.close()
+
+    asyncio.run(run())
+
+
+def records_of(answer):
+    return {each.partition: sum(piece.size for piece in each.records) for each in answer.partitions}
+
+
+def test_many_partitions_are_read_a_slice_a_step(tmp_path):
+    async def scenario(broker):
+        broker.write(100)
+        most, answer = broker.counted(broker.ask(*map(asked, range(MANY))))
+        assert most <= SLICE
+        assert broker.reads == MANY
+        assert records_of(answer)[0] > 0
+        assert {each.error for each in answer.partitions[2:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        steps, body = counted(fetch.encode(answer, 12))
+        assert steps >= 2 * MANY / SLICE
+        assert b"".join(body[:1])
+
+    with_broker(tmp_path, scenario)
+
+
+def test_one_partition_that_is_named_many_times_is_read_once(tmp_path):
+    async def scenario(broker):
+        broker.write(100, 100)
+        steps, answer = counted(broker.ask(*[asked(0, 99)] * MANY, asked(0, 1)))
+        assert broker.reads == 1
+        assert steps >= MANY / SLICE
+        assert [each.error for each in answer.partitions] == [ErrorCode.NONE], "as it was named last"
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_request_of_few_is_served_at_once(tmp_path):
+    async def scenario(broker):
+        assert isinstance(broker.ask(*map(asked, range(SLICE))), FetchAnswer)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_large_session_is_served_in_steps_whatever_the_request_names(tmp_path):
+    async def scenario(broker):
+        most, full = broker.counted(broker.ask(*map(asked, range(MANY)), epoch=0))
+        assert most <= SLICE
+        gone = [ForgottenPartition("t", ZERO_UUID, number) for number in range(2, MANY // 2)]
+        _, rest = broker.counted(broker.ask(session=full.session_id, epoch=1, forgotten=gone))
+        assert len(rest.partitions) == MANY - MANY // 2
+        broker.reads = 0
+        most, again = broker.counted(broker.ask(session=full.session_id, epoch=2))
+        assert 0 < most <= SLICE
+        assert broker.reads == MANY - MANY // 2 + 2
+        assert len(again.partitions) == MANY - MANY // 2
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_session_is_over_where_its_request_is_given_up_between_two_steps(tmp_path):
+    async def scenario(broker):
+        _, full = counted(broker.ask(*map(asked, range(MANY)), epoch=0))
+        for stop in (1, MANY // SLICE // 2, MANY // SLICE + 3):
+            steps = broker.ask(session=full.session_id, epoch=1)
+            for _ in range(stop):
+                next(steps)
+            steps.close()
+            late = broker.ask(session=full.session_id, epoch=2)
+            assert late.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            _, full = counted(broker.ask(*map(asked, range(MANY)), epoch=0))
+
+    with_broker(tmp_path, scenario)
+
+
+def test_two_requests_of_one_session_do_not_mix(tmp_path):
+    async def scenario(broker):
+        _, full = counted(broker.ask(*map(asked, range(MANY)), epoch=0))
+        first = broker.ask(session=full.session_id, epoch=1)
+        for _ in range(MANY // SLICE):
+            next(first)
+            _, other = counted(broker.ask(session=full.session_id, epoch=2))
+            assert other.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert counted(first)[1].error is ErrorCode.NONE
+        assert counted(broker.ask(session=full.session_id, epoch=2))[1].error is ErrorCode.NONE
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_long_poll_of_a_large_session_waits_and_is_told_the_news(tmp_path):
+    async def scenario(broker):
+        for number in range(2, 2 * SLICE):
+            tp = TopicPartition("t", number)
+            broker.replicas.apply(tp, PartitionState(ME, 0, (ME,), 1), broker.logs.logs[ONE].config, None)
+        full = await broker.answer(*map(asked, range(2 * SLICE)), epoch=0)
+        waiting = asyncio.ensure_future(broker.answer(session=full.session_id, epoch=1, max_wait_ms=PATIENT_MS))
+        while not len(broker.replicas.fetch_purgatory):
+            await asyncio.sleep(0)
+        broker.write(10, tp=TopicPartition("t", SLICE))
+        assert list(records_of(await waiting)) == [SLICE]
+        waiting = asyncio.ensure_future(
+            broker.answer(asked(SLICE, 1), session=full.session_id, epoch=2, max_wait_ms=PATIENT_MS)
+        )
+        while not len(broker.replicas.fetch_purgatory):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    with_broker(tmp_path, scenario)
+
+
+# How long a poll waits
+
+
+def waits(broker, *partitions, **how):
+    """Whether the request is still not answered when all that could answer it has had its turn."""
+
+    async def ask():
+        polling = asyncio.ensure_future(broker.answer(*partitions, max_wait_ms=PATIENT_MS, **how))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if not polling.done():
+            polling.cancel()
+            await asyncio.wait([polling])
+            return True
+        assert sum(records_of(polling.result()).values()) > 0, "who asks again at once would never get on"
+        return False
+
+    return ask()
+
+
+def test_a_first_batch_for_which_there_is_no_room_is_not_waited_for(tmp_path):
+    async def scenario(broker):
+        broker.write(600)
+        broker.write(500, tp=TWO)
+        both = asked(0), asked(1)
+        assert not await waits(broker, *both, min_bytes=1000, max_bytes=1000)
+        assert await waits(broker, *both, min_bytes=5000, max_bytes=5000), "there is room for more"
+
+    with_broker(tmp_path, scenario)
+
+
+def test_no_more_is_waited_for_than_the_partitions_may_give(tmp_path):
+    async def scenario(broker):
+        broker.write(*[100] * 10)
+        assert not await waits(broker, asked(max_bytes=300), min_bytes=5000)
+        assert not await waits(broker, asked(max_bytes=1), min_bytes=5000), "a first batch that is larger"
+        assert not await waits(broker, asked(max_bytes=0), min_bytes=5000)
+        assert await waits(broker, asked(max_bytes=300), asked(1, max_bytes=300), min_bytes=5000), "of the other"
+
+    with_broker(tmp_path, scenario)
+
+
+def test_an_earlier_segment_is_not_waited_for(tmp_path):
+    async def scenario(broker):
+        broker.write(*[500] * 20)
+        assert len(list(tmp_path.glob("t-0/*.log"))) > 1
+        assert not await waits(broker, asked(0), min_bytes=1 << 19)
+        assert await waits(broker, asked(0, 19), min_bytes=1 << 19)
+
+    with_broker(tmp_path, scenario, segment_bytes=2000)
+
+
+@pytest.mark.parametrize("max_bytes", [1 << 20, 1, 0])
+def test_the_end_of_a_log_is_waited_at(tmp_path, max_bytes):
+    async def scenario(broker):
+        assert await waits(broker, asked(max_bytes=max_bytes))
+        broker.write(100)
+        assert await waits(broker, asked(0, 1, max_bytes))
+
+    with_broker(tmp_path, scenario)
