@@ -438,8 +438,7 @@ def in_pieces(sessions, message, *, uses_ids=False):
 
 def test_a_session_in_pieces_is_the_same_as_in_one(sessions):
     pieces = Sessions()
-    for each in (sessions, pieces):
-        each.id = each.grant(size=3)
+    one, other = sessions.grant(size=3), pieces.grant(size=3)
     messages = [
         ({}, {0: {"records": True}, 1: {"high_watermark": 6}}),
         ({"partitions": [asked(5), asked(1, offset=4)], "forgotten": [asked(2)]}, {5: {"records": True}}),
@@ -449,8 +448,8 @@ def test_a_session_in_pieces_is_the_same_as_in_one(sessions):
     for epoch, (named, news) in enumerate(messages, 1):
         tell = lambda each, news=news: told(each, **news.get(each.partition, {}))  # noqa: E731
         how = {"epoch": epoch, "forgotten": named.get("forgotten", ())}
-        whole = sessions.answer(request(*named.get("partitions", ()), session=sessions.id, **how), tell=tell)
-        fetch = in_pieces(pieces, request(*named.get("partitions", ()), session=pieces.id, **how))
+        whole = sessions.answer(request(*named.get("partitions", ()), session=one, **how), tell=tell)
+        fetch = in_pieces(pieces, request(*named.get("partitions", ()), session=other, **how))
         for each in fetch.asked:
             fetch.take([tell(each)])
         answer = fetch.answer([])

@@ -45,9 +45,11 @@ class Dispatcher:
         if request.version not in handler.versions:
             return self._unsupported(request, handler)
         if len(request.body) > LARGE_REQUEST and handler.decoding is not None:
-            steps = handler.decoding(request.body, request.version)
-            return self._serve_large(frame, request, handler, client_host, steps, after)
-        message = handler.decode(request.body, request.version)
+            message = handler.decoding(request.body, request.version)
+            if isinstance(message, Generator):
+                return self._serve_large(frame, request, handler, client_host, message, after)
+        else:
+            message = handler.decode(request.body, request.version)
         return self._handle(frame, request, handler, client_host, message, after)
 
     def _serve_large(

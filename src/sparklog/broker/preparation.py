@@ -26,6 +26,7 @@ from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError
 from sparklog.log.validator import LONG, PreparedBatch, is_short, prepare, size_to_prepare
+from sparklog.protocol.slices import SLICE
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import TopicPartition
 
@@ -50,8 +51,10 @@ class Preparation:
         self._kept = 0
 
     def is_needed(self, records: Records, after: asyncio.Future[Any] | None = None) -> bool:
-        """Whether the request has to wait: for its own preparation, for another's, or to come ``after`` something."""
-        if after is not None and not after.done():
+        """Whether the request has to wait: for its own preparation, for another's, to come ``after`` something, or
+        between the steps in which it is appended.
+        """
+        if len(records) > SLICE or (after is not None and not after.done()):
             return True
         waited_for, size = self._last, 0
         for tp, batch in records:

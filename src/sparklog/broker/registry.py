@@ -32,8 +32,8 @@ class Handler(NamedTuple):
     """Where ``handle`` is; its first paragraph says what it does, in a sentence that begins with the API's name."""
     by_schema: bool = False
     """Whether its messages are the schema library's, which can be decoded and encoded in steps."""
-    decoding: Callable[[memoryview, int], Steps[Any]] | None = None
-    """``decode`` in steps, for large requests."""
+    decoding: Callable[[memoryview, int], Any | Steps[Any]] | None = None
+    """``decode`` for requests of many bytes: in steps, where they have many elements too."""
 
 
 def _handlers() -> Iterator[Handler]:

@@ -20,11 +20,13 @@ from sparklog.net.answer import Ordered
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
+from sparklog.protocol.slices import SLICE
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
+from sparklog.testing.steps import counted
 from sparklog.zk.znodes import PartitionState
 
 ME = 1
@@ -269,3 +271,68 @@ def test_the_next_waits_for_an_append_and_not_for_its_answer(fsync, tmp_path):
         assert [(await each.answer)[ONE].base_offset for each in (first, behind)] == [0, 1]
 
     with_broker(tmp_path, scenario, EACH)
+
+
+MANY = 10 * SLICE
+
+
+def many(*others):
+    """A batch for each of many partitions, of which the first two are here."""
+    return [(TopicPartition("t", number), batch()) for number in range(MANY)] + list(others)
+
+
+def test_many_partitions_are_appended_a_slice_a_step(tmp_path):
+    async def scenario(broker):
+        appended, append = [], broker.replicas.append
+        broker.replicas.append = lambda tp, *args, **kwargs: (appended.append(tp), append(tp, *args, **kwargs))[1]
+        message = ProduceRequest(None, 1, 0, many())
+        steps = produce._appending(broker, ApiRequest(ApiKey.PRODUCE, 9, "c", "h", message), None, {})
+        for number in range(MANY // SLICE):
+            next(steps)
+            assert len(appended) == number * SLICE
+        _, results = counted(steps)
+        assert appended == list(results) == [tp for tp, _ in message.records]
+        assert [each.error for each in results.values()][:3] == [
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ]
+        assert counted(produce.encode(results, 9))[0] >= MANY / SLICE
+
+    with_broker(tmp_path, scenario)
+
+
+def test_what_comes_behind_a_request_of_many_partitions_is_appended_after_it(tmp_path):
+    async def scenario(broker):
+        first = broker.produce(*many(), acks=1)
+        behind = broker.produce((TWO, batch()), acks=1)
+        last = broker.produce((ONE, batch()), acks=1, after=first.placed)
+        assert [(await each.answer)[TWO].base_offset for each in (first, behind)] == [0, 1]
+        assert (await last.answer)[ONE].base_offset == 1
+
+    with_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("acks", "stored"), [(0, 1), (1, 0)])
+def test_many_partitions_of_a_client_that_hangs_up(acks, stored, tmp_path):
+    """One that waits for no answer hangs up when it has sent the last of them."""
+
+    async def scenario(broker):
+        assert not isinstance(broker.produce((ONE, batch()), (TWO, batch()), acks=acks), Ordered), "there are few"
+        given = broker.produce(*many(), acks=acks)
+        given.answer.cancel()
+        given.placed.cancel()
+        behind = broker.produce((ONE, batch()), acks=1)
+        results = behind if isinstance(behind, dict) else await behind.answer
+        assert results[ONE].base_offset == 1 + stored
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_partition_that_stands_twice_among_many_is_refused(tmp_path):
+    async def scenario(broker):
+        results = await broker.produce(*many((ONE, batch())), acks=1).answer
+        assert (results[ONE].error, results[TWO].error) == (ErrorCode.INVALID_REQUEST, ErrorCode.NONE)
+        assert broker.visible(ONE)[0] == 0
+
+    with_broker(tmp_path, scenario)

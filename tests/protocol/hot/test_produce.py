@@ -10,8 +10,9 @@ from sparklog.protocol.hot import produce
 from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.protocol.hot.produce import ProduceResult
 from sparklog.protocol.messages import ProduceRequest, ProduceResponse, decode_response, encode
-from sparklog.protocol.slices import MOST_ELEMENTS
+from sparklog.protocol.slices import MOST_ELEMENTS, SLICE
 from sparklog.structs import Endpoint, TopicPartition
+from sparklog.testing.steps import counted, finish
 
 relaxed = settings(deadline=None, max_examples=30)
 VERSIONS = pytest.mark.parametrize("version", range(produce.MIN_VERSION, produce.MAX_VERSION + 1))
@@ -191,3 +192,32 @@ def test_a_request_that_names_too_many_partitions_is_refused(topics):
     assert len(decoded(MOST_ELEMENTS).records) == MOST_ELEMENTS
     with pytest.raises(RemoteProtocolError, match="ask for fewer"):
         decoded(MOST_ELEMENTS + 1)
+
+
+MANY = 10 * SLICE
+
+
+@pytest.mark.parametrize("version", [0, 8, produce.MAX_VERSION])
+def test_a_large_request_is_read_in_steps_as_in_one(version):
+    records = {TopicPartition(f"t{number % 3}", number): [b"batch"] for number in range(MANY)}
+    body = memoryview(b"".join(map(bytes, produce.encode_request(-1, 5, records, version))))
+    assert produce.decode_if_few(body, version, MANY - 1) is None
+    assert produce.decode_if_few(body, version, MANY) == produce.decode_request(body, version)
+    steps, read = counted(produce.decoding_request(body, version))
+    assert steps >= MANY / SLICE
+    assert read == produce.decode_request(body, version)
+    with pytest.raises(RemoteProtocolError):
+        finish(produce.decoding_request(body[:-1], version))
+
+
+@pytest.mark.parametrize("version", [0, 8, produce.MAX_VERSION])
+def test_a_large_response_is_written_in_steps_as_in_one(version):
+    results = {
+        TopicPartition(f"t{number % 3}", number): ProduceResult(ErrorCode.NONE, number) for number in range(MANY)
+    }
+    results[TopicPartition("t0", 0)] = ProduceResult(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=LeaderHint(1, 2, Endpoint("h", 1))
+    )
+    steps, body = counted(produce.encoding_response(results, version))
+    assert steps >= MANY / SLICE
+    assert body == produce.encode_response(results, version)

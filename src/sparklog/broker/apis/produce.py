@@ -3,7 +3,8 @@
 acks=0: never answered; a connection whose batch is refused is closed, which is all a client can be told.
 acks=1: once the leader has it in its page cache. acks=all (-1): once every in-sync replica has it. Neither before it is
 on the leader's disk where ``flush.messages`` wants it there.
-A batch that takes long to look into is looked into off the loop (``broker/preparation.py``).
+A batch that takes long to look into is looked into off the loop (``broker/preparation.py``). A request of many
+partitions keeps its place in the same way, and is appended ``SLICE`` of them a step.
 A batch that begins its transaction in a partition waits for the transaction's coordinator to count the partition in.
 What comes behind on the same connection sees what was acknowledged: a Produce is appended after it, and other requests
 begin only when there is an answer.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ from sparklog.net.answer import Ordered
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce as wire
 from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
+from sparklog.protocol.slices import LARGE_ANSWER, SLICE, Steps, sliced
 from sparklog.record.batch import RecordBatch
 from sparklog.structs import Chunk, TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
@@ -85,7 +87,14 @@ Answer = Results | asyncio.Future[Results] | None
 decode = wire.decode_request
 
 
-def encode(results: Results | None, version: int) -> list[Chunk] | None:
+def decoding(body: memoryview, version: int) -> ProduceRequest | Steps[ProduceRequest]:
+    """The request; in steps where it names many partitions, which does not show in its size."""
+    return wire.decode_if_few(body, version, SLICE) or wire.decoding_request(body, version)
+
+
+def encode(results: Results | None, version: int) -> list[Chunk] | Steps[list[Chunk]] | None:
+    if results is not None and len(results) > LARGE_ANSWER:
+        return wire.encoding_response(results, version)
     return None if results is None else wire.encode_response(results, version)
 
 
@@ -136,7 +145,8 @@ async def _append_prepared(broker: BrokerContext, request: ApiRequest[ProduceReq
     transactional_id = _to_ask(broker, request)
     if transactional_id:
         return await _append_in_turn(broker, request, transactional_id, prepared)
-    return _begun(_answer(broker, request.message, _append_all(broker, request, None, prepared)))
+    results = await _append_paced(broker, request, None, prepared)
+    return _begun(_answer(broker, request.message, results))
 
 
 def _begun(answer: Results | Coroutine[Any, Any, Results] | None) -> Answer:
@@ -156,7 +166,7 @@ async def _append_in_turn(
         permits: Permits = {}
         for producer, partitions in entering.items():
             permits |= await broker.txn_entry.ask(transactional_id, producer, partitions, _client_version(request))
-        results = _append_all(broker, request, permits, prepared)
+        results = await _append_paced(broker, request, permits, prepared)
     return _begun(_answer(broker, request.message, results))
 
 
@@ -179,17 +189,55 @@ def _producer_of(records: memoryview | None) -> Producer | None:
 def _append_all(
     broker: BrokerContext, request: ApiRequest[ProduceRequest], permits: Permits | None, prepared: Prepared
 ) -> Results:
-    results: Results = {}
-    named = request.message.records
+    results = _refused_unseen(request.message.records)
+    _append_some(broker, request, permits, prepared, range(len(request.message.records)), results)
+    return results
+
+
+async def _append_paced(
+    broker: BrokerContext, request: ApiRequest[ProduceRequest], permits: Permits | None, prepared: Prepared
+) -> Results:
+    """``_append_all``; one of many partitions in steps."""
+    if len(request.message.records) <= SLICE:
+        return _append_all(broker, request, permits, prepared)
+    return await broker.turns.drive(
+        _appending(broker, request, permits, prepared), lambda: f"a large Produce of {request.client_id!r}"
+    )
+
+
+def _appending(
+    broker: BrokerContext, request: ApiRequest[ProduceRequest], permits: Permits | None, prepared: Prepared
+) -> Steps[Results]:
+    results = _refused_unseen(request.message.records)
+    for numbers in sliced(list(range(len(request.message.records)))):
+        yield
+        _append_some(broker, request, permits, prepared, numbers, results)
+    return results
+
+
+def _refused_unseen(named: Sequence[tuple[TopicPartition, memoryview | None]]) -> Results:
+    """What is answered to those that are named twice."""
     if len(named) > 1 and len({tp for tp, _ in named}) < len(named):
-        results = _named_twice(tp for tp, _ in named)
-    for number, (tp, records) in enumerate(named):
+        return _named_twice(tp for tp, _ in named)
+    return {}
+
+
+def _append_some(
+    broker: BrokerContext,
+    request: ApiRequest[ProduceRequest],
+    permits: Permits | None,
+    prepared: Prepared,
+    numbers: Sequence[int],
+    results: Results,
+) -> None:
+    """Append those of the request's batches, unless there is a result already."""
+    for number in numbers:
+        tp, records = request.message.records[number]
         if tp in results:  # it is named twice
             continue
         result = results[tp] = _append(broker, tp, records, request, permits, prepared.get(number))
         if result.error in _BAD_RECORDS:
             _logger.warning("refused a batch of client %r for %s: %s", request.client_id, tp, result.message)
-    return results
 
 
 def _named_twice(named: Iterable[TopicPartition]) -> Results:

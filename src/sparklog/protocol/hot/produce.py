@@ -13,7 +13,7 @@ from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import LeaderHint, encode_endpoints, encode_leader
 from sparklog.protocol.messages import is_flexible
-from sparklog.protocol.slices import checked_count
+from sparklog.protocol.slices import MOST_ELEMENTS, SLICE, Steps, checked_count, sliced
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.structs import Chunk, TopicPartition
 
@@ -49,6 +49,33 @@ class ProduceResult(NamedTuple):
 
 def decode_request(body: memoryview, version: int) -> ProduceRequest:
     """Raises RemoteProtocolError if the body is malformed, or names more than a request may."""
+    request = decode_if_few(body, version, MOST_ELEMENTS)
+    assert request is not None
+    return request
+
+
+def decode_if_few(body: memoryview, version: int, most: int) -> ProduceRequest | None:
+    """``decode_request``, unless more than ``most`` partitions are named."""
+    reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
+    transactional_id = reader.string_or_none() if version >= 3 else None
+    acks, timeout_ms = reader.numbers(_ACKS)
+    records: list[tuple[TopicPartition, memoryview | None]] = []
+    for _ in range(checked_count(ApiKey.PRODUCE, 0, reader.array_length())):
+        topic = reader.string()
+        count = checked_count(ApiKey.PRODUCE, len(records), reader.array_length())
+        if len(records) + count > most:
+            return None
+        for _ in range(count):
+            partition = reader.int32()
+            records.append((TopicPartition(topic, partition), reader.bytes_or_none()))
+            reader.skip_tags()
+        reader.skip_tags()
+    reader.skip_tags()
+    return ProduceRequest(transactional_id, acks, timeout_ms, records)
+
+
+def decoding_request(body: memoryview, version: int) -> Steps[ProduceRequest]:
+    """``decode_request`` in steps."""
     reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
     transactional_id = reader.string_or_none() if version >= 3 else None
     acks, timeout_ms = reader.numbers(_ACKS)
@@ -59,7 +86,10 @@ def decode_request(body: memoryview, version: int) -> ProduceRequest:
             partition = reader.int32()
             records.append((TopicPartition(topic, partition), reader.bytes_or_none()))
             reader.skip_tags()
+            if len(records) % SLICE == 0:
+                yield
         reader.skip_tags()
+        yield
     reader.skip_tags()
     return ProduceRequest(transactional_id, acks, timeout_ms, records)
 
@@ -102,6 +132,31 @@ def encode_response(results: dict[TopicPartition, ProduceResult], version: int, 
         for tp in partitions:
             _write_result(writer, tp.partition, results[tp], version)
         writer.tags()
+    _write_end(writer, results, version, throttle_ms)
+    return writer.chunks()
+
+
+def encoding_response(results: dict[TopicPartition, ProduceResult], version: int) -> Steps[list[Chunk]]:
+    """``encode_response`` in steps."""
+    writer = WireWriter(flexible=is_flexible(ApiKey.PRODUCE, version))
+    topics = _by_topic(list(results))
+    yield
+    writer.array_length(len(topics))
+    for topic, partitions in topics.items():
+        writer.string(topic)
+        writer.array_length(len(partitions))
+        for some in sliced(partitions):
+            for tp in some:
+                _write_result(writer, tp.partition, results[tp], version)
+            yield
+        writer.tags()
+    _write_end(writer, results, version, 0)
+    return writer.chunks()
+
+
+def _write_end(
+    writer: WireWriter, results: dict[TopicPartition, ProduceResult], version: int, throttle_ms: int
+) -> None:
     if version >= 1:
         writer.int32(throttle_ms)
     hints = [each.leader for each in results.values() if each.leader] if version >= _LEADER_HINT_VERSION else None
@@ -109,7 +164,6 @@ def encode_response(results: dict[TopicPartition, ProduceResult], version: int, 
         writer.tagged({_NODE_ENDPOINTS_TAG: encode_endpoints(hints)})
     else:
         writer.tags()
-    return writer.chunks()
 
 
 def _write_result(writer: WireWriter, partition: int, result: ProduceResult, version: int) -> None:
