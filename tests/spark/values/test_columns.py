@@ -216,6 +216,58 @@ def test_a_number_that_its_type_would_change_is_a_dead_letter(spark):
     assert {value: rows[value]._error for value in _NOT_FITTING} == told
 
 
+_INFINITE = {
+    b'{"a": 3.4028235e38, "b": 1.7976931348623157e308}': None,
+    b'{"a": 1e-50, "b": 0.1}': None,
+    b'{"a": 1e39}': "a is not float",
+    b'{"a": -1e39}': "a is not float",
+    b'{"b": 1e400}': "b is not double",
+    b'{"c": [1, {"x": 1e39}]}': "c is not array<struct<x:float>>",
+    b'{"c": [{}, {"x": 1e39}]}': "c[].x is not float",
+    b'{"d": {"k": -1e400}}': "d[] is not double",
+}
+
+
+def test_a_number_beyond_its_type_is_a_dead_letter_and_not_infinity(spark):
+    ddl = "a float, b double, c array<struct<x: float>>, d map<string, double>"
+    found = {bytes(row.value): row._error for row in json_values(_rows(spark, [*_INFINITE]), ddl).collect()}
+    told = {value: reason and f"it is not of the schema: {reason}" for value, reason in _INFINITE.items()}
+    assert found == told
+
+
+_FAR = {
+    b'{"at": 9223372036854, "id": 1700000000000000}': None,
+    b'{"at": "2024-05-01T10:00:00Z", "id": 1700000000000000}': None,
+    b'{"at": 1700000000000000}': "it is not of the schema: at is not timestamp",
+    b'{"at": -9223372036854775808}': "it is not of the schema: at is not timestamp",
+    b'{"rows": [{"at": "2024-05-01"}, {"at": 9223372036855}]}': "it is not of the schema: rows[].at is not timestamp",
+    b'{"times": {"a": 9223372036855}}': "it is not of the schema: times[] is not timestamp",
+}
+
+
+def test_seconds_beyond_a_timestamp_are_a_dead_letter_and_not_another_time(spark):
+    """As microseconds that somebody takes for seconds."""
+    ddl = "id bigint, at timestamp, rows array<struct<at: timestamp>>, times map<string, timestamp>"
+    frame = json_values(_rows(spark, [*_FAR]), ddl).select("value", "_error")
+    assert {bytes(row.value): row._error for row in frame.collect()} == _FAR
+
+
+def test_a_key_twice_in_a_map_is_a_dead_letter(spark):
+    values = {
+        b'{"a": {"x": 1, "X": 2}, "a": {"y": 3}}': None,
+        b'{"a": {"x": 1, "x": 1}}': "it has a key twice in a",
+        b'{"b": [{"c": {"": {"k": 1, "k": null}}}]}': "it has a key twice in b[].c[]",
+    }
+    frame = json_values(_rows(spark, [*values]), "a map<string,int>, b array<struct<c: map<string, map<string,int>>>>")
+    assert {bytes(row.value): row._error for row in frame.select("value", "_error").collect()} == values
+
+
+def test_infinity_may_be_asked_for_in_any_case(spark):
+    values = [b'{"a": Infinity}', b'{"a": "-INF"}', b'{"a": 1e39}']
+    frame = json_values(_rows(spark, values), "a float", options={"ALLOWnonNumericNumbers": "true", "MODE": "FAILFAST"})
+    assert sorted(row.data.a for row in frame.collect()) == [-float("inf"), float("inf"), float("inf")]
+
+
 @pytest.mark.parametrize("taken", [{"into": "Key"}, {"dead_letter": "value"}, {"into": "_error"}])
 def test_a_column_that_is_there_is_not_replaced(spark, taken):
     with pytest.raises(DataSourceError, match=r"SPARKLOG_UNSUPPORTED_SCHEMA.*already"):

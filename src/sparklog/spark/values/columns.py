@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -17,12 +17,16 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
+    LongType,
     MapType,
     ShortType,
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from sparklog.errors import DataSourceError
@@ -31,6 +35,7 @@ from sparklog.spark.values.avro import AvroReader, AvroWriter, Schema
 _PARSED = "_sparklog_parsed"
 _CORRUPT = "_sparklog_corrupt"
 _MOST_DIGITS = 38
+_MOST_SECONDS = ((1 << 63) - 1) // 1_000_000
 _POSITION = ("topic", "partition", "offset")
 _WRITTEN_JSON = {
     "ignoreNullFields": "false",
@@ -38,6 +43,13 @@ _WRITTEN_JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 """Options of ``to_json``, whose default formats end at the milliseconds. Five X: old offsets from UTC have seconds."""
+
+
+_NON_NUMERIC = "allownonnumericnumbers"
+_STRICT = {_NON_NUMERIC: "false", "allowsinglequotes": "false"}
+
+_Condition = Callable[[Column], Column]
+_Changed = Callable[[DataType], _Condition | None]
 
 
 def json_values(
@@ -59,14 +71,17 @@ def json_values(
     It is stricter than ``from_json`` alone, which silently accepts trailing rubbish, the first of several objects,
     empty text (as null), and numbers that are not JSON (NaN). Here a value must be one JSON object whose fields have
     the schema's types, and it must have the fields that are NOT NULL, inside structs, arrays and maps too. Fields that
-    the schema does not name are ignored; if a field occurs twice, the last counts, as in Spark. A number that its type
-    would change does not parse; for a decimal, as far as 38 digits show the change.
+    the schema does not name are ignored; if a field of a struct occurs twice, the last counts, as in Spark; a map with
+    a key twice does not parse. A number that its type would change does not parse; for a decimal, as far as 38 digits
+    show the change. A float or double is the nearest value, but a number beyond its range does not parse. Dates and
+    timestamps are those of ``from_json``; a timestamp that is a number is seconds.
     """
     wanted = _struct(schema)
     text = f.col(value).cast("string")
     mark = f"_{secrets.token_hex(8)}"
-    strict = {"allowNonNumericNumbers": "false", "allowSingleQuotes": "false"}
-    settings = {**strict, **(options or {}), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    given = {name.lower(): setting for name, setting in (options or {}).items()}  # Spark takes these names in any case
+    settings = {**_STRICT, **given, "mode": "PERMISSIVE", "columnnameofcorruptrecord": _CORRUPT}
+    is_finite = str(settings[_NON_NUMERIC]).lower() != "true"  # else an infinity may be what the value says
     plain, wide = _mapped(wanted, lambda kind: kind), _mapped(wanted, _wider)
     parsed = df.withColumn(_PARSED, _from_wrapped(text, wide, settings, mark))
     root = f.get(f.col(_PARSED)["v"], f.lit(1)).dropFields(mark)
@@ -75,7 +90,12 @@ def json_values(
         f.when(text.isNull(), None)
         .when(~f.is_valid_utf8(text), f.lit("it is not UTF-8"))
         .when(~_is_whole(f.col(_PARSED), mark), _why_not_json(text, wanted, settings))
-        .otherwise(_first_reason(_faults(wanted, ""), root))
+        .otherwise(
+            f.coalesce(
+                _first_reason(_faults(wanted, "", partial(_is_changed, is_finite=is_finite)), root),
+                _why_too_far(text, plain, settings),
+            )
+        )
     )
     return _with_dead_letters(parsed, data, reason, value, into, dead_letter).drop(_PARSED)
 
@@ -201,6 +221,32 @@ def _mapped_type(kind: DataType, leaf: Callable[[DataType], DataType]) -> DataTy
     return leaf(kind)
 
 
+def _why_too_far(text: Column, schema: StructType, settings: Mapping[str, str]) -> Column:
+    """The reason if a timestamp in seconds is beyond what a timestamp holds: ``from_json`` wraps it around.
+
+    For this the value is parsed again, if it has so many digits. ``schema`` has no NOT NULL.
+    """
+    seconds = _mapped(schema, lambda kind: LongType() if isinstance(kind, TimestampType) else kind)
+    if seconds == schema:
+        return f.lit(None).cast("string")
+    reason = _first_reason(_faults(schema, "", _is_too_far), f.from_json(text, seconds, dict(settings)))
+    return f.when(text.rlike(f"[0-9]{{{len(str(_MOST_SECONDS))}}}"), reason)
+
+
+def _is_too_far(kind: DataType) -> _Condition | None:
+    is_timestamp = isinstance(kind, TimestampType)
+    return (lambda seconds: ~seconds.between(-_MOST_SECONDS, _MOST_SECONDS)) if is_timestamp else None
+
+
+def _is_changed(kind: DataType, *, is_finite: bool) -> _Condition | None:
+    """Whether a value of the wider type is not one of ``kind``; None if each is."""
+    if _wider(kind) != kind:
+        return lambda value: ~value.eqNullSafe(value.try_cast(kind).cast(_wider(kind)))
+    if is_finite and isinstance(kind, FloatType | DoubleType):
+        return lambda value: f.abs(value) == float("inf")
+    return None
+
+
 def _wider(kind: DataType) -> DataType:
     """A wider type, to find values that do not fit: ``from_json`` makes a tinyint -128 of 128, and rounds decimals."""
     if isinstance(kind, ByteType):
@@ -210,9 +256,6 @@ def _wider(kind: DataType) -> DataType:
     return kind
 
 
-_Condition = Callable[[Column], Column]
-
-
 def _first_reason(faults: Iterator[tuple[_Condition, str]], root: Column) -> Column:
     """The reason of the first fault that the value has, or null."""
     none = f.when(f.lit(False), f.lit(""))
@@ -220,36 +263,38 @@ def _first_reason(faults: Iterator[tuple[_Condition, str]], root: Column) -> Col
     return found.otherwise(f.lit(None).cast("string"))
 
 
-def _faults(kind: DataType, path: str) -> Iterator[tuple[_Condition, str]]:
+def _faults(kind: DataType, path: str, is_changed: _Changed) -> Iterator[tuple[_Condition, str]]:
     """The possible faults of a value of this type, each with its reason; the outermost first."""
     if isinstance(kind, StructType):
         for each in kind.fields:
-            yield from _faults_of_field(each, f"{path}.{each.name}" if path else each.name)
+            yield from _faults_of_field(each, f"{path}.{each.name}" if path else each.name, is_changed)
     elif isinstance(kind, ArrayType):
-        yield from _faults_of_elements(kind.elementType, kind.containsNull, path, lambda value: value)
+        yield from _faults_of_elements(kind.elementType, kind.containsNull, path, is_changed, lambda value: value)
     elif isinstance(kind, MapType):
-        yield from _faults_of_elements(kind.valueType, kind.valueContainsNull, path, f.map_values)
-    elif _wider(kind) != kind:
-        yield (
-            lambda value: ~value.eqNullSafe(value.try_cast(kind).cast(_wider(kind))),
-            f"it is not of the schema: {path} is not {kind.simpleString()}",
-        )
+        yield _has_twins, f"it has a key twice in {path}"
+        yield from _faults_of_elements(kind.valueType, kind.valueContainsNull, path, is_changed, f.map_values)
+    elif (condition := is_changed(kind)) is not None:
+        yield condition, f"it is not of the schema: {path} is not {kind.simpleString()}"
 
 
-def _faults_of_field(field: StructField, path: str) -> Iterator[tuple[_Condition, str]]:
+def _faults_of_field(field: StructField, path: str, is_changed: _Changed) -> Iterator[tuple[_Condition, str]]:
     if not field.nullable:
         yield lambda value: value.isNotNull() & value[field.name].isNull(), f"it has no {path}"
-    for is_faulty, reason in _faults(field.dataType, path):
+    for is_faulty, reason in _faults(field.dataType, path, is_changed):
         yield _composed(is_faulty, lambda value: value[field.name]), reason
 
 
 def _faults_of_elements(
-    kind: DataType, may_be_null: bool, path: str, elements: _Condition
+    kind: DataType, may_be_null: bool, path: str, is_changed: _Changed, elements: _Condition
 ) -> Iterator[tuple[_Condition, str]]:
     if not may_be_null:
         yield lambda value: f.exists(elements(value), lambda each: each.isNull()), f"it has a null in {path}"
-    for is_faulty, reason in _faults(kind, f"{path}[]"):
+    for is_faulty, reason in _faults(kind, f"{path}[]", is_changed):
         yield _in_any(is_faulty, elements), reason
+
+
+def _has_twins(value: Column) -> Column:
+    return f.size(f.array_distinct(f.map_keys(value))) < f.size(f.map_keys(value))
 
 
 def _composed(condition: _Condition, inner: _Condition) -> _Condition:
