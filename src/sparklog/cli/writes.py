@@ -120,11 +120,12 @@ def finish(scopes: tuple[str, ...], open_for: int, yes: bool, bootstrap: str) ->
 def declare(scope: str, last_batch: int, yes: bool, force: bool, bootstrap: str) -> None:
     """Have BATCH count as the last one that SCOPE has written, with nothing of it left to commit.
 
-    For a job that stops with SPARKLOG_DECISION_LOST or SPARKLOG_DECISION_UNPROVEN, and for nothing else: the record of
-    what it decided is gone. Commit first what belongs to a batch that was written ("sparklog writes list", "sparklog
-    txn commit"): what the scope has open afterwards is aborted by its next batch. The job's next batch must have a
-    greater number, and a batch of this number is not written again. A SCOPE of which the cluster knows nothing is
-    refused, since it is mostly misspelt; --force declares it all the same.
+    For a job that stops with an error whose message has this command, and for nothing else. After
+    SPARKLOG_DECISION_LOST or SPARKLOG_DECISION_UNPROVEN the record of what it decided is gone. Then commit first what
+    belongs to a batch that was written ("sparklog writes list", "sparklog txn commit"): what the scope has open
+    afterwards is aborted by its next batch. The job's next batch must have a greater number, and a batch of this number
+    is not written again. A SCOPE of which the cluster knows nothing is refused, since it is mostly misspelt; --force
+    declares it all the same.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ from sparklog.spark.write.attempt_names import AttemptName, ids_prefix, unnamed_
 from sparklog.spark.write.decider import Decider
 from sparklog.spark.write.decisions import DECISIONS_TOPIC, NO_BATCH, PARTITIONS, Decision, DecisionLog, Scope
 from sparklog.spark.write.open_writes import abandoned, declare_last_batch, finish_abandoned, finish_scope, open_writes
-from sparklog.spark.write.options import WriteOptions
+from sparklog.spark.write.options import BY_COLUMN, WriteOptions
 from sparklog.spark.write.task_attempt import TaskAttempt, stream_attempt
 from sparklog.spark.write.writer import Sink, SparklogStreamWriter, SparklogWriter, TaskCommitMessage
 from sparklog.structs import IsolationLevel, TopicPartition
@@ -1100,14 +1100,80 @@ def test_a_smaller_version_of_a_named_write_is_refused(metadata, attempt, visibl
     assert visible() == [b"5", b"6"]
 
 
-def test_a_replay_with_other_rows_is_an_error_in_the_log(metadata, attempt, visible, scope, caplog):
-    sink, task = Sink(WriteOptions(metadata.config, None)), TaskAttempt(scope.name, "run", 0, 0, 0)
-    sink.commit(scope.name, 0, [TaskCommitMessage(1, task, attempt(b"one"))])
-    sink.commit(scope.name, 0, [TaskCommitMessage(1, task)])
+@pytest.fixture
+def wrote(metadata, scope):
+    """``wrote(batch, rows, transaction=None, topic=None)``: the driver has heard that of its only task."""
+
+    def commit(batch, rows, transaction=None, topic=None, topics=frozenset(), run="run"):
+        task = TaskAttempt(scope.name, run, batch, 0, 0)
+        sink = Sink(WriteOptions(metadata.config, topic))
+        sink.commit(scope.name, batch, [TaskCommitMessage(rows, task, transaction, topics)], run=run)
+
+    return commit
+
+
+def declared(metadata, error):
+    """Runs the last command in the error, as a person would."""
+    *_, scope, option, batch = shlex.split(str(error.value))
+    assert option == "--last-batch"
+    declare_last_batch(metadata.config, scope, int(batch))
+
+
+def test_a_replay_with_more_or_fewer_rows_is_refused(metadata, attempt, visible, wrote, caplog):
+    """The repeated rows stand, whatever they are now; other rows must not vanish."""
+    wrote(0, 1, attempt(b"one"))
+    wrote(0, 1)
     assert [each.levelname for each in caplog.records] == ["WARNING"]
-    sink.commit(scope.name, 0, [TaskCommitMessage(2, task)])
-    assert "was written before, with 1 rows, and nothing is written now, though 2 rows came" in caplog.text
-    assert visible() == [b"one"]
+    for rows in (0, 2):
+        with pytest.raises(DataSourceError, match=rf"SPARKLOG_REPLAY_DIFFERS.*with 1 rows.*the {rows} that came") as no:
+            wrote(0, rows)
+    declared(metadata, no)
+    wrote(0, 2)
+    wrote(1, 1, attempt(b"two", 1))
+    assert visible() == [b"one", b"two"]
+
+
+def test_a_replay_with_rows_of_a_batch_that_had_none_is_refused(attempt, visible, wrote):
+    wrote(0, 0)
+    with pytest.raises(DataSourceError, match=r"SPARKLOG_REPLAY_DIFFERS.*with 0 rows.*the 3 that came"):
+        wrote(0, 3)
+    assert visible() == []
+
+
+@pytest.mark.parametrize(("before", "now"), [("a", "b"), ("a", None), (None, "b")])
+def test_a_copied_checkpoint_writes_to_no_other_topic(metadata, attempt, visible, wrote, before, now):
+    """Neither the batch that is decided, nor the next; and the query itself goes on."""
+    wrote(0, 1, attempt(b"zero"), before)
+    for batch, transaction in ((0, None), (1, attempt(b"of the copy", 1, run="copy"))):
+        with pytest.raises(DataSourceError, match=rf"SPARKLOG_OTHER_TOPIC.*batch {batch} .*new checkpoint") as no:
+            wrote(batch, 1, transaction, now, run="copy")
+    wrote(1, 1, attempt(b"one", 1), before)
+    with pytest.raises(DataSourceError, match="SPARKLOG_OTHER_TOPIC") as no:
+        wrote(2, 1, None, now)
+    declared(metadata, no)
+    wrote(2, 1, attempt(b"two", 2), now)
+    assert visible() == [b"zero", b"one", b"two"]
+
+
+@pytest.mark.parametrize("is_made_again", [True, False])
+def test_a_replay_whose_topic_is_gone_says_that_its_rows_are_gone(
+    metadata, admin, attempt, visible, wrote, make_topic, is_made_again
+):
+    other = make_topic(suffix="-other")
+    topics = frozenset([(other, metadata.topic(other).topic_id)])
+    wrote(0, 1, attempt(b"zero"), other, topics)
+    wrote(0, 1, None, other)
+    admin.delete_topics([other])
+    if is_made_again:
+        eventually(lambda: other not in admin.list_topics(), what="the topic is deleted")
+        make_topic(suffix="-other")
+    code = "TOPIC_RECREATED" if is_made_again else "UNKNOWN_TOPIC"
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_{code}.*--last-batch -1; to go on") as no:
+        wrote(0, 1, None, other)
+    declared(metadata, no)
+    wrote(0, 1, None, other)
+    wrote(1, 1, attempt(b"one", 1), other)
+    assert visible() == [b"zero", b"one"]
 
 
 def test_a_batch_that_nobody_knows_cannot_be_written_once():
@@ -1130,7 +1196,14 @@ def test_a_decision_reads_back():
         )
     )
     odd = tuple(PreparedTransaction(name, 1, 2) for name in ("a", "sparklog-spark/a/b/01-2-3-4", "ü"))
-    for decision in (Decision(5, named, odd, 17), Decision(5, tuple(sorted((*named, *odd)))), Decision(0), Decision()):
+    of_a_topic = Decision(5, named, odd, 17, "t", uuid.UUID(int=7))
+    for decision in (
+        of_a_topic,
+        Decision(5, named, odd, 17, BY_COLUMN),
+        Decision(5, tuple(sorted((*named, *odd)))),
+        Decision(0),
+        Decision(),
+    ):
         assert Decision.decode(decision.encode()) == decision
     first = b'{"version":1,"batch":5,"transactions":[["a",1,2]],"aborted":[["b",3,4]]}'
     assert Decision.decode(first) == Decision(5, (PreparedTransaction("a", 1, 2),), (PreparedTransaction("b", 3, 4),))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import random
-import shlex
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
@@ -33,8 +32,10 @@ from sparklog.spark.write.decisions import (
     DecisionLog,
     Scope,
     decisions_config,
+    declaration,
     recovery_steps,
 )
+from sparklog.spark.write.options import BY_COLUMN
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -50,6 +51,8 @@ _NOTHING_BEFORE = (
     "nothing is known of what scope %s wrote before batch %d: right for a query that wrote elsewhere until now, or"
     " not exactly once; of any other the decisions are lost, and what its last batch wrote may be written again"
 )
+
+_WRITE_AGAIN = "nothing of the batch is visible in any topic: write it again"
 
 Transactions = Collection[PreparedTransaction]
 Topics = Collection[tuple[str, UUID]]
@@ -97,17 +100,21 @@ class Decider:
         *,
         is_whole: bool = True,
         topics: Topics = frozenset(),
+        target: str | None = None,
     ) -> Decision:
         """Decide that these transactions make up ``batch``, unless it is decided already, and commit them.
 
         Returns the decision that counts, which is of a later batch if one is decided. ``run`` is the caller's run, if
         it begins a batch only after the ``commit`` of the one before has returned: then the run's own earlier decisions
         are finished already. ``is_whole`` is false if tasks wrote no rows because they found the batch decided.
+        ``target`` is the topic of all rows, or BY_COLUMN.
 
-        Raises DataSourceError, and decides nothing, if a transaction is no longer open, if not ``is_whole``, or if one
-        of the ``topics`` that tasks wrote to is gone.
+        Raises DataSourceError, and decides nothing, if a transaction is no longer open, if not ``is_whole``, if one of
+        the ``topics`` that tasks wrote to is gone, or if the last batch has another ``target``. Raises it also if the
+        batch is decided already, and its topic is gone.
         """
-        decision = Decision(batch, tuple(sorted(transactions)), rows=rows)
+        topic_id = next((found for name, found in topics if name == target), None)
+        decision = Decision(batch, tuple(sorted(transactions)), rows=rows, target=target, topic_id=topic_id)
         return self._retry_if_fenced(lambda: self._commit(decision, run, is_whole=is_whole, topics=topics))
 
     def _commit(self, decision: Decision, run: str | None, *, is_whole: bool, topics: Topics) -> Decision:
@@ -115,8 +122,10 @@ class Decider:
         last = self.take_over()
         if last.batch >= batch or run is None or run not in last.runs:
             self.finish(last, is_last=last.batch >= batch)
+        _check_same_target(self._scope, last, decision)
         if last.batch == batch:
             self._record_and_abort_orphans(last)
+            self._check_target_is_there(last)
             return last
         if (last.batch > batch or not self._scope.is_resumable) and self._is_over(decision):
             return decision
@@ -267,8 +276,8 @@ class Decider:
             if state is None or state.state != ONGOING or (state.producer_id, state.producer_epoch) != each[1:]:
                 raise _ended(each)
 
-    def check_topics(self, topics: Topics) -> None:
-        """Raises DataSourceError unless all of these topics exist under the same id."""
+    def check_topics(self, topics: Topics, advice: str = _WRITE_AGAIN) -> None:
+        """Raises DataSourceError, with this advice, unless all of these topics exist under the same id."""
         if not topics:
             return
         try:
@@ -276,10 +285,21 @@ class Decider:
         except ApiError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            raise _gone("SPARKLOG_UNKNOWN_TOPIC", f"{error.reason}: it was deleted") from error
+            raise _gone("SPARKLOG_UNKNOWN_TOPIC", f"{error.reason}: it was deleted", advice) from error
         for name, topic_id in topics:
             if found[name].topic_id != topic_id:
-                raise _gone("SPARKLOG_TOPIC_RECREATED", f"topic {name!r} was deleted and created again")
+                raise _gone("SPARKLOG_TOPIC_RECREATED", f"topic {name!r} was deleted and created again", advice)
+
+    def _check_target_is_there(self, last: Decision) -> None:
+        """Raises DataSourceError if the topic of the last batch, which is not written again, is gone with its rows."""
+        if last.target is None or last.topic_id is None:
+            return
+        advice = (
+            f"batch {last.batch} of {self._scope.name!r} is not written again; to have it written to the topic as it is"
+            f" now: {declaration(self._scope, last.batch - 1)}; to go on with the next batch:"
+            f" {declaration(self._scope, last.batch)}"
+        )
+        self.check_topics([(last.target, last.topic_id)], advice)
 
     def record(self, decision: Decision) -> None:
         """Write the decision; it is final. Raises ApiError(PRODUCER_FENCED) if another decider has taken over."""
@@ -411,11 +431,23 @@ def _ended(transaction: PreparedTransaction) -> DataSourceError:
     )
 
 
-def _gone(code: str, what: str) -> DataSourceError:
-    return DataSourceError(
-        code,
-        f"{what} after tasks had written to it, and what they had written is gone; nothing of the batch is visible in"
-        " any topic: write it again",
+def _gone(code: str, what: str, advice: str) -> DataSourceError:
+    return DataSourceError(code, f"{what} after tasks had written to it, and what they had written is gone; {advice}")
+
+
+def _check_same_target(scope: Scope, last: Decision, decision: Decision) -> None:
+    """Raises DataSourceError if the last batch is known to have gone to another topic: the checkpoint was copied."""
+    if None in (last.target, decision.target) or last.target == decision.target:
+        return
+    before, now = (
+        "the topics in the rows" if each.target == BY_COLUMN else f"topic {each.target!r}" for each in (last, decision)
+    )
+    raise DataSourceError(
+        "SPARKLOG_OTHER_TOPIC",
+        f"batch {decision.batch} of {scope.name!r} is not written to {now}: batch {last.batch} of it went to {before}."
+        " A copy of a checkpoint does not make another query of it: start that with a new checkpoint (and starting"
+        f" offsets). If this query is to write to {now} from batch {last.batch + 1} on, and to {before} no more:"
+        f" {declaration(scope, last.batch)}",
     )
 
 
@@ -439,6 +471,5 @@ def _unproven(scope: Scope, decision: Decision, unknown: list[str]) -> DataSourc
         f"batch {decision.batch} of scope {scope.name!r} was decided, and the brokers have forgotten how"
         f" {len(unknown)} of its {len(decision.transactions)} transactions ended ({unknown[0]} among them), which"
         " nobody has noted: see whether its rows are in their topics, write them again under another name if they are"
-        " not, and then declare it written: sparklog writes declare"
-        f" {shlex.quote(scope.name)} --last-batch {decision.batch}",
+        f" not, and then declare it written: {declaration(scope, decision.batch)}",
     )

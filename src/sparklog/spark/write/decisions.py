@@ -34,6 +34,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote
+from uuid import UUID
 
 from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.client.admin.prepared import PreparedTransaction
@@ -92,13 +93,17 @@ class Decision(NamedTuple):
     """Exactly these transactions make up ``batch``; NO_BATCH means that nothing is decided yet.
 
     A decider that replays the batch aborts ``aborted``, or has aborted them: no later batch may name them. ``rows`` is
-    the number of rows in the batch, if it is known.
+    the number of rows in the batch; None if it is not known, as in a decision that a person has declared.
     """
 
     batch: int = NO_BATCH
     transactions: tuple[PreparedTransaction, ...] = ()
     aborted: tuple[PreparedTransaction, ...] = ()
     rows: int | None = None
+    target: str | None = None
+    """The topic of all rows, or BY_COLUMN (``spark/write/options.py``); None if it is not known."""
+    topic_id: UUID | None = None
+    """The id of ``target`` when it was written to; None if it was not, or rows choose their topics."""
 
     @property
     def runs(self) -> set[str]:
@@ -113,6 +118,8 @@ class Decision(NamedTuple):
             transactions=encode_transactions(self.transactions),
             aborted=encode_transactions(self.aborted),
             rows=self.rows,
+            target=self.target,
+            topic_id=None if self.topic_id is None else self.topic_id.hex,
         )
 
     def encode_finished(self) -> bytes:
@@ -127,7 +134,8 @@ class Decision(NamedTuple):
             fields = json.loads(value)
             decode, rows = _DECODERS[fields["version"]], fields.get("rows")
             named, aborted = (tuple(sorted(decode(fields[name]))) for name in ("transactions", "aborted"))
-            return cls(int(fields["batch"]), named, aborted, rows)
+            topic_id = None if (found := fields.get("topic_id")) is None else UUID(found)
+            return cls(int(fields["batch"]), named, aborted, rows, fields.get("target"), topic_id)
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
         raise DataSourceError(
@@ -343,13 +351,18 @@ def _unreadable_is_lost(scope: Scope, batch: int) -> Iterator[None]:
         raise _decision_lost(scope, batch, str(error)) from error
 
 
+def declaration(scope: Scope, batch: int | str) -> str:
+    """The command by which a user makes ``batch`` the last one of the scope."""
+    return f"sparklog writes declare {shlex.quote(scope.name)} --last-batch {batch}"
+
+
 def recovery_steps(scope: Scope, batch: int) -> str:
     """The steps by which a user recovers a scope whose last decision is lost. ``batch``: its number, if it is known."""
     known = "BATCH" if batch == NO_BATCH else str(batch)
     return (
         "nothing was committed or aborted. Find out which of the transactions that 'sparklog writes list' shows belong"
         " to a batch that was written, commit those (sparklog txn commit ID), and then declare the last batch:"
-        f" sparklog writes declare {shlex.quote(scope.name)} --last-batch {known}"
+        f" {declaration(scope, known)}"
     )
 
 

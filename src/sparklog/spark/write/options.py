@@ -14,6 +14,9 @@ from sparklog.spark.options import table
 from sparklog.spark.options.definition import Use, invalid, option_field
 from sparklog.spark.options.raw import RawOptions, client_config
 
+BY_COLUMN = "*"
+"""The target of a sink whose rows choose their topics by a column. No topic has this name."""
+
 
 @dataclass(frozen=True)
 class WriteOptions:
@@ -39,6 +42,11 @@ class WriteOptions:
         if self.txn_app_id is None or self.topic is None:
             return self.txn_app_id
         return f"{self.txn_app_id}@{self.topic}"
+
+    @property
+    def target(self) -> str:
+        """The topic of all rows, or BY_COLUMN."""
+        return self.topic or BY_COLUMN
 
     @classmethod
     def for_batch(cls, options: Mapping[str, str]) -> WriteOptions:

@@ -129,7 +129,11 @@ class Sink:
     def commit(
         self, scope: str, batch: int, messages: Messages, *, is_resumable: bool = True, run: str | None = None
     ) -> None:
-        """Decide the batch and finish it. Raises DataSourceError if a later batch is decided, with or without rows."""
+        """Decide the batch and finish it.
+
+        Raises DataSourceError if a later batch is decided, with or without rows, or if the batch itself is decided and
+        has another number of rows.
+        """
         from sparklog.spark.failures import translated
         from sparklog.spark.worker_gc import freeze_imports
 
@@ -140,13 +144,17 @@ class Sink:
         is_whole = all(each is None or each.transaction or not each.rows for each in messages)
         topics = frozenset[tuple[str, uuid.UUID]]().union(*(each.topics for each in messages if each is not None))
         with translated(), self.decider(scope, is_resumable=is_resumable) as decider:
-            decided = decider.commit(batch, transactions, run, rows, is_whole=is_whole, topics=topics)
+            decided = decider.commit(
+                batch, transactions, run, rows, is_whole=is_whole, topics=topics, target=self._options.target
+            )
             decider.forget()
         freeze_imports()
         if decided.batch > batch:
             raise _overtaken(scope, batch, decided.batch)
+        if decided.rows not in (None, rows):
+            raise _differs(scope, decided, rows)
         if set(decided.transactions) != set(transactions):
-            _warn_of_replay(scope, decided, rows)
+            _log.warning("batch %d of %r was written before: nothing is written now", batch, scope)
 
     def abort(self, scope: str, batch: int, messages: Messages, run: str, *, is_resumable: bool = True) -> None:
         from sparklog.spark.failures import translated
@@ -181,18 +189,16 @@ def _overtaken(scope: str, batch: int, later: int) -> DataSourceError:
     )
 
 
-def _warn_of_replay(scope: str, decided: Decision, rows: int) -> None:
-    """Log that the batch was decided before: its rows stand, and those of this attempt are dropped."""
-    if decided.rows in (None, rows):
-        _log.warning("batch %d of %r was written before: nothing is written now", decided.batch, scope)
-        return
-    _log.error(
-        "batch %d of %r was written before, with %d rows, and nothing is written now, though %d rows came: if the"
-        " checkpoint was set back, or this is other data, write it with a new checkpoint, or under another txnVersion",
-        decided.batch,
-        scope,
-        decided.rows,
-        rows,
+def _differs(scope: str, decided: Decision, rows: int) -> DataSourceError:
+    from sparklog.spark.write.decisions import Scope, declaration
+
+    return DataSourceError(
+        "SPARKLOG_REPLAY_DIFFERS",
+        f"batch {decided.batch} of {scope!r} was written before, with {decided.rows} rows, and is not written again"
+        f" with the {rows} that came now. A query whose checkpoint was set back, or copied, needs a new checkpoint (and"
+        " starting offsets); a batch write of other data needs another 'txnVersion'. If the rows that were written"
+        " stand for these (the query has changed since, or computes its rows at random), go on after them:"
+        f" {declaration(Scope(scope), decided.batch)}",
     )
 
 
