@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -191,6 +192,24 @@ def test_a_replayed_batch_adds_nothing(stream, filled, make_topic, committed, re
     stream(source, out)
     assert records_in(out) == written
     assert committed(out) == list(range(50))
+
+
+def test_a_checkpoint_that_is_copied_or_set_back_loses_no_rows_in_silence(
+    stream, filled, produce, make_topic, committed, tmp_path
+):
+    source, out, other = filled(50), make_topic(PARTITIONS, "-out"), make_topic(PARTITIONS, "-other")
+    checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
+    stream(source, out, checkpoint=checkpoint)
+    shutil.copytree(checkpoint, copy)
+    produce(source, *({"value": b"%d" % number} for number in range(50, 55)))
+    with pytest.raises(Exception, match=r"SPARKLOG_OTHER_TOPIC.*writes declare"):
+        stream(source, other, checkpoint=copy)
+    for part in ("commits", "offsets"):
+        for name in ("2", ".2.crc"):
+            (checkpoint / part / name).unlink(missing_ok=True)
+    with pytest.raises(Exception, match=r"SPARKLOG_REPLAY_DIFFERS.*writes declare"):
+        stream(source, out, checkpoint=checkpoint)
+    assert (committed(out), committed(other)) == (list(range(50)), [])
 
 
 @pytest.mark.parametrize(
