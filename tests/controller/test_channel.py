@@ -109,7 +109,7 @@ def test_each_request_is_tried_until_it_is_answered_and_none_overtakes_another(m
                 raise HangUp
             return UpdateMetadataResponse(error_code=0)
 
-        async with asyncio.timeout(30), ScriptedCluster() as cluster:
+        async with asyncio.timeout(60), ScriptedCluster() as cluster:
             (broker,) = cluster.brokers
             broker.on[ApiKey.UPDATE_METADATA] = answer
             channel = BrokerChannel(BrokerInfo(1, broker.endpoint), "controller")

@@ -48,7 +48,7 @@ def test_a_topic_deleted_behind_a_brokers_back_is_set_aside(broker, zk, made_aga
     broker.start()
     eventually(lambda: list(home.glob("again-0.*-stray")))
     said = rf"ERROR .*{home / 'again-0'} is set aside as again-0\.[0-9a-f]+-stray: it belongs to topic id "
-    assert re.search(said, broker.output())
+    eventually(lambda: re.search(said, broker.output()))
     with wire.connect(broker.address) as connection:
         eventually(lambda: wire.fetch(connection, KEPT, 0).error is ErrorCode.NONE)
         assert wire.read_all(connection, KEPT) == [b"old"]

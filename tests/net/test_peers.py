@@ -42,7 +42,7 @@ class Answers:
 
 @asynccontextmanager
 async def broker_and_peer(answer=None):
-    async with asyncio.timeout(30), ScriptedCluster() as cluster:
+    async with asyncio.timeout(60), ScriptedCluster() as cluster:
         broker = cluster.brokers[0]
         broker.on[ApiKey.HEARTBEAT] = answer or Answers()
         peer = Peer(broker.endpoint, "us")
@@ -54,7 +54,7 @@ async def broker_and_peer(answer=None):
 
 @asynccontextmanager
 async def cluster_and_peers(brokers=1):
-    async with asyncio.timeout(30), ScriptedCluster(brokers) as cluster:
+    async with asyncio.timeout(60), ScriptedCluster(brokers) as cluster:
         for broker in cluster.brokers:
             broker.on[ApiKey.HEARTBEAT] = Answers()
         peers = Peers("us")
