@@ -164,7 +164,11 @@ class _Balance:
         return min(self._readers[topic], key=self._load)
 
     def _move_one(self) -> bool:
-        """Move one partition from the fullest to the emptiest member, if that makes the group more even."""
+        """Move one partition from the fullest to the emptiest member, if that makes the group more even.
+
+        The taker has the least of all who read anything that the giver holds. The partition's owner is one of them, so
+        to give it back to its owner in place of the taker would never make the group more even.
+        """
         for giver in sorted(self._held, key=self._load, reverse=True):
             held = self._held[giver]
             taker = min((self._least(topic) for topic in {tp.topic for tp in held}), key=self._load, default=giver)
@@ -173,12 +177,6 @@ class _Balance:
             movable = [tp for tp in held if taker in self._readers[tp.topic]]
             moved = next((tp for tp in reversed(movable) if self.owners.get(tp) != giver), movable[-1])
             del held[moved]
-            home = self.owners.get(moved)
-            if home not in (None, giver) and self._is_as_good(str(home), taker):
-                taker = str(home)
             self._held[taker][moved] = None
             return True
         return False
-
-    def _is_as_good(self, member_id: str, other: str) -> bool:
-        return len(self._held[member_id]) <= len(self._held[other])
