@@ -16,6 +16,7 @@ from sparklog.group.consumer.topics import TopicDescription
 from sparklog.group.offsets import build_batch
 from sparklog.structs import uuid_to_text
 from sparklog.testing.kafka import run_kafka_tool
+from sparklog.testing.steps import finish
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
@@ -86,7 +87,7 @@ def test_dump_log_segments_decodes_a_consumer_group(tmp_path):
     )  # fmt: skip
     classic = ClassicSide(9000, (Protocol("range", b"\0\1"), Protocol("sticky", b"")))
     old = ConsumerMember("o", client_id="c", client_host="/h", topics=frozenset({"t"}), classic=classic, epoch=5)
-    found = decoded(tmp_path, changes(None, group_of(new, old)))
+    found = decoded(tmp_path, finish(changes(None, group_of(new, old))))
     by_key = {(key["type"], key["data"].get("memberId")): value["data"] for key, value in found}
     topic_id = uuid_to_text(TOPIC.topic_id)
     assert {key["data"]["groupId"] for key, _ in found} == {"g"}
@@ -112,5 +113,5 @@ def test_dump_log_segments_decodes_a_consumer_group(tmp_path):
 
 
 def test_dump_log_segments_decodes_its_tombstones(tmp_path):
-    found = decoded(tmp_path, changes(group_of(ConsumerMember("m", assigned=tips(0))), None))
+    found = decoded(tmp_path, finish(changes(group_of(ConsumerMember("m", assigned=tips(0))), None)))
     assert [(key["type"], value) for key, value in found] == [(each, None) for each in "876543"]

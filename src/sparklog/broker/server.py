@@ -292,7 +292,8 @@ class Broker:
         self._steps[_Step.CONTROLLER] = self._controller.close
         offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
         states = CoordinatorLog(TRANSACTIONS_TOPIC, config.transaction_state_log_num_partitions, replicas, metadata)
-        groups = GroupCoordinator(config, offsets, self._clock, self._loop, GroupTopics(metadata))
+        turns = self._server.turns
+        groups = GroupCoordinator(config, offsets, self._clock, self._loop, GroupTopics(metadata), turns=turns)
         peers = Peers("sparklog")
         markers = TransactionMarkers(
             replicas, metadata, groups.end_transaction, self._clock, self._zk, self._ask_zk, peers

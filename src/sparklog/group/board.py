@@ -20,6 +20,8 @@ from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.offsets import build_tombstones, partition_for
 from sparklog.group.storage import GROUP_STORE_ERRORS, OffsetsStore
 from sparklog.net.tasks import Tasks
+from sparklog.net.turns import Turns
+from sparklog.protocol.slices import Steps
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
@@ -42,9 +44,11 @@ class Board:
         store: OffsetsStore,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        turns: Turns,
         on_wake: Callable[[Hosted], None],
     ) -> None:
         self.store = store
+        self.turns = turns
         self.clock = clock
         self.loop = loop
         self.led: dict[int, LedPartition] = {}
@@ -119,6 +123,10 @@ class Board:
         hosted.timer = None
         self._on_wake(hosted)
 
+    async def take(self, steps: Steps[T], group_id: str) -> T:
+        """The result of what is decided about the group, while others have the loop between its steps."""
+        return await self.turns.drive(steps, lambda: f"group {group_id}")
+
     def bury(self, led: LedPartition, keys: Iterable[bytes]) -> asyncio.Task[ErrorCode]:
         """Write tombstones; returns how that went.
 
@@ -126,7 +134,10 @@ class Board:
         then. If this broker does not lead it for so long, the next coordinator finds what was to go, and ages it anew.
         """
         keys = list(keys)
-        batches = build_tombstones(keys, self.clock.now_ms())
+        return self.bury_built(led, keys, build_tombstones(keys, self.clock.now_ms()))
+
+    def bury_built(self, led: LedPartition, keys: list[bytes], batches: list[bytes]) -> asyncio.Task[ErrorCode]:
+        """As ``bury``, where the tombstones are in batches already."""
         written = [self.append(led, each, "tombstones", GROUP_STORE_ERRORS) for each in batches]
         return self.spawn(self._buried(led, keys, written))
 

@@ -1,9 +1,10 @@
 """ConsumerGroups: drives the groups of the consumer protocol on the coordinator's board.
 
 A change takes the group's turn: it decides, writes what the decision changes, and puts the new group in the place
-of the old when every in-sync replica has that. So what is in memory follows the log, nobody is told what the log does
-not have, and a write that fails changes nothing. (One that may yet be replicated, REQUEST_TIMED_OUT, is in the log: the
-group changes, and the member is told to ask again.)
+of the old when every in-sync replica has that. All of it is done in steps, and others have the loop in between: until
+then they see the old group, and no other change of it begins. So what is in memory follows the log, nobody is told what
+the log does not have, and a write that fails changes nothing. (One that may yet be replicated, REQUEST_TIMED_OUT, is in
+the log: the group changes, and the member is told to ask again.)
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from sparklog.group.consumer.requests import ConsumerAnswer, ConsumerHeartbeat
 from sparklog.group.consumer.timers import Timers
 from sparklog.group.consumer.topics import Topics
 from sparklog.group.hosted import Hosted
-from sparklog.group.offsets import build_batch, group_key, group_record
+from sparklog.group.offsets import building, group_key, group_record
 from sparklog.group.storage import CONSUMER_STORE_ERRORS
 
 _LOG = logging.getLogger(__name__)
@@ -113,12 +114,11 @@ class ConsumerGroups:
         async with self._board.turn(request.group_id) as hosted:
             await self._look_up(hosted.consumer, request.regex)
             before, upgrade = self._begin(hosted, request)
-            if request.leaves:
-                decision = self.machine.leave(before, request, self._topics)
-            else:
-                decision = self.machine.heartbeat(before, request, self._topics)
+            decide = self.machine.leave if request.leaves else self.machine.heartbeat
+            deciding = decide(before, request, self._topics)  # what is refused is so in this turn of the loop
             if hosted.group.members:
                 self._apply(hosted, self._classic_machine.upgrading(hosted.group, self._board.now_ms()))
+            decision = await self._board.take(deciding, request.group_id)
             await self._replace(hosted, decision.group, upgrade=upgrade)
             if hosted.consumer is not None and not request.leaves:
                 self._touch(hosted, hosted.consumer.members[str(decision.answer.member_id)])
@@ -150,7 +150,7 @@ class ConsumerGroups:
             if group is not None:
                 await self._downgrade(hosted, group)
                 return
-        records = changes(before, after)
+        records = await self._board.take(changes(before, after), after.group_id)
         if upgrade:
             records.insert(0, (group_key(after.group_id), None))
         error = await self._write(hosted, records)
@@ -170,7 +170,8 @@ class ConsumerGroups:
         """Go on as this classic group, which rebalances. Raises ApiError."""
         group.state_timestamp_ms = self._board.clock.now_ms()
         assignments = {each.member_id: each.assignment for each in group.members.values()}
-        error = await self._write(hosted, [*changes(hosted.consumer, None), group_record(group, assignments)])
+        gone = await self._board.take(changes(hosted.consumer, None), group.group_id)
+        error = await self._write(hosted, [*gone, group_record(group, assignments)])
         if error in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
             hosted.group.become(group)
             hosted.consumer = None
@@ -182,10 +183,11 @@ class ConsumerGroups:
         """Returns what the log said, not what that means to a client."""
         if not records:
             return ErrorCode.NONE
+        group_id = hosted.group.group_id
+        batch = await self._board.take(building(records, self._board.clock.now_ms()), group_id)
         if not self._board.is_current(hosted):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER  # and what it was decided on may not be so any more
-        batch = build_batch(records, self._board.clock.now_ms())
-        return await self._board.append(hosted.partition, batch, f"consumer group {hosted.group.group_id}", _AS_IT_IS)
+        return await self._board.append(hosted.partition, batch, f"consumer group {group_id}", _AS_IT_IS)
 
     @staticmethod
     def _raise(error: ErrorCode) -> None:
@@ -232,7 +234,8 @@ class ConsumerGroups:
         elif missed:
             _LOG.info("group %s loses %s, whose time is up", group.group_id, ", ".join(missed))
             try:
-                await self._replace(hosted, self.machine.remove(group, missed, self._topics))
+                removing = self.machine.remove(group, missed, self._topics)
+                await self._replace(hosted, await self._board.take(removing, group.group_id))
                 next_ms = hosted.timers.next_ms()
             except ApiError:
                 next_ms = self._board.now_ms() + _RETRY_MS
@@ -245,7 +248,8 @@ class ConsumerGroups:
         try:
             await self._look_up(group)
             self._check_topics()
-            joined = classic.join(self.machine, group, request, self._member_id(request), self._topics)
+            joining = classic.join(self.machine, group, request, self._member_id(request), self._topics)
+            joined = await self._board.take(joining, group.group_id)
             await self._replace(hosted, joined.group)
         except ApiError as error:
             return JoinAnswer(error.code, request.member_id)
@@ -292,7 +296,8 @@ class ConsumerGroups:
         try:
             await self._look_up(group)
             self._check_topics()
-            left = classic.leave(self.machine, group, leaving, self._topics)
+            parting = classic.leave(self.machine, group, leaving, self._topics)
+            left = await self._board.take(parting, group.group_id)
             if left.member_ids:
                 await self._replace(hosted, left.group)
         except ApiError as error:
@@ -301,7 +306,8 @@ class ConsumerGroups:
 
     async def dissolve(self, hosted: Hosted) -> None:
         """The group has no members, and a classic one takes its place. Raises ApiError."""
-        error = await self._write(hosted, changes(hosted.consumer, None))
+        gone = await self._board.take(changes(hosted.consumer, None), hosted.group.group_id)
+        error = await self._write(hosted, gone)
         if error in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
             hosted.consumer = None
         self._raise(error)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from sparklog.group.classic.group import CommittedOffset, Group, GroupState
 from sparklog.group.consumer.group import ConsumerGroup
-from sparklog.group.consumer.records import changes, read_consumer_key
+from sparklog.group.consumer.records import read_consumer_key, tombstones
 from sparklog.group.consumer.timers import Timers
 from sparklog.group.offsets import OffsetKey, group_key, offset_key, read_key
-from sparklog.group.pending import PendingOffsets, PlacedOffset
+from sparklog.group.pending import PendingOffsets
 from sparklog.structs import TopicPartition
 
 
@@ -48,10 +48,10 @@ class LedPartition:
         """The group, made if need be; ``Hosted.keep`` keeps it if something came of it."""
         return self.hosted.get(group_id) or Hosted(Group(group_id), self)
 
-    def place(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, PlacedOffset]:
-        """To be called in the turn in which the log gets them."""
+    def place(self) -> int:
+        """That of offsets, to be asked for in the turn in which the log gets them."""
         self.last_place += 1
-        return {tp: PlacedOffset(self.last_place, each) for tp, each in offsets.items()}
+        return self.last_place
 
 
 @dataclass(slots=True, eq=False)
@@ -86,12 +86,13 @@ class Hosted:
         elif kept.get(self.group.group_id) is self:
             del kept[self.group.group_id]
 
-    def put(self, offsets: Mapping[TopicPartition, PlacedOffset]) -> None:
+    def put(self, place: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """These count from now on, save where what stands later in the log does already."""
-        for tp, (place, committed) in offsets.items():
-            if self.places.get(tp, 0) < place:
-                self.places[tp] = place
-                self.group.offsets[tp] = committed
+        places, known = self.places, self.group.offsets
+        for tp, committed in offsets.items():
+            if places.get(tp, 0) < place:
+                places[tp] = place
+                known[tp] = committed
 
     def take_out(self, partitions: Iterable[TopicPartition]) -> list[bytes]:
         """Forget these offsets, those that are being committed, and those in open transactions.
@@ -110,9 +111,13 @@ class Hosted:
         return [offset_key(group.group_id, tp) for tp in known]
 
     def end(self) -> list[bytes]:
-        """Forget the group; returns the keys under which the log knows it."""
+        """Forget the group with its offsets, on their way or in open transactions too; returns the keys under which the
+        log knows it, but for those of its offsets.
+        """
+        for tp in self.group.pending_commits:
+            self.partition.pending.forget(OffsetKey(self.group.group_id, tp))
         keys = [group_key(self.group.group_id)] if self.group.generation else []
-        keys += [key for key, _ in changes(self.consumer, None)]
+        keys += [key for key, _ in tombstones(self.consumer)] if self.consumer is not None else []
         self.group.transition_to(GroupState.DEAD)
         self.consumer = None
         if self.timer is not None:

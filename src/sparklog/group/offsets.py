@@ -17,12 +17,13 @@ group protocols); they read as None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord, ProtocolError
 from sparklog.group.classic.group import NO_TIMESTAMP, CommittedOffset, Group, GroupState, Member, Protocol
 from sparklog.group.classic.subscriptions import subscribed_topics
+from sparklog.protocol.slices import Steps
 from sparklog.protocol.wire import WireReader, WireWriter
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ProducerIdAndEpoch
@@ -62,28 +63,53 @@ def partition_for(group_id: str, count: int) -> int:
 
 
 def build_batch(records: Iterable[Record], now_ms: int, producer: ProducerIdAndEpoch | None = None) -> bytes:
-    """The records as one batch, part of ``producer``'s transaction if one is given."""
-    builder = RecordBatchBuilder()
-    if producer is not None:
-        builder = RecordBatchBuilder(
-            producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True
-        )
+    """A few records as one batch, part of ``producer``'s transaction if one is given."""
+    builder = _builder(producer)
     for key, value in records:
         builder.append(now_ms, key, value)
     return builder.build()
 
 
+def building(records: Iterable[Record], now_ms: int, producer: ProducerIdAndEpoch | None = None) -> Steps[bytes]:
+    """``build_batch`` of any number of records, a record a step."""
+    builder = _builder(producer)
+    for key, value in records:
+        builder.append(now_ms, key, value)
+        yield
+    return builder.build()
+
+
+def _builder(producer: ProducerIdAndEpoch | None) -> RecordBatchBuilder:
+    if producer is None:
+        return RecordBatchBuilder()
+    return RecordBatchBuilder(producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True)
+
+
 def build_tombstones(keys: Iterable[bytes], now_ms: int) -> list[bytes]:
-    """Batches that take back what these keys hold, each small enough for any log."""
-    batches: list[list[Record]] = [[]]
+    """Batches that take back what a few keys hold, each small enough for any log."""
+    return [build_batch(records, now_ms) for records in _tombstones(keys)]
+
+
+def building_tombstones(keys: Iterable[bytes], now_ms: int) -> Steps[list[bytes]]:
+    """Likewise for any number of keys, a key a step."""
+    batches: list[bytes] = []
+    for records in _tombstones(keys):
+        batches.append((yield from building(records, now_ms)))
+    return batches
+
+
+def _tombstones(keys: Iterable[bytes]) -> Iterator[list[Record]]:
+    """Of a batch each."""
+    some: list[Record] = []
     size = 0
     for key in keys:
-        if size + len(key) > _TOMBSTONES_SIZE and batches[-1]:
-            batches.append([])
-            size = 0
-        batches[-1].append((key, None))
+        if some and size + len(key) > _TOMBSTONES_SIZE:
+            yield some
+            some, size = [], 0
+        some.append((key, None))
         size += len(key)
-    return [build_batch(records, now_ms) for records in batches if records]
+    if some:
+        yield some
 
 
 def offset_key(group_id: str, tp: TopicPartition) -> bytes:

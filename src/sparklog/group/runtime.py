@@ -14,12 +14,12 @@ stands: compaction will keep no other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from uuid import uuid4
 
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.board import Board, fits
 from sparklog.group.classic.group import CommittedOffset, Group
 from sparklog.group.classic.requests import CommitRequest, TransactionalCommit
@@ -28,11 +28,19 @@ from sparklog.group.consumer.topics import Topics
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.loading import GroupLoader
 from sparklog.group.members import MemberRequests
-from sparklog.group.offsets import build_batch, offset_record
-from sparklog.group.pending import GroupOffsets
+from sparklog.group.offsets import (
+    Record,
+    build_tombstones,
+    building,
+    building_tombstones,
+    offset_key,
+    offset_record,
+)
+from sparklog.group.pending import GroupOffsets, PlacedOffset
 from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets, in_question, in_steps, offset_deletion
 from sparklog.group.reserved import reserved_error
 from sparklog.group.storage import COMMIT_ERRORS, OffsetsStore
+from sparklog.net.turns import Turns
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
 
@@ -42,7 +50,8 @@ Offsets = dict[TopicPartition, CommittedOffset]
 class GroupCoordinator:
     """Offsets, and the coming and going of leadership, of topics and of whole groups; ``members`` is what members ask.
 
-    All methods belong to the loop's thread. ``new_id`` gives a string never given before, for member ids.
+    All methods belong to the loop's thread. ``new_id`` gives a string never given before, for member ids. What takes
+    long shares the loop's time by ``turns``.
     """
 
     def __init__(
@@ -53,9 +62,11 @@ class GroupCoordinator:
         loop: asyncio.AbstractEventLoop,
         topics: Topics,
         new_id: Callable[[], str] = lambda: str(uuid4()),
+        turns: Turns | None = None,
     ) -> None:
         self._protects = config.internal_topics_protect
-        self._board = Board(store, clock, loop, lambda hosted: self.members.expire(hosted))
+        turns = turns or Turns(loop, clock)
+        self._board = Board(store, clock, loop, turns, lambda hosted: self.members.expire(hosted))
         self.members = MemberRequests(config, self._board, topics, new_id)
         self._retention_ms = config.offsets_retention_minutes * 60_000
         self._metadata_limit = config.offset_metadata_max_bytes
@@ -74,12 +85,29 @@ class GroupCoordinator:
             error = self._commit_error(group_id, request)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(request.offsets, error)
-        fitting = {tp: each for tp, each in request.offsets.items() if self._metadata_fits(each.metadata)}
+        fitting, batch = await self._prepare(group_id, request.offsets)
         errors = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if fitting:
-            error = await asyncio.shield(self._commit(self._board.hosted(group_id), fitting))
+            error = self._commit_error(group_id, request)  # the group may have changed while the batch was made
+            if error is ErrorCode.NONE:
+                error = await asyncio.shield(self._commit(self._board.hosted(group_id), fitting, batch))
             errors.update(dict.fromkeys(fitting, error))
         return errors
+
+    async def _prepare(
+        self, group_id: str, offsets: Offsets, producer: ProducerIdAndEpoch | None = None
+    ) -> tuple[Offsets, bytes]:
+        """Those of the offsets that a record can hold, and the batch of them. Nothing is decided yet."""
+        fitting: Offsets = {}
+
+        def records() -> Iterator[Record]:
+            for tp, each in offsets.items():
+                if self._metadata_fits(each.metadata):
+                    fitting[tp] = each
+                    yield offset_record(group_id, tp, each)
+
+        building_it = building(records(), self._board.clock.now_ms(), producer)
+        return fitting, await self._board.take(building_it, group_id)
 
     def _commit_error(self, group_id: str, request: CommitRequest, *, in_transaction: bool = False) -> ErrorCode:
         error = self._board.status(group_id, allow_empty_id=True)
@@ -117,22 +145,37 @@ class GroupCoordinator:
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Forget a group that has no members, and its offsets; returns once that is replicated."""
-        while True:
-            error = self._board.status(group_id, allow_empty_id=True)
-            hosted = self._board.find(group_id) if error is ErrorCode.NONE else None
-            if hosted is None or not hosted.turn.locked():
-                break
-            async with hosted.turn:
-                pass
-        if error is ErrorCode.NONE:
-            error = delete_error(hosted.group if hosted else None, hosted.consumer if hosted else None)
-        if hosted is None or error is not ErrorCode.NONE:
+        error = self._board.status(group_id, allow_empty_id=True)
+        if error is not ErrorCode.NONE:
             return error
-        keys = hosted.take_out(hosted.group.partitions) + hosted.end()
-        return await asyncio.shield(self._board.bury(hosted.partition, keys))
+        if self._board.find(group_id) is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return await asyncio.shield(self._board.spawn(self._delete(group_id)))
+
+    async def _delete(self, group_id: str) -> ErrorCode:
+        """The tombstones are made ready while others have the loop, and nothing has changed; then the group goes whole,
+        in one turn of the loop.
+        """
+        try:
+            async with self._board.turn(group_id) as hosted:  # so it gets no members meanwhile
+                error = delete_error(hosted.group, hosted.consumer)
+                if error is not ErrorCode.NONE:
+                    return error
+                ready = {tp: offset_key(group_id, tp) async for tp in self._board.turns.paced(hosted.group.partitions)}
+                now_ms = self._board.clock.now_ms()
+                batches = await self._board.take(building_tombstones(ready.values(), now_ms), group_id)
+                if not self._board.is_current(hosted):
+                    return ErrorCode.NOT_COORDINATOR
+                late = [offset_key(group_id, tp) for tp in hosted.group.partitions if tp not in ready]
+                late += hosted.end()
+                batches += build_tombstones(late, now_ms)
+                buried = self._board.bury_built(hosted.partition, [*ready.values(), *late], batches)
+        except ApiError as failure:
+            return failure.code
+        return await buried
 
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeletion:
-        """Forget the group's offsets in these partitions; returns once that is replicated."""
+        """Forget the group's offsets in these partitions, some hundred at most; returns once that is replicated."""
         error = reserved_error(group_id, self._protects)
         if error is ErrorCode.NONE:
             error = self._board.status(group_id)
@@ -301,32 +344,37 @@ class GroupCoordinator:
         """As ``commit_offsets``, but what is committed counts from the transaction's commit marker on."""
         identity, offsets = request.commit.identity, request.commit.offsets
         is_member = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
-        error = (
-            self._commit_error(group_id, request.commit, in_transaction=True)
-            if is_member
-            else self._board.status(group_id)
-        )
+
+        def check() -> ErrorCode:
+            if is_member:
+                return self._commit_error(group_id, request.commit, in_transaction=True)
+            return self._board.status(group_id)
+
+        error = check()
         if error is not ErrorCode.NONE:
             return dict.fromkeys(offsets, error)
-        fitting = {tp: each for tp, each in offsets.items() if self._metadata_fits(each.metadata)}
+        fitting, batch = await self._prepare(group_id, offsets, request.producer)
         errors = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         if fitting:
-            error = request.may_begin(self.partition_for(group_id))
+            error = check()  # the group may have changed while the batch was made
+            if error is ErrorCode.NONE:
+                error = request.may_begin(self.partition_for(group_id))
             if error is ErrorCode.NONE:
                 hosted = self._board.hosted(group_id)
-                error = await asyncio.shield(self._commit_later(hosted, request.producer, fitting))
+                error = await asyncio.shield(self._commit_later(hosted, request.producer, fitting, batch))
             errors.update(dict.fromkeys(fitting, error))
         return errors
 
     def _commit_later(
-        self, hosted: Hosted, producer: ProducerIdAndEpoch, offsets: Offsets
+        self, hosted: Hosted, producer: ProducerIdAndEpoch, offsets: Offsets, batch: bytes
     ) -> asyncio.Future[ErrorCode]:
         """Write offsets that count, if they do, when the producer's transaction ends."""
         group, led = hosted.group, hosted.partition
-        written = self._append(hosted, offsets, producer)
+        written = self._append(hosted, batch)
         if written.done():
             return written  # in the turn of a refusal, lest a marker find what is not in the log
-        placed = led.place(offsets)
+        place = led.place()
+        placed = {tp: PlacedOffset(place, each) for tp, each in offsets.items()}
         group.pending_commits.update(led.pending.add(producer.producer_id, group.group_id, placed))
         hosted.keep()
 
@@ -355,13 +403,14 @@ class GroupCoordinator:
     def _adopt(led: LedPartition, offsets_by_group: GroupOffsets) -> None:
         for group_id, offsets in offsets_by_group.items():
             hosted = led.host(group_id)
-            hosted.put(offsets)
+            for tp, (place, committed) in offsets.items():
+                hosted.put(place, {tp: committed})
             hosted.keep()
 
-    def _commit(self, hosted: Hosted, offsets: Offsets) -> asyncio.Task[ErrorCode]:
+    def _commit(self, hosted: Hosted, offsets: Offsets, batch: bytes) -> asyncio.Task[ErrorCode]:
         """Write offsets that count as soon as they are replicated."""
-        written = self._append(hosted, offsets)
-        placed = hosted.partition.place(offsets)
+        written = self._append(hosted, batch)
+        place = hosted.partition.place()
         hosted.group.pending_commits.update(offsets.keys())
         hosted.keep()
 
@@ -371,16 +420,13 @@ class GroupCoordinator:
             finally:
                 hosted.group.settle(offsets.keys())
             if error is ErrorCode.NONE:
-                hosted.put(placed)
+                hosted.put(place, offsets)
             hosted.keep()
             return error
 
         return self._board.spawn(finish())
 
-    def _append(
-        self, hosted: Hosted, offsets: Offsets, producer: ProducerIdAndEpoch | None = None
-    ) -> asyncio.Future[ErrorCode]:
+    def _append(self, hosted: Hosted, batch: bytes) -> asyncio.Future[ErrorCode]:
+        """All offsets of a request are one batch, as in Kafka: the log takes all of them, or none."""
         group_id = hosted.group.group_id
-        records = [offset_record(group_id, *each) for each in offsets.items()]
-        batch = build_batch(records, self._board.clock.now_ms(), producer)
         return self._board.append(hosted.partition, batch, f"offsets of group {group_id}", COMMIT_ERRORS)

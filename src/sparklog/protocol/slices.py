@@ -61,6 +61,17 @@ def each_of(make: Callable[[S], T], items: Iterable[S]) -> Steps[list[T]]:
     return made
 
 
+def then(steps: Steps[S], make: Callable[[S], T]) -> Steps[T]:
+    """``steps``, with what ``make`` makes of their result."""
+    return make((yield from steps))
+
+
+def done(result: T) -> Steps[T]:
+    """No steps, but a result."""
+    yield from ()
+    return result
+
+
 class Shared(Generic[T]):
     """Steps with a result for many: any request that wants it takes the next step, and none waits for another."""
 

@@ -11,6 +11,7 @@ from sparklog.group.consumer.machine import ConsumerMachine, ConsumerSettings
 from sparklog.group.consumer.requests import ConsumerHeartbeat
 from sparklog.group.consumer.topics import TopicDescription, matching
 from sparklog.protocol.wire import WireWriter
+from sparklog.testing.steps import finish
 
 NAMESPACE = UUID(int=42)
 
@@ -95,7 +96,7 @@ class Play:
         request = ConsumerHeartbeat("g", member_id, epoch, "c", "/h", **said)
         self.machine.check(request)
         act = self.machine.leave if request.leaves else self.machine.heartbeat
-        decision = act(self.group, request, self.topics)
+        decision = finish(act(self.group, request, self.topics))
         self.group = decision.group
         return decision.answer
 

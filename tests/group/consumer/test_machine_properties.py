@@ -7,6 +7,7 @@ group, and when everybody does as told the group comes to rest.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from sparklog.group.consumer import classic
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.records import changes, read_consumer_group, read_consumer_key
 from sparklog.group.consumer.timers import Timers
+from sparklog.testing.steps import finish
 
 NAMES = ["t", "u", "v"]
 MAX_SIZE = 5
@@ -97,7 +99,7 @@ class ConsumerLife(RuleBasedStateMachine):
             with pytest.raises(ApiError, match="GROUP_MAX_SIZE_REACHED"):
                 classic.join(play.machine, before, request, "too-many", play.topics)
             return False
-        joined = classic.join(play.machine, before, request, f"o{next(self.ids)}", play.topics)
+        joined = finish(classic.join(play.machine, before, request, f"o{next(self.ids)}", play.topics))
         play.group = joined.group
         self.write(before)
         client.member_id, client.epoch = joined.answer.member_id, joined.answer.generation
@@ -153,7 +155,7 @@ class ConsumerLife(RuleBasedStateMachine):
 
     def write(self, before: ConsumerGroup) -> None:
         known = before if before.epoch else None
-        self.log.update(changes(known, self.play.group))
+        self.log.update(finish(changes(known, self.play.group)))
         self.timers.follow(before, self.play.group, self.now_ms)
 
     @rule(data=st.data(), lost=st.booleans(), says=st.booleans())
@@ -181,8 +183,8 @@ class ConsumerLife(RuleBasedStateMachine):
         self.clients.remove(client)
         before = self.play.group
         if client.is_classic:
-            left = classic.leave(self.play.machine, before, [MemberIdentity(client.member_id, None)], self.play.topics)
-            self.play.group = left.group
+            leaving = [MemberIdentity(client.member_id, None)]
+            self.play.group = finish(classic.leave(self.play.machine, before, leaving, self.play.topics)).group
             self.write(before)
             return
         epoch = -2 if comes_back and client.instance_id else -1
@@ -207,7 +209,7 @@ class ConsumerLife(RuleBasedStateMachine):
         missed = self.timers.missed(self.now_ms)
         if missed:
             before = self.play.group
-            self.play.group = self.play.machine.remove(before, missed, self.play.topics)
+            self.play.group = finish(self.play.machine.remove(before, missed, self.play.topics))
             self.write(before)
             for client in self.clients:
                 if client.member_id in missed:
@@ -243,6 +245,14 @@ class ConsumerLife(RuleBasedStateMachine):
     def strangers(self) -> set[str]:
         """Members whose client is gone, or has never heard of its membership."""
         return self.play.group.members.keys() - {each.member_id for each in self.clients}
+
+    @invariant()
+    def subscriptions_are_counted(self) -> None:
+        group = self.play.group
+        named = [each.topics for each in group.members.values()]
+        assert {names: each.members for names, each in group.subscriptions.items()} == Counter(named)
+        assert group.names == Counter(name for names in set(named) for name in names)
+        assert all(group.subscriptions[each].names is each for each in named)
 
     @invariant()
     def nobody_shares(self) -> None:

@@ -13,6 +13,7 @@ from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ClassicSide
 from sparklog.group.consumer.records import changes, read_consumer_group, read_consumer_key
 from sparklog.group.offsets import group_key
+from sparklog.testing.steps import finish
 
 
 @pytest.fixture
@@ -29,26 +30,28 @@ def values(records):
 
 
 def test_a_group_is_read_as_it_was(play):
-    loaded = read_consumer_group("g", values(changes(None, play.group)))
+    loaded = read_consumer_group("g", values(finish(changes(None, play.group))))
     assert loaded == play.group
 
 
 def test_nothing_is_written_where_nothing_changed(play):
-    assert changes(play.group, play.group.copy()) == []
-    assert changes(None, None) == []
+    assert finish(changes(play.group, play.group.copy())) == []
+    assert finish(changes(None, None)) == []
 
 
 def test_each_step_writes_what_differs_and_no_more(play):
     before = play.group
     play.again("m1", owned=play.member("m1").assigned)
-    assert [key for key, _ in changes(before, play.group)] == [bytes.fromhex("0008 0001 67 0002 6d31")]
+    assert [key for key, _ in finish(changes(before, play.group))] == [bytes.fromhex("0008 0001 67 0002 6d31")]
 
 
 def test_a_group_that_ends_is_taken_back_key_by_key(play):
-    log = dict(changes(None, play.group))
-    log.update(changes(play.group, None))
+    log = dict(finish(changes(None, play.group)))
+    log.update(finish(changes(play.group, None)))
     assert set(log.values()) == {None}
-    assert changes(play.group, None)[-1][0] == bytes.fromhex("0003 0001 67"), "the group's own tombstone comes last"
+    assert finish(changes(play.group, None))[-1][0] == bytes.fromhex("0003 0001 67"), (
+        "the group's own tombstone comes last"
+    )
 
 
 def test_keys_of_other_kinds_are_none_of_ours():
@@ -59,7 +62,7 @@ def test_keys_of_other_kinds_are_none_of_ours():
 
 
 def test_of_two_that_hold_one_partition_the_second_is_left_out(play):
-    stored = values(changes(None, play.group))
+    stored = values(finish(changes(None, play.group)))
     twin = {key: value for key, value in stored.items() if key.member_id == "m1"}
     doubled = {**stored, **{key._replace(member_id="m9"): value for key, value in twin.items()}}
     loaded = read_consumer_group("g", doubled)
@@ -68,7 +71,7 @@ def test_of_two_that_hold_one_partition_the_second_is_left_out(play):
 
 
 def test_what_belongs_to_no_member_is_left_out(play):
-    stored = values(changes(None, play.group))
+    stored = values(finish(changes(None, play.group)))
     orphans = {key: value for key, value in stored.items() if key.subject.name != "MEMBER"}
     assert read_consumer_group("g", orphans) == ConsumerGroup("g", play.group.epoch, 2, topics=play.group.topics)
 
@@ -77,14 +80,14 @@ def test_the_classic_side_of_a_member_is_kept(play):
     group = play.group.copy()
     classic = ClassicSide(6000, (Protocol("a", b"\0" * 200), Protocol("b", b"")))
     group.put(replace(group.members["m2"], classic=classic))
-    assert read_consumer_group("g", values(changes(None, group))).members["m2"].classic == classic
+    assert read_consumer_group("g", values(finish(changes(None, group)))).members["m2"].classic == classic
 
 
 @given(data=st.data())
 def test_damage_is_an_error_and_nothing_else(data):
     play = Play()
     play.beat()
-    stored = values(changes(None, play.group))
+    stored = values(finish(changes(None, play.group)))
     key = data.draw(st.sampled_from(sorted(stored)))
     value = bytearray(stored[key])
     cut = data.draw(st.integers(0, len(value)))

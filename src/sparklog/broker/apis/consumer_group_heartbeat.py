@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.consumer.assignment import Partitions, TopicIdPartition, by_topic
 from sparklog.group.consumer.requests import ConsumerHeartbeat
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from sparklog.protocol.slices import Steps
 from sparklog.protocol.wire import ZERO_UUID
 
 API = ApiKey.CONSUMER_GROUP_HEARTBEAT
@@ -17,26 +20,34 @@ _FIRST_VERSION_OF_OWN_MEMBER_ID = 1
 _Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 
-async def handle(
+def handle(
     broker: BrokerContext, request: ApiRequest[ConsumerGroupHeartbeatRequest]
-) -> ConsumerGroupHeartbeatResponse:
-    answer = await broker.groups.members.consumer_heartbeat(_heartbeat(request))
+) -> Steps[Awaitable[ConsumerGroupHeartbeatResponse]]:
+    owned = yield from _owned(request.message.topic_partitions)
+    return _answer(broker, _heartbeat(request, owned))
+
+
+async def _answer(broker: BrokerContext, heartbeat: ConsumerHeartbeat) -> ConsumerGroupHeartbeatResponse:
+    answer = await broker.groups.members.consumer_heartbeat(heartbeat)
     if answer.error is not ErrorCode.NONE:
         return ConsumerGroupHeartbeatResponse(
             error_code=int(answer.error), error_message=answer.message, member_epoch=0, heartbeat_interval_ms=0
         )
+    assignment = None
+    if answer.assigned is not None:
+        assignment = await broker.turns.drive(_assignment(answer.assigned), lambda: f"group {heartbeat.group_id}")
     return ConsumerGroupHeartbeatResponse(
         error_code=0,
         member_id=answer.member_id,
         member_epoch=answer.epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        assignment=None if answer.assigned is None else _assignment(answer.assigned),
+        assignment=assignment,
     )
 
 
-def _heartbeat(request: ApiRequest[ConsumerGroupHeartbeatRequest]) -> ConsumerHeartbeat:
+def _heartbeat(request: ApiRequest[ConsumerGroupHeartbeatRequest], owned: Partitions | None) -> ConsumerHeartbeat:
     message = request.message
-    topics, owned = message.subscribed_topic_names, message.topic_partitions
+    topics = message.subscribed_topic_names
     return ConsumerHeartbeat(
         group_id=message.group_id,
         member_id=message.member_id,
@@ -49,20 +60,23 @@ def _heartbeat(request: ApiRequest[ConsumerGroupHeartbeatRequest]) -> ConsumerHe
         topics=None if topics is None else frozenset(topics),
         regex=message.subscribed_topic_regex if request.version >= _FIRST_VERSION_OF_OWN_MEMBER_ID else None,
         assignor=message.server_assignor,
-        owned=None if owned is None else _owned(owned),
+        owned=owned,
         brings_id=request.version >= _FIRST_VERSION_OF_OWN_MEMBER_ID,
     )
 
 
-def _owned(topics: list[ConsumerGroupHeartbeatRequest.TopicPartitions]) -> Partitions:
-    return frozenset(
-        TopicIdPartition(topic.topic_id or ZERO_UUID, number) for topic in topics for number in topic.partitions
-    )
+def _owned(topics: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None) -> Steps[Partitions | None]:
+    """A topic a step."""
+    owned: list[TopicIdPartition] = []
+    for topic in topics or ():
+        owned += [TopicIdPartition(topic.topic_id or ZERO_UUID, number) for number in topic.partitions]
+        yield
+    return None if topics is None else frozenset(owned)
 
 
-def _assignment(assigned: Partitions) -> _Assignment:
-    topics = [
-        _Assignment.TopicPartitions(topic_id=topic_id, partitions=numbers)
-        for topic_id, numbers in by_topic(assigned).items()
-    ]
+def _assignment(assigned: Partitions) -> Steps[_Assignment]:
+    topics = []
+    for topic_id, numbers in (yield from by_topic(assigned)).items():
+        topics.append(_Assignment.TopicPartitions(topic_id=topic_id, partitions=numbers))
+        yield
     return _Assignment(topic_partitions=topics)

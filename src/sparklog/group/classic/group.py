@@ -234,10 +234,11 @@ class Group:
 
     def settle(self, partitions: Iterable[TopicPartition]) -> None:
         """One commit of each of these is written, or has failed."""
+        pending = self.pending_commits
         for tp in partitions:
-            self.pending_commits[tp] -= 1
-            if self.pending_commits[tp] <= 0:
-                del self.pending_commits[tp]
+            left = pending.pop(tp, 0) - 1
+            if left > 0:
+                pending[tp] = left
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """Whether a member with these protocols could work with those that are here."""

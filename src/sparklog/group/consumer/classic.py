@@ -20,6 +20,7 @@ from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.machine import ConsumerMachine, expect_static, replace_static, unknown_member
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from sparklog.group.consumer.topics import Topics
+from sparklog.protocol.slices import Steps, done, then
 from sparklog.protocol.subscription import PROTOCOL_TYPE, Subscription, decode_subscription
 from sparklog.protocol.wire import Budget
 from sparklog.structs import TopicPartition
@@ -40,14 +41,16 @@ class Left(NamedTuple):
     member_ids: tuple[str, ...]
 
 
-def join(machine: ConsumerMachine, group: ConsumerGroup, request: JoinRequest, new_id: str, topics: Topics) -> Joined:
-    """Enter the group or go on in it. Raises ApiError."""
+def join(
+    machine: ConsumerMachine, group: ConsumerGroup, request: JoinRequest, new_id: str, topics: Topics
+) -> Steps[Joined]:
+    """Enter the group or go on in it. Raises ApiError at once."""
     member_id = request.member_id or new_id
     machine.check_room(group, member_id, request.instance_id)
     if not _supports(group, request):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no protocol that all classic members know")
     if request.needs_member_id and request.instance_id is None and not request.member_id:
-        return Joined(group, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        return done(Joined(group, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
     said = _subscription(request.protocols)
     draft = group.copy()
     member = _claim(draft, request, member_id)
@@ -62,9 +65,12 @@ def join(machine: ConsumerMachine, group: ConsumerGroup, request: JoinRequest, n
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         classic=ClassicSide(request.session_timeout_ms, request.protocols),
     )
-    moved = machine.settle(draft, member, updated, topics, by_id(said.owned, topics))
+    settling = machine.settle(draft, member, updated, topics, by_id(said.owned, topics))
     protocol = request.protocols[0].name
-    return Joined(draft, JoinAnswer(ErrorCode.NONE, moved.member_id, moved.epoch, PROTOCOL_TYPE, protocol))
+    return then(
+        settling,
+        lambda moved: Joined(draft, JoinAnswer(ErrorCode.NONE, moved.member_id, moved.epoch, PROTOCOL_TYPE, protocol)),
+    )
 
 
 def _supports(group: ConsumerGroup, request: JoinRequest) -> bool:
@@ -144,7 +150,7 @@ def _known(group: ConsumerGroup, identity: MemberIdentity) -> tuple[ConsumerMemb
     return member, member.classic
 
 
-def leave(machine: ConsumerMachine, group: ConsumerGroup, leaving: list[MemberIdentity], topics: Topics) -> Left:
+def leave(machine: ConsumerMachine, group: ConsumerGroup, leaving: list[MemberIdentity], topics: Topics) -> Steps[Left]:
     """Classic members that go, or are removed by an administrator, who knows instance ids alone."""
     errors: list[ErrorCode] = []
     gone: dict[str, None] = {}
@@ -154,8 +160,8 @@ def leave(machine: ConsumerMachine, group: ConsumerGroup, leaving: list[MemberId
             errors.append(ErrorCode.NONE)
         except ApiError as error:
             errors.append(error.code)
-    after = machine.remove(group, gone, topics) if gone else group
-    return Left(after, tuple(errors), tuple(gone))
+    removing = machine.remove(group, gone, topics) if gone else done(group)
+    return then(removing, lambda after: Left(after, tuple(errors), tuple(gone)))
 
 
 def _to_remove(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:

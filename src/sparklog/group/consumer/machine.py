@@ -1,7 +1,9 @@
 """ConsumerMachine: what a group of the consumer protocol does with each heartbeat, and when time is up. Pure.
 
 A method takes a group and leaves it as it is; what is to become of it comes back in a Decision. What may not be is
-refused with an ApiError. Written after Kafka 3.9's ``GroupMetadataManager``; where it differs, and why:
+refused with an ApiError. Groups have any number of members and topics, so a decision is made in steps. The call itself
+refuses, and looks at what the cluster has; its steps may be taken later, and the group that they lead to is seen by
+nobody before the last. Written after Kafka 3.9's ``GroupMetadataManager``; where it differs, and why:
 ``docs/adr/0009-the-consumer-protocol.md``.
 """
 
@@ -14,11 +16,12 @@ from typing import NamedTuple
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.consumer.assignment import NONE, Partitions
 from sparklog.group.consumer.assignors import ASSIGNORS
-from sparklog.group.consumer.group import ConsumerGroup
+from sparklog.group.consumer.group import ConsumerGroup, View
 from sparklog.group.consumer.member import JOIN_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from sparklog.group.consumer.reconciliation import reconcile
 from sparklog.group.consumer.requests import UNCHANGED_MS, ConsumerAnswer, ConsumerHeartbeat, Decision
 from sparklog.group.consumer.topics import Topics
+from sparklog.protocol.slices import Steps, done, then
 
 
 class ConsumerSettings(NamedTuple):
@@ -49,7 +52,7 @@ class ConsumerMachine:
                 f"there is no assignor {request.assignor}; there are {', '.join(offered)}",
             )
 
-    def heartbeat(self, group: ConsumerGroup, request: ConsumerHeartbeat, topics: Topics) -> Decision:
+    def heartbeat(self, group: ConsumerGroup, request: ConsumerHeartbeat, topics: Topics) -> Steps[Decision]:
         """The member joins or is alive: it learns its epoch, and what it may use if that changed. Raises ApiError."""
         if request.epoch == JOIN_EPOCH:
             self.check_room(group, request.member_id, request.instance_id)
@@ -57,8 +60,13 @@ class ConsumerMachine:
             topics.matching(request.regex)
         draft = group.copy()
         member = self._claim(draft, request)
-        updated = self.settle(draft, member, request.update(member), topics, request.owned)
-        return Decision(draft, self._answer(updated, tell=request.is_full or updated.assigned != member.assigned))
+        settling = self.settle(draft, member, request.update(member), topics, request.owned)
+        return then(
+            settling,
+            lambda moved: Decision(
+                draft, self._answer(moved, tell=request.is_full or moved.assigned != member.assigned)
+            ),
+        )
 
     def _answer(self, member: ConsumerMember, *, tell: bool) -> ConsumerAnswer:
         return ConsumerAnswer(
@@ -76,12 +84,17 @@ class ConsumerMachine:
         updated: ConsumerMember,
         topics: Topics,
         owned: Partitions | None,
-    ) -> ConsumerMember:
+    ) -> Steps[ConsumerMember]:
         """Take in a member's news, aim anew if they or the topics' call for it, and move the member a step."""
         draft.put(updated)
-        self.refresh(draft, topics, bump=not updated.wants_as(member))
-        target = draft.target.get(updated.member_id, NONE)
-        moved = reconcile(updated, draft.assignment_epoch, target, draft.is_free, owned)
+        return self._move(draft, updated, draft.view(topics), owned, bump=not updated.wants_as(member))
+
+    def _move(
+        self, draft: ConsumerGroup, updated: ConsumerMember, view: View, owned: Partitions | None, *, bump: bool
+    ) -> Steps[ConsumerMember]:
+        yield from self._refresh(draft, view, bump=bump)
+        known, target = draft.members[updated.member_id], draft.target.get(updated.member_id, NONE)
+        moved = reconcile(known, draft.assignment_epoch, target, draft.owners, owned)
         draft.put(moved)
         return moved
 
@@ -119,15 +132,16 @@ class ConsumerMachine:
             )
         return replace_static(draft, holder, request.member_id or self._new_id())
 
-    def leave(self, group: ConsumerGroup, request: ConsumerHeartbeat, topics: Topics) -> Decision:
+    def leave(self, group: ConsumerGroup, request: ConsumerHeartbeat, topics: Topics) -> Steps[Decision]:
         """The member goes; a static one that says that it will be back (-2) keeps its place for a session timeout."""
         member = self._leaving(group, request)
         answer = ConsumerAnswer(ErrorCode.NONE, member_id=request.member_id, epoch=request.epoch)
         if request.epoch != LEAVE_STATIC_EPOCH or request.instance_id is None:
-            return Decision(self.remove(group, [member.member_id], topics), answer)
+            removing = self.remove(group, [member.member_id], topics)
+            return then(removing, lambda after: Decision(after, answer))
         draft = group.copy()
         draft.put(replace(member, epoch=LEAVE_STATIC_EPOCH, revoking=NONE))
-        return Decision(draft, answer)
+        return done(Decision(draft, answer))
 
     def _leaving(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember:
         if request.instance_id is not None:
@@ -136,39 +150,48 @@ class ConsumerMachine:
             raise unknown_member(request.member_id)
         return group.members[request.member_id]
 
-    def remove(self, group: ConsumerGroup, member_ids: Iterable[str], topics: Topics) -> ConsumerGroup:
+    def remove(self, group: ConsumerGroup, member_ids: Iterable[str], topics: Topics) -> Steps[ConsumerGroup]:
         """The group without these members. The next heartbeat decides which members get their partitions."""
         draft = group.copy()
         for member_id in member_ids:
             draft.remove(member_id)
-        draft.topics = draft.describe_topics(topics)
+        return self._without_them(draft, draft.view(topics))
+
+    def _without_them(self, draft: ConsumerGroup, view: View) -> Steps[ConsumerGroup]:
+        draft.topics = yield from draft.describe_topics(view)
         draft.epoch += 1
         return draft
 
-    def refresh(self, draft: ConsumerGroup, topics: Topics, *, bump: bool) -> None:
+    def _refresh(self, draft: ConsumerGroup, view: View, *, bump: bool) -> Steps[None]:
         """Make a new target if the group's epoch is ahead of the last, or must go up: for ``bump``, or for topics."""
-        if bump or draft.topics_version != topics.version:
-            described = draft.describe_topics(topics)
+        if bump or draft.topics_version != view.version:
+            described = yield from draft.describe_topics(view)
             bump = bump or described != draft.topics
-            draft.topics, draft.topics_version = described, topics.version
+            draft.topics, draft.topics_version = described, view.version
         draft.epoch += bump
         if draft.epoch > draft.assignment_epoch:
             assign = ASSIGNORS[draft.assignor(self.settings.assignors)]
-            draft.target = assign(draft.spec(topics))
+            draft.target = yield from assign((yield from draft.spec(view)))
             draft.assignment_epoch = draft.epoch
 
     def quiet_answer(self, group: ConsumerGroup, request: ConsumerHeartbeat, topics: Topics) -> ConsumerAnswer | None:
-        """What ``heartbeat`` would answer, if the request brings and finds nothing new; None if something changes."""
+        """What ``heartbeat`` would answer, if the request brings and finds nothing new; None if something changes.
+
+        It costs what the request says, and of a member that is on its way what it has and shall have: nothing that
+        grows with the group.
+        """
         member = group.members.get(request.member_id)
         if (
             member is None
             or request.epoch != member.epoch
             or group.epoch != group.assignment_epoch
             or group.topics_version != topics.version
-            or not member.is_reconciled(group.assignment_epoch)
             or request.instance_id not in (None, member.instance_id)
             or request.update(member) != member
         ):
+            return None
+        target = group.target.get(member.member_id, NONE)
+        if reconcile(member, group.assignment_epoch, target, group.owners, request.owned) is not member:
             return None
         return self._answer(member, tell=request.is_full)
 

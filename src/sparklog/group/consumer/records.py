@@ -15,22 +15,24 @@ Every key opens with its version, which says what it is about (strings with an i
                                                        assigned and revoking, each as in key 7
 
 ``changes`` gives what lies between two states of a group, in the order in which Kafka's own replay can take it: what is
-taken back, members before what belongs to them, the group's own tombstone last.
+taken back, members before what belongs to them, the group's own tombstone last. A step of it is a member that changed,
+or ``RUN`` elements of a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from sparklog.errors import CorruptRecord, ProtocolError
 from sparklog.group.classic.group import Protocol
-from sparklog.group.consumer.assignment import Partitions, TopicIdPartition, by_topic
+from sparklog.group.consumer.assignment import NONE, RUN, Partitions, TopicIdPartition, by_topic
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ClassicSide, ConsumerMember, MemberState
 from sparklog.group.consumer.topics import TopicDescription
+from sparklog.protocol.slices import Steps
 from sparklog.protocol.wire import WireReader, WireWriter
 
 T = TypeVar("T")
@@ -85,11 +87,21 @@ def consumer_key(subject: Subject, group_id: str, member_id: str | None = None) 
     return key.joined()
 
 
-def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> list[Record]:
+def changes(before: ConsumerGroup | None, after: ConsumerGroup | None) -> Steps[list[Record]]:
     """What the log must take in when ``after`` takes the place of ``before``; None is a group that is not there."""
+    records: list[Record] = []
     if after is None:
-        return [*_tombstones(before)] if before else []
-    return [*_removals(before, after), *_additions(before or ConsumerGroup(after.group_id), after, is_new=not before)]
+        for each in tombstones(before) if before else ():
+            records.append(each)
+            yield
+        return records
+    for each in _removals(before, after):
+        records.append(each)
+        yield
+    for change in _additions(before or ConsumerGroup(after.group_id), after, is_new=not before):
+        records.append((change.key, (yield from change.value)))
+        yield
+    return records
 
 
 def _removals(before: ConsumerGroup | None, after: ConsumerGroup) -> Iterator[Record]:
@@ -98,29 +110,35 @@ def _removals(before: ConsumerGroup | None, after: ConsumerGroup) -> Iterator[Re
         yield from ((consumer_key(subject, after.group_id, each), None) for each in gone)
 
 
-def _additions(before: ConsumerGroup, after: ConsumerGroup, *, is_new: bool) -> Iterator[Record]:
+class _Change(NamedTuple):
+    key: bytes
+    value: Steps[bytes]
+
+
+def _additions(before: ConsumerGroup, after: ConsumerGroup, *, is_new: bool) -> Iterator[_Change]:
     group_id = after.group_id
-    for member_id, member in after.members.items():
-        old = before.members.get(member_id)
+    changed = [(before.members.get(each.member_id), each) for each in after.members.values()]
+    changed = [(old, member) for old, member in changed if old is not member]
+    for old, member in changed:
         if old is None or old.details != member.details:
-            yield consumer_key(Subject.MEMBER, group_id, member_id), _member_value(member)
-    if before.topics != after.topics:
-        yield consumer_key(Subject.TOPICS, group_id), _value(_write_topics, after.topics.values())
+            yield _Change(consumer_key(Subject.MEMBER, group_id, member.member_id), _member_value(member))
+    if before.topics is not after.topics and before.topics != after.topics:
+        yield _Change(consumer_key(Subject.TOPICS, group_id), _value(_write_topics, after.topics))
     if is_new or before.epoch != after.epoch:
-        yield consumer_key(Subject.EPOCH, group_id), _value(WireWriter.int32, after.epoch)
+        yield _Change(consumer_key(Subject.EPOCH, group_id), _value(_write_epoch, after.epoch))
     for member_id in after.members:
-        if before.target.get(member_id) != after.target.get(member_id):
-            partitions = after.target.get(member_id, frozenset())
-            yield consumer_key(Subject.TARGET, group_id, member_id), _value(_write_partitions, partitions)
+        old_target, target = before.target.get(member_id), after.target.get(member_id)
+        if old_target is not target and old_target != target:
+            yield _Change(consumer_key(Subject.TARGET, group_id, member_id), _value(_write_partitions, target or NONE))
     if is_new or before.assignment_epoch != after.assignment_epoch:
-        yield consumer_key(Subject.TARGET_EPOCH, group_id), _value(WireWriter.int32, after.assignment_epoch)
-    for member_id, member in after.members.items():
-        old = before.members.get(member_id)
+        yield _Change(consumer_key(Subject.TARGET_EPOCH, group_id), _value(_write_epoch, after.assignment_epoch))
+    for old, member in changed:
         if old is None or old.progress != member.progress:
-            yield consumer_key(Subject.PROGRESS, group_id, member_id), _value(_write_progress, member)
+            yield _Change(consumer_key(Subject.PROGRESS, group_id, member.member_id), _value(_write_progress, member))
 
 
-def _tombstones(group: ConsumerGroup) -> Iterator[Record]:
+def tombstones(group: ConsumerGroup) -> Iterator[Record]:
+    """What takes back all that the log has of the group."""
     group_id = group.group_id
     for subject in (Subject.PROGRESS, Subject.TARGET):
         yield from ((consumer_key(subject, group_id, each), None) for each in group.members)
@@ -133,30 +151,37 @@ def _tombstones(group: ConsumerGroup) -> Iterator[Record]:
 # Values.
 
 
-def _value(write: Callable[[WireWriter, T], None], content: T) -> bytes:
+def _value(write: Callable[[WireWriter, T], Steps[None]], content: T) -> Steps[bytes]:
     value = WireWriter(flexible=True)
     value.int16(0)
-    write(value, content)
+    yield from write(value, content)
     value.tags()
     return value.joined()
 
 
-def _write_member(value: WireWriter, member: ConsumerMember) -> None:
+def _write_epoch(value: WireWriter, epoch: int) -> Steps[None]:
+    value.int32(epoch)
+    yield from ()
+
+
+def _write_member(value: WireWriter, member: ConsumerMember) -> Steps[None]:
     value.string(member.instance_id)
     value.string(member.rack_id)
     value.string(member.client_id)
     value.string(member.client_host)
     value.array_length(len(member.topics))
-    for name in sorted(member.topics):
+    for count, name in enumerate(sorted(member.topics)):
         value.string(name)
+        if count % RUN == RUN - 1:
+            yield
     value.string(member.regex)
     value.int32(member.rebalance_timeout_ms)
     value.string(member.assignor)
 
 
-def _member_value(member: ConsumerMember) -> bytes:
+def _member_value(member: ConsumerMember) -> Steps[bytes]:
     """As ``_value``; what is known of a member's classic side stands in a tagged field."""
-    plain = _value(_write_member, member)
+    plain = yield from _value(_write_member, member)
     if member.classic is None:
         return plain
     classic = WireWriter(flexible=True)
@@ -177,34 +202,40 @@ def _member_value(member: ConsumerMember) -> bytes:
     return plain[:-1] + tags.joined()  # in place of the byte that says that there are none
 
 
-def _write_topics(value: WireWriter, topics: Iterable[TopicDescription]) -> None:
-    described = sorted(topics, key=lambda each: each.name)
-    value.array_length(len(described))
-    for each in described:
+def _write_topics(value: WireWriter, topics: Mapping[str, TopicDescription]) -> Steps[None]:
+    value.array_length(len(topics))
+    for count, name in enumerate(sorted(topics)):
+        each = topics[name]
         value.uuid(each.topic_id)
         value.string(each.name)
         value.int32(each.partition_count)
         value.array_length(0)
         value.tags()
+        if count % RUN == RUN - 1:
+            yield
 
 
-def _write_partitions(value: WireWriter, partitions: Partitions) -> None:
-    topics = by_topic(partitions)
+def _write_partitions(value: WireWriter, partitions: Partitions) -> Steps[None]:
+    topics = yield from by_topic(partitions)
     value.array_length(len(topics))
+    written = 0
     for topic_id, numbers in topics.items():
         value.uuid(topic_id)
         value.array_length(len(numbers))
         for number in numbers:
             value.int32(number)
+            written += 1
+            if written % RUN == 0:
+                yield
         value.tags()
 
 
-def _write_progress(value: WireWriter, member: ConsumerMember) -> None:
+def _write_progress(value: WireWriter, member: ConsumerMember) -> Steps[None]:
     value.int32(member.epoch)
     value.int32(member.previous_epoch)
     value.int8(member.state)
-    _write_partitions(value, member.assigned)
-    _write_partitions(value, member.revoking)
+    yield from _write_partitions(value, member.assigned)
+    yield from _write_partitions(value, member.revoking)
 
 
 def _open(value: bytes) -> WireReader:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from sparklog.group.consumer.assignment import Partitions, TopicIdPartition
 from sparklog.group.consumer.assignors.spec import Spec
+from sparklog.protocol.slices import Steps
 
 
-def assign_ranges(spec: Spec) -> dict[str, Partitions]:
+def assign_ranges(spec: Spec) -> Steps[dict[str, Partitions]]:
     """Within a topic no member has two partitions more than another."""
     shares: dict[str, list[TopicIdPartition]] = {each: [] for each in spec.members}
-    for topic_id in spec.topics:
-        subscribers = spec.subscribers(topic_id)
-        partitions = spec.partitions(topic_id)
-        start = 0
-        for index, member_id in enumerate(subscribers):
-            extra = index < len(partitions) % len(subscribers)
-            end = start + len(partitions) // len(subscribers) + extra
-            shares[member_id] += partitions[start:end]
+    for topic_id, readers in (yield from spec.readers()).items():
+        count, start = spec.topics[topic_id], 0
+        for index, member_id in enumerate(readers):
+            end = start + count // len(readers) + (index < count % len(readers))
+            shares[member_id] += [TopicIdPartition(topic_id, number) for number in range(start, end)]
             start = end
-    return {member_id: frozenset(share) for member_id, share in shares.items()}
+        yield
+    assigned: dict[str, Partitions] = {}
+    for member_id, share in shares.items():
+        assigned[member_id] = frozenset(share)
+        yield
+    return assigned

@@ -12,11 +12,22 @@ import heapq
 from typing import NamedTuple
 from uuid import UUID
 
-from sparklog.group.consumer.assignment import Partitions, TopicIdPartition
-from sparklog.group.consumer.assignors.spec import Spec
+from sparklog.group.consumer.assignment import RUN, Partitions, TopicIdPartition
+from sparklog.group.consumer.assignors.spec import Readers, Spec
+from sparklog.protocol.slices import Steps
 
-Readers = tuple[str, ...]
-"""All that subscribe to some topics: these are dealt with as one."""
+
+class _Pool:
+    """The partitions of all topics that the same members read: these are dealt with as one, and known by their number
+    in the order of topics and partitions.
+    """
+
+    def __init__(self, readers: Readers) -> None:
+        self.readers = readers
+        self.first: dict[UUID, int] = {}
+        """The number of each topic's first partition."""
+        self.partitions: list[TopicIdPartition] = []
+        self.taken: set[int] = set()
 
 
 class _Move(NamedTuple):
@@ -25,18 +36,20 @@ class _Move(NamedTuple):
     gain: int
     giver: str
     taker: str
-    readers: Readers
+    pool: _Pool
 
 
-def assign_uniformly(spec: Spec) -> dict[str, Partitions]:
+def assign_uniformly(spec: Spec) -> Steps[dict[str, Partitions]]:
     """No partition could move to a member that has two less than its own."""
     shares = _Shares(spec)
+    yield from shares.keep()
     # Partitions that few members can have come first: a member without another choice must not find the others full.
-    for readers in sorted(shares.topics, key=lambda each: (len(each), each)):
-        shares.hand_out(readers)
-    while (move := shares.best_move()) is not None:
+    for pool in sorted(shares.pools, key=lambda each: (len(each.readers), each.readers)):
+        yield from shares.hand_out(pool)
+    while (move := (yield from shares.best_move())) is not None:
         shares.make(move)
-    return {member_id: frozenset().union(*share.values()) for member_id, share in shares.by_member.items()}
+        yield
+    return (yield from shares.result())
 
 
 class _Shares:
@@ -44,53 +57,80 @@ class _Shares:
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
-        self.topics: dict[Readers, list[UUID]] = {}
-        self.by_member: dict[str, dict[Readers, set[TopicIdPartition]]] = {each: {} for each in spec.members}
+        self.pools: list[_Pool] = []
+        self._by_member: dict[str, dict[_Pool, set[int]]] = {each: {} for each in spec.members}
         self._load = dict.fromkeys(spec.members, 0)
-        self._taken: set[TopicIdPartition] = set()
-        readers_of: dict[UUID, Readers] = {}
-        for topic_id in sorted(spec.topics):
-            readers_of[topic_id] = tuple(spec.subscribers(topic_id))
-            self.topics.setdefault(readers_of[topic_id], []).append(topic_id)
-        for member_id, member in spec.members.items():
-            for each in member.had:
-                if each.topic_id in member.topics and 0 <= each.partition < spec.topics.get(each.topic_id, 0):
-                    self._give(member_id, each, readers_of[each.topic_id])
 
-    def _give(self, member_id: str, partition: TopicIdPartition, readers: Readers) -> None:
-        if partition not in self._taken:
-            self._taken.add(partition)
-            self.by_member[member_id].setdefault(readers, set()).add(partition)
+    def keep(self) -> Steps[None]:
+        """Give each member what it had and may still have."""
+        pool_of = yield from self._pooled()
+        for member_id, member in self._spec.members.items():
+            for count, each in enumerate(member.had):
+                if each.topic_id in member.topics and 0 <= each.partition < self._spec.topics.get(each.topic_id, 0):
+                    pool = pool_of[each.topic_id]
+                    self._give(member_id, pool.first[each.topic_id] + each.partition, pool)
+                if count % RUN == RUN - 1:
+                    yield
+            yield
+
+    def _pooled(self) -> Steps[dict[UUID, _Pool]]:
+        pools: dict[Readers, _Pool] = {}
+        pool_of: dict[UUID, _Pool] = {}
+        for topic_id, readers in (yield from self._spec.readers()).items():
+            pool = pool_of[topic_id] = pools.setdefault(readers, _Pool(readers))
+            pool.first[topic_id] = len(pool.partitions)
+            pool.partitions += self._spec.partitions(topic_id)
+            yield
+        self.pools = [*pools.values()]
+        return pool_of
+
+    def _give(self, member_id: str, number: int, pool: _Pool) -> None:
+        if number not in pool.taken:
+            pool.taken.add(number)
+            self._by_member[member_id].setdefault(pool, set()).add(number)
             self._load[member_id] += 1
 
-    def hand_out(self, readers: Readers) -> None:
+    def hand_out(self, pool: _Pool) -> Steps[None]:
         """Give each free partition to the member with the least."""
-        heap = [(self._load[each], rank, each) for rank, each in enumerate(readers)]
+        heap = [(self._load[each], rank, each) for rank, each in enumerate(pool.readers)]
         heapq.heapify(heap)
-        partitions = [each for topic_id in self.topics[readers] for each in self._spec.partitions(topic_id)]
-        for partition in partitions if heap else ():
-            if partition not in self._taken:
+        for number in range(len(pool.partitions)) if heap else ():
+            if number not in pool.taken:
                 load, rank, member_id = heap[0]
-                self._give(member_id, partition, readers)
+                self._give(member_id, number, pool)
                 heapq.heapreplace(heap, (load + 1, rank, member_id))
+            if number % RUN == RUN - 1:
+                yield
+        yield
 
-    def best_move(self) -> _Move | None:
+    def best_move(self) -> Steps[_Move | None]:
         """From the fullest to the emptiest member; None where no two members differ by two or more."""
-        moves = [move for readers in self.topics if (move := self._move_within(readers)) is not None]
-        best = max(moves, key=lambda each: each.gain, default=None)
-        return best if best is not None and best.gain >= 2 else None
+        best: _Move | None = None
+        for pool in self.pools:
+            move = self._move_within(pool)
+            if move is not None and move.gain >= 2 and (best is None or move.gain > best.gain):
+                best = move
+            yield
+        return best
 
-    def _move_within(self, readers: Readers) -> _Move | None:
-        givers = [each for each in readers if self.by_member[each].get(readers)]
+    def _move_within(self, pool: _Pool) -> _Move | None:
+        givers = [each for each in pool.readers if self._by_member[each].get(pool)]
         if not givers:
             return None
         giver = max(givers, key=self._load.__getitem__)
-        taker = min(readers, key=self._load.__getitem__)
-        return _Move(self._load[giver] - self._load[taker], giver, taker, readers)
+        taker = min(pool.readers, key=self._load.__getitem__)
+        return _Move(self._load[giver] - self._load[taker], giver, taker, pool)
 
     def make(self, move: _Move) -> None:
-        partition = max(self.by_member[move.giver][move.readers])
-        self.by_member[move.giver][move.readers].remove(partition)
-        self.by_member[move.taker].setdefault(move.readers, set()).add(partition)
+        number = max(self._by_member[move.giver][move.pool])
+        self._by_member[move.giver][move.pool].remove(number)
+        self._by_member[move.taker].setdefault(move.pool, set()).add(number)
         self._load[move.giver] -= 1
         self._load[move.taker] += 1
+
+    def result(self) -> Steps[dict[str, Partitions]]:
+        assigned: dict[str, Partitions] = {}
+        for member_id, share in self._by_member.items():
+            assigned[member_id] = frozenset([pool.partitions[each] for pool, some in share.items() for each in some])
+            yield
+        return assigned
