@@ -31,7 +31,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.hot import fetch as fetch_wire
 from sparklog.protocol.hot import produce as produce_wire
-from sparklog.protocol.messages import Message, encode
+from sparklog.protocol.messages import Message, decode_response, encode
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
@@ -41,6 +41,8 @@ ROUNDS = 3
 MANY = 19_000
 """Elements of one request: nearly as many as a broker takes."""
 PARTITIONS = 500
+MEMBERS, NAMES = 100, 2000
+"""Of a group, and what each of its members names."""
 _TIMEOUT_MS = 60_000
 _SETTLE_S = 1.0
 _NOW_MS = 1_700_000_000_000
@@ -426,6 +428,65 @@ def _long_polls(cluster: Cluster, connections: int = 200, pipelined: int = 5) ->
                 reader.receive()
 
 
+def _members(count: int) -> Case:
+    """All join, each with all names, and do what they are told until there is nothing to do; then all leave."""
+    heartbeat = messages.ConsumerGroupHeartbeatRequest
+
+    def ask(cluster: Cluster) -> None:
+        names = [cluster.topic("wide"), *(f"nothing-{n}" for n in range(NAMES - 1))]
+        epochs, owned = dict.fromkeys(range(count), 0), dict[int, Any]()
+        with connect(cluster.bootstrap) as connection:
+            for turn in range(4):
+                for number, epoch in epochs.items():
+                    message = heartbeat(
+                        group_id=cluster.topic("members"),
+                        member_id=f"member-{number}",
+                        member_epoch=-1 if turn == 3 else epoch,
+                        rebalance_timeout_ms=-1 if epoch else _TIMEOUT_MS,
+                        subscribed_topic_names=None if epoch else names,
+                        topic_partitions=owned.get(number, []),
+                    )
+                    connection.send(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, [encode(message, 1)])
+                    answer: Any = decode_response(*connection.receive())
+                    epochs[number] = answer.member_epoch
+                    if answer.assignment is not None:
+                        owned[number] = [
+                            heartbeat.TopicPartitions(topic_id=each.topic_id, partitions=each.partitions)
+                            for each in answer.assignment.topic_partitions
+                        ]
+
+    return ask
+
+
+def _commit_what_exists(cluster: Cluster) -> None:
+    topic = messages.OffsetCommitRequest.OffsetCommitRequestTopic
+    asked = [
+        topic.OffsetCommitRequestPartition(
+            partition_index=n, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
+        )
+        for n in range(PARTITIONS)
+    ]
+    message = messages.OffsetCommitRequest(
+        group_id=cluster.topic("committed"),
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[topic(name=cluster.topic("wide"), partitions=asked)],
+    )
+    _request(ApiKey.OFFSET_COMMIT, message, 8)(cluster)
+
+
+def _delete_what_was_committed(cluster: Cluster) -> None:
+    message = messages.DeleteGroupsRequest(groups_names=[cluster.topic("committed")])
+    _request(ApiKey.DELETE_GROUPS, message, 2)(cluster)
+
+
+def _groups_of_what_exists() -> Iterator[tuple[str, Case]]:
+    yield f"ConsumerGroupHeartbeat, {MEMBERS} members of {NAMES} names", _members(MEMBERS)
+    yield f"OffsetCommit, {PARTITIONS} partitions that exist", _commit_what_exists
+    yield f"DeleteGroups, a group with {PARTITIONS} offsets", _delete_what_was_committed
+
+
 def _cases() -> Iterator[tuple[str, Case]]:
     yield "nothing", lambda _: SystemClock().sleep(_SETTLE_S)
     yield f"CreateTopics, {PARTITIONS} partitions", _create_topics
@@ -434,6 +495,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield "DescribeConfigs", _describe_configs
     yield "DescribeLogDirs", _describe_log_dirs()
     yield "DeleteRecords, 100 partitions", _delete_records
+    yield from _groups_of_what_exists()
     yield "DeleteTopics, 700 partitions", _delete_topics
     yield f"ListOffsets, {MANY} partitions", _list_offsets(MANY)
     yield "ListOffsets of 20 MB", _list_offsets(1_200_000)
