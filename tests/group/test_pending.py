@@ -33,8 +33,8 @@ def test_committed_offsets_come_out_once() -> None:
     pending.add(7, "g", OFFSETS)
     pending.add(8, "g", {TP: PlacedOffset(2, CommittedOffset(9, 0, "", 1))})
     assert Counter(pending.all_keys()) == {OffsetKey("g", TP): 2, OffsetKey("g", OTHER): 1}
-    assert pending.of_producer(8) == [OffsetKey("g", TP)]
-    assert pending.of_producer(9) == []
+    assert pending.of_producer(8) == {"g": [TP]}
+    assert pending.of_producer(9) == {}
     assert pending.end(7, commit=True) == {"g": OFFSETS}
     assert pending.end(7, commit=True) == {}
     assert pending.all_keys() == [OffsetKey("g", TP)]
@@ -69,9 +69,9 @@ def test_what_is_forgotten_comes_out_of_every_transaction_that_has_it() -> None:
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_end_during_the_load_is_not_lost(commit: bool) -> None:
     pending = PendingOffsets()
-    assert pending.of_producer(7) == []
+    assert pending.of_producer(7) == {}
     assert pending.end(7, commit=commit) == {}
-    found = {7: {OffsetKey("g", TP): OFFSETS[TP]}, 8: {OffsetKey("g", OTHER): OFFSETS[OTHER]}}
+    found = {7: {"g": {TP: OFFSETS[TP]}}, 8: {"g": {OTHER: OFFSETS[OTHER]}}}
     assert pending.loaded(found) == ([{"g": {TP: OFFSETS[TP]}}] if commit else [{}])
     assert pending.all_keys() == [OffsetKey("g", OTHER)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sparklog.group.classic.group import CommittedOffset, Group, GroupState
@@ -86,10 +86,10 @@ class Hosted:
         elif kept.get(self.group.group_id) is self:
             del kept[self.group.group_id]
 
-    def put(self, place: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """These count from now on, save where what stands later in the log does already."""
+    def put(self, offsets: Iterable[tuple[TopicPartition, int, CommittedOffset]]) -> None:
+        """These, each with its place, count from now on, save where what stands later in the log does already."""
         places, known = self.places, self.group.offsets
-        for tp, committed in offsets.items():
+        for tp, place, committed in offsets:
             if places.get(tp, 0) < place:
                 places[tp] = place
                 known[tp] = committed

@@ -88,12 +88,13 @@ class GroupLoader:
                 for tp in some
                 if tp in partitions and group.offsets.pop(tp, None) is not None
             ]
-        for open_step in in_steps((opened, [*opened]) for opened in self.open_offsets.values()):
+        opened = ((group_id, each) for groups in self.open_offsets.values() for group_id, each in groups.items())
+        for open_step in in_steps(((group_id, offsets), [*offsets]) for group_id, offsets in opened):
             yield [
-                offset_key(*key)
-                for opened, keys in open_step
-                for key in keys
-                if key.tp in partitions and opened.pop(key, None) is not None
+                offset_key(group_id, tp)
+                for (group_id, offsets), some in open_step
+                for tp in some
+                if tp in partitions and offsets.pop(tp, None) is not None
             ]
 
     def _parse(self, key: bytes, offset: int, value: bytes) -> None:
@@ -115,7 +116,8 @@ class GroupLoader:
         described = read_key(key)
         if isinstance(described, OffsetKey):
             place = _NOWHERE if self._records.is_overtaken(key, offset) else offset + 1
-            self.open_offsets.setdefault(producer_id, {})[described] = PlacedOffset(place, read_offset(value))
+            placed = PlacedOffset(place, read_offset(value))
+            self.open_offsets.setdefault(producer_id, {}).setdefault(described.group_id, {})[described.tp] = placed
 
     @contextmanager
     def _leaving_out(self, offset: int) -> Iterator[None]:

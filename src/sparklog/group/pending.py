@@ -24,10 +24,10 @@ class PlacedOffset(NamedTuple):
     committed: CommittedOffset
 
 
-OpenOffsets = dict[int, dict[OffsetKey, PlacedOffset]]
-"""Producer id → what it has committed in the transaction that it has open."""
 GroupOffsets = dict[str, dict[TopicPartition, PlacedOffset]]
 """By group."""
+OpenOffsets = dict[int, GroupOffsets]
+"""Producer id → what it has committed in the transaction that it has open."""
 
 
 class PendingOffsets:
@@ -46,40 +46,44 @@ class PendingOffsets:
 
     def add(self, producer_id: int, group_id: str, offsets: dict[TopicPartition, PlacedOffset]) -> list[TopicPartition]:
         """Returns those that the producer had not committed before."""
-        opened = self._open.setdefault(producer_id, {})
-        new = [tp for tp in offsets if OffsetKey(group_id, tp) not in opened]
-        opened.update({OffsetKey(group_id, tp): each for tp, each in offsets.items()})
+        opened = self._open.setdefault(producer_id, {}).setdefault(group_id, {})
+        new = [tp for tp in offsets if tp not in opened]
+        opened.update(offsets)
         return new
 
     def drop(
         self, producer_id: int, group_id: str, offsets: dict[TopicPartition, PlacedOffset]
     ) -> list[TopicPartition]:
         """They could not be written. Returns those that are not pending any more."""
-        opened = self._open.get(producer_id, {})
-        gone = [tp for tp, each in offsets.items() if opened.get(OffsetKey(group_id, tp)) is each]
+        opened = self._open.get(producer_id, {}).get(group_id, {})
+        gone = [tp for tp, each in offsets.items() if opened.get(tp) is each]
         for tp in gone:
-            del opened[OffsetKey(group_id, tp)]
+            del opened[tp]
         return gone
 
     def forget(self, key: OffsetKey) -> list[TopicPartition]:
         """Whatever ends, this offset does not count. Returns its partition, once for each producer."""
-        return [key.tp for opened in self._open.values() if opened.pop(key, None) is not None]
+        group_id, tp = key
+        return [tp for opened in self._open.values() if opened.get(group_id, {}).pop(tp, None) is not None]
 
     def end(self, producer_id: int, *, commit: bool) -> GroupOffsets:
         """The producer's marker is in the log: what counts from now on."""
         if self._is_loading:
             self._ended_meanwhile.setdefault(producer_id, commit)  # nothing was committed here after the first
             return {}
-        ended: GroupOffsets = {}
-        for (group_id, tp), each in self._open.pop(producer_id, {}).items():
-            if commit:
-                ended.setdefault(group_id, {})[tp] = each
-        return ended
+        ended = self._open.pop(producer_id, {})
+        return {group_id: offsets for group_id, offsets in ended.items() if offsets} if commit else {}
 
-    def of_producer(self, producer_id: int) -> list[OffsetKey]:
-        """What its end would settle."""
-        return [*self._open.get(producer_id, ())]
+    def of_producer(self, producer_id: int) -> dict[str, list[TopicPartition]]:
+        """What its end would settle, by group."""
+        opened = self._open.get(producer_id, {})
+        return {group_id: [*offsets] for group_id, offsets in opened.items() if offsets}
 
     def all_keys(self) -> list[OffsetKey]:
         """The offsets that may change when a transaction ends, once for each producer."""
-        return [key for opened in self._open.values() for key in opened]
+        return [
+            OffsetKey(group_id, tp)
+            for opened in self._open.values()
+            for group_id, offsets in opened.items()
+            for tp in offsets
+        ]

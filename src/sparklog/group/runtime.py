@@ -394,17 +394,16 @@ class GroupCoordinator:
             return
         ended = led.pending.of_producer(producer_id)
         self._adopt(led, led.pending.end(producer_id, commit=commit))
-        for group_id, tp in ended:
+        for group_id, partitions in ended.items():
             hosted = led.host(group_id)
-            hosted.group.settle([tp])
+            hosted.group.settle(partitions)
             hosted.keep()
 
     @staticmethod
     def _adopt(led: LedPartition, offsets_by_group: GroupOffsets) -> None:
         for group_id, offsets in offsets_by_group.items():
             hosted = led.host(group_id)
-            for tp, (place, committed) in offsets.items():
-                hosted.put(place, {tp: committed})
+            hosted.put((tp, place, each) for tp, (place, each) in offsets.items())
             hosted.keep()
 
     def _commit(self, hosted: Hosted, offsets: Offsets, batch: bytes) -> asyncio.Task[ErrorCode]:
@@ -420,7 +419,7 @@ class GroupCoordinator:
             finally:
                 hosted.group.settle(offsets.keys())
             if error is ErrorCode.NONE:
-                hosted.put(place, offsets)
+                hosted.put((tp, place, each) for tp, each in offsets.items())
             hosted.keep()
             return error
 
