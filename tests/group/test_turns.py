@@ -133,6 +133,16 @@ def test_a_member_that_joins_a_group_while_it_is_deleted_joins_a_new_one(play: P
     play(body)
 
 
+def test_of_two_deletions_at_once_the_second_finds_nothing(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.groups.commit_offsets(GROUP, offsets())
+        slow(scene)
+        answers = await asyncio.gather(*(scene.groups.delete_group(GROUP) for _ in range(2)))
+        assert answers == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+
+    play(body)
+
+
 def test_a_deletion_is_dropped_if_another_broker_leads_by_then(play: Play) -> None:
     async def body(scene: Scene) -> None:
         await scene.groups.commit_offsets(GROUP, offsets())

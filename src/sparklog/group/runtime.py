@@ -106,8 +106,8 @@ class GroupCoordinator:
                     fitting[tp] = each
                     yield offset_record(group_id, tp, each)
 
-        building_it = building(records(), self._board.clock.now_ms(), producer)
-        return fitting, await self._board.take(building_it, group_id)
+        steps = building(records(), self._board.clock.now_ms(), producer)
+        return fitting, await self._board.take(steps, group_id)
 
     def _commit_error(self, group_id: str, request: CommitRequest, *, in_transaction: bool = False) -> ErrorCode:
         error = self._board.status(group_id, allow_empty_id=True)
@@ -158,7 +158,7 @@ class GroupCoordinator:
         """
         try:
             async with self._board.turn(group_id) as hosted:  # so it gets no members meanwhile
-                error = delete_error(hosted.group, hosted.consumer)
+                error = delete_error(None if hosted.is_empty else hosted.group, hosted.consumer)
                 if error is not ErrorCode.NONE:
                     return error
                 ready = {tp: offset_key(group_id, tp) async for tp in self._board.turns.paced(hosted.group.partitions)}
