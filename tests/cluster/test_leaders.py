@@ -46,6 +46,28 @@ def test_a_topic_that_was_made_anew_starts_over():
     assert _knowing(_answer(2, 6, topic_id=0), _answer(1, 0, topic_id=0)).leader(_TP) == 1
 
 
+def test_an_answer_that_could_not_describe_the_topic_leaves_its_epochs():
+    failed = _answer(1, 5, topics={}, errors={"t": ErrorCode.LEADER_NOT_AVAILABLE})
+    assert _knowing(_answer(2, 6), failed, _answer(1, 5)).leader(_TP) == 2
+    assert _knowing(_answer(2, 6), failed, _answer(1, 7)).leader(_TP) == 1
+    assert _knowing(_answer(2, 6), failed, _answer(1, 0, topic_id=2)).leader(_TP) == 1
+
+
+def test_an_answer_without_epochs_leaves_those_that_are_known():
+    assert _knowing(_answer(2, 6), _answer(3, -1), _answer(1, 5)).leader(_TP) == 2
+    assert _knowing(_answer(2, 6), _answer(3, -1), _answer(1, 6)).leader(_TP) == 1
+
+
+def test_an_answer_without_topic_ids_leaves_the_epochs_of_the_topic_that_has_one():
+    assert _knowing(_answer(2, 6), _answer(1, 5, topic_id=0)).leader(_TP) == 1
+    assert _knowing(_answer(2, 6), _answer(1, 5, topic_id=0), _answer(1, 5)).leader(_TP) == 2
+
+
+def test_an_answer_with_fewer_partitions_leaves_the_epochs_of_the_others():
+    leaders = _knowing(_partitions((0, 1, 5), (1, 2, 5)), _partitions((0, 1, 5)), _partitions((0, 1, 5), (1, 1, 4)))
+    assert leaders.leader(TopicPartition("t", 1)) == 2
+
+
 def test_a_topic_that_cannot_be_described_is_known_no_more():
     gone = _answer(1, 5, topics={}, errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
     assert _knowing(_answer(1, 5), gone).topic("t") is None
@@ -107,7 +129,7 @@ def test_a_topic_that_comes_back_is_known_at_once_though_it_was_invalidated_befo
     leaders.apply(gone)
     assert (leaders.last_known("t"), list(leaders.topics)) == (None, [])
     leaders.invalidate("t")  # nothing is known of it
-    leaders.apply(_answer(2, 0))
+    leaders.apply(_answer(2, 5))
     assert leaders.leader(_TP) == 2
 
 

@@ -1,8 +1,9 @@
 """The leader of each partition, as far as is known. Values only: the driver hands in the answers.
 
 Metadata comes from any broker, and some brokers learn late: what an answer says of a partition counts only if its
-leader epoch is not older than one that was heard before, under the same topic id. What is invalidated is not used
-until the next answer about it, but its epoch is remembered.
+leader epoch is not older than one that was heard before, under the same topic id. Nothing but another topic id has an
+epoch forgotten: not that the topic is invalidated, nor an answer that could not describe it, nor one that tells no
+epoch or no topic id, which is believed all the same, for there is nothing to judge it by.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Leaders:
         self.generation = 0
         """Rises with every answer that is applied."""
         self._topics: dict[str, TopicInfo] = {}
+        self._newest: dict[str, TopicInfo] = {}
+        """The newest epoch that was heard of each partition, with its leader; of topics that have an id."""
         self._stale: set[str] = set()
 
     def apply(self, info: ClusterInfo) -> None:
@@ -32,11 +35,26 @@ class Leaders:
         self.cluster_id, self.brokers = info.cluster_id, info.brokers
         self.controller = info.controller if info.controller in info.brokers else None
         for name, topic in info.topics.items():
-            self._topics[name] = _merged(self._topics.get(name), topic)
+            self._topics[name] = self._believed(topic)
             self._stale.discard(name)
         for name in info.errors:
             self._topics.pop(name, None)
             self._stale.discard(name)
+
+    def _believed(self, heard: TopicInfo) -> TopicInfo:
+        """What is heard, with what is known in place of what is older than that."""
+        if heard.topic_id == ZERO_UUID:
+            return heard
+        known = self._newest.get(heard.name)
+        newest = {}
+        if known is not None and known.topic_id == heard.topic_id:
+            newest = {each.partition: each for each in known.partitions}
+        partitions = tuple(
+            newest[each.partition] if _is_older(each, newest.get(each.partition)) else each for each in heard.partitions
+        )
+        newest |= {each.partition: each for each in partitions if each.leader_epoch >= 0}
+        self._newest[heard.name] = heard._replace(partitions=tuple(newest[number] for number in sorted(newest)))
+        return heard._replace(partitions=partitions)
 
     def topic(self, name: str) -> TopicInfo | None:
         """What is known of a topic; None if nothing is, or if it was invalidated."""
@@ -74,16 +92,6 @@ class Leaders:
     def topics(self) -> Collection[str]:
         """Every topic that was heard of, what was invalidated included."""
         return self._topics.keys()
-
-
-def _merged(known: TopicInfo | None, heard: TopicInfo) -> TopicInfo:
-    if known is None or heard.topic_id == ZERO_UUID or known.topic_id != heard.topic_id:
-        return heard
-    before = {each.partition: each for each in known.partitions}
-    newest = tuple(
-        before[each.partition] if _is_older(each, before.get(each.partition)) else each for each in heard.partitions
-    )
-    return heard._replace(partitions=newest)
 
 
 def _is_older(heard: PartitionInfo, known: PartitionInfo | None) -> bool:
