@@ -12,6 +12,7 @@ from sparklog.net.async_connection import AsyncConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import HeartbeatRequest, HeartbeatResponse, encode
 from sparklog.structs import Endpoint
+from sparklog.testing.clock import jump
 
 
 def heartbeat(_version):
@@ -310,5 +311,84 @@ def test_an_aborted_connection_lets_go_of_its_socket_though_the_peer_reads_nothi
                 assert sock.fileno() < 0
                 with pytest.raises(ConnectionFailed, match="closed"):
                     await answer
+
+    asyncio.run(test())
+
+
+def throttling(peer, *seconds):
+    """Heartbeats that are answered with these times of silence, then without."""
+    left = list(seconds)
+
+    def reply(request):
+        message = HeartbeatResponse(throttle_time_ms=left.pop(0) * 1000 if left else 0, error_code=0)
+        return peer.framed(request, encode(message, request.version))
+
+    return reply
+
+
+async def _silent(peer, *seconds):
+    """A connection on which nothing may be sent for so many seconds."""
+    peer.reply = throttling(peer, *seconds)
+    connection = await AsyncConnection.open(peer.endpoint)
+    await connection.request(ApiKey.HEARTBEAT, heartbeat)
+    assert 0 < connection.silent_seconds <= seconds[0]
+    return connection
+
+
+def test_nothing_is_sent_while_the_broker_wants_silence_and_that_time_is_not_the_requests(peer):
+    async def test():
+        loop = asyncio.get_running_loop()
+        connection = await _silent(peer, 60)
+        asked = [asyncio.create_task(connection.request(ApiKey.HEARTBEAT, heartbeat, timeout=50)) for _ in range(2)]
+        await asyncio.sleep(0)
+        jump(loop, 55)
+        await asyncio.sleep(0)
+        assert connection.silent_seconds > 0
+        assert connection.in_flight == 2
+        assert len(peer.requests) == 2
+        jump(loop, 6)
+        assert [each.error_code for each in await asyncio.gather(*asked)] == [0, 0]
+        assert connection.silent_seconds == 0
+        connection.close()
+
+    asyncio.run(test())
+
+
+def test_a_silence_is_made_longer_and_never_shorter(peer):
+    async def test():
+        connection = await AsyncConnection.open(peer.endpoint)
+        peer.reply = throttling(peer, 60, 10)
+        await asyncio.gather(*(connection.request(ApiKey.HEARTBEAT, heartbeat) for _ in range(2)))
+        assert connection.silent_seconds > 10
+        connection.close()
+
+    asyncio.run(test())
+
+
+def test_what_is_cancelled_in_a_silence_is_not_sent(peer):
+    async def test():
+        connection = await _silent(peer, 60)
+        cancelled = asyncio.create_task(connection.request(ApiKey.HEARTBEAT, heartbeat))
+        other = asyncio.create_task(connection.request(ApiKey.HEARTBEAT, heartbeat, ceiling=1))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        jump(asyncio.get_running_loop(), 61)
+        await other
+        assert [each.version for each in peer.requests] == [3, 3, 1]
+        connection.close()
+
+    asyncio.run(test())
+
+
+def test_a_connection_is_closed_in_a_silence(peer):
+    async def test():
+        connection = await _silent(peer, 60)
+        asked = asyncio.create_task(connection.request(ApiKey.HEARTBEAT, heartbeat))
+        await asyncio.sleep(0)
+        connection.close()
+        with pytest.raises(ConnectionFailed, match="did not answer HEARTBEAT: it was closed"):
+            await asked
+        assert connection.silent_seconds == connection.in_flight == 0
 
     asyncio.run(test())

@@ -8,6 +8,7 @@ from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import HeartbeatRequest, HeartbeatResponse, encode
 from sparklog.structs import Endpoint
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.eventually import eventually
 
 
@@ -125,3 +126,75 @@ def test_a_produce_with_no_answer_is_not_waited_for(peer):
         connection.send(ApiKey.PRODUCE, 3, [b"..."], expect_response=False)
         assert connection.request(ApiKey.HEARTBEAT, heartbeat).error_code == 5
     eventually(lambda: len(peer.requests) == 3)
+
+
+def _throttle(peer, *seconds):
+    left = list(seconds)
+
+    def reply(request):
+        message = HeartbeatResponse(throttle_time_ms=left.pop(0) * 1000 if left else 0, error_code=0)
+        return peer.framed(request, encode(message, request.version))
+
+    peer.reply = reply
+
+
+def test_nothing_is_sent_while_the_broker_wants_silence(peer):
+    _throttle(peer, 60, 10)
+    clock = ManualClock()
+    with BlockingConnection(peer.endpoint, clock=clock) as connection:
+        connection.send(ApiKey.HEARTBEAT, 3, [encode(heartbeat(3), 3)])
+        connection.send(ApiKey.HEARTBEAT, 3, [encode(heartbeat(3), 3)])
+        for _ in range(2):
+            connection.receive()
+        clock.advance(15)
+        connection.request(ApiKey.HEARTBEAT, heartbeat)
+        assert clock.monotonic() == 60
+        connection.request(ApiKey.HEARTBEAT, heartbeat)
+        assert clock.monotonic() == 60
+
+
+def test_an_interrupted_silence_leaves_the_connection_as_it_was(peer):
+    class Interrupted(ManualClock):
+        def sleep(self, seconds):
+            raise KeyboardInterrupt
+
+    _throttle(peer, 60)
+    clock = Interrupted()
+    with BlockingConnection(peer.endpoint, clock=clock) as connection:
+        connection.request(ApiKey.HEARTBEAT, heartbeat)
+        with pytest.raises(KeyboardInterrupt):
+            connection.request(ApiKey.HEARTBEAT, heartbeat)
+        clock.advance(60)
+        connection.request(ApiKey.HEARTBEAT, heartbeat)
+    assert len(peer.requests) == 3
+
+
+def test_a_borrower_waits_in_a_silence_no_longer_than_it_said(peer):
+    _throttle(peer, 60)
+    clock = ManualClock()
+    with BlockingConnection(peer.endpoint, clock=clock) as connection:
+        connection.request(ApiKey.HEARTBEAT, heartbeat)
+        connection.bind(lambda: 5.0)
+        with pytest.raises(ConnectionFailed, match="wants nothing to be sent for 60 s"):
+            connection.request(ApiKey.HEARTBEAT, heartbeat)
+        assert clock.monotonic() == 5
+        assert connection.closed
+
+
+def test_a_borrower_waits_for_an_answer_no_longer_than_it_said(peer):
+    left = [30.0, 0.0]
+    peer.reply = lambda request: b""
+    with BlockingConnection(peer.endpoint, request_timeout=30.0) as connection:
+        connection.bind(lambda: left.pop(0))
+        connection.send(ApiKey.HEARTBEAT, 0, [encode(heartbeat(0), 0)])
+        with pytest.raises(ConnectionFailed, match="no time is left"):
+            connection.receive()
+        assert connection.closed
+
+
+def test_who_borrows_next_is_not_bound(peer):
+    peer.reply = beat_back(peer)
+    with BlockingConnection(peer.endpoint) as connection:
+        connection.bind(lambda: 0.0)
+        connection.bind(None)
+        assert connection.request(ApiKey.HEARTBEAT, heartbeat).error_code == 0

@@ -4,6 +4,9 @@ Requests are pipelined: each goes out as soon as it is made, and the answers com
 promises for one connection. Every request has a deadline of its own; one that passes it closes the connection,
 because what comes next on it could not be told from the late answer's place in the order; one timer a connection
 stands for the earliest of them. A caller that is cancelled leaves its answer to be read and dropped.
+
+An answer may ask for silence (``throttle``). What is asked meanwhile is kept, in order, and goes out when that is over;
+its deadline counts from then, and what is cancelled before is not sent.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import NamedTuple
 
 from sparklog import __version__
 from sparklog.errors import ConnectionFailed, RemoteProtocolError, SparklogError
+from sparklog.net.throttle import throttle_seconds
 from sparklog.net.unreachable import UNREACHABLE
 from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, answer_of, api_versions_request
 from sparklog.protocol.api_key import ApiKey
@@ -33,6 +37,19 @@ _COPIED = 256 << 10
 
 Answer = memoryview | SparklogError
 """An answer's body, still encoded, or why there is none."""
+
+
+class _Asked(NamedTuple):
+    """A request that is not on the wire yet."""
+
+    api: ApiKey
+    version: int
+    body: list[Chunk]
+    told: Callable[[Answer], object]
+    timeout: float
+    expect_response: bool
+    name: ApiKey
+    """What a failure's message names."""
 
 
 class _Waiting(NamedTuple):
@@ -54,6 +71,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._protocol = ClientConnection(client_id)
         self._frames = FrameReader(MAX_RESPONSE, _ASKED_FOR)
         self._waiting: deque[_Waiting] = deque()
+        self._kept: deque[_Asked] = deque()
+        self._silence: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._failure: SparklogError | None = None
@@ -122,16 +141,15 @@ class AsyncConnection(asyncio.BufferedProtocol):
         an empty body once the request was handed to the socket. ``asked_for`` is what a failure's message names.
         """
         answer: asyncio.Future[memoryview] = self._loop.create_future()
-        self.ask(
-            api,
-            version,
-            body,
-            partial(_settle, answer),
-            timeout=timeout,
-            expect_response=expect_response,
-            asked_for=asked_for,
-        )
+        told = partial(_settle, answer)
+        self.ask(api, version, body, told, timeout=timeout, expect_response=expect_response, asked_for=asked_for)
+        if self._silence is not None:
+            answer.add_done_callback(partial(self._withdraw, told))
         return answer
+
+    def _withdraw(self, told: Callable[[Answer], object], answer: asyncio.Future[memoryview]) -> None:
+        if answer.cancelled():
+            self._kept = deque(each for each in self._kept if each.told is not told)
 
     def ask(
         self,
@@ -149,18 +167,49 @@ class AsyncConnection(asyncio.BufferedProtocol):
             cause = self._failure or ConnectionFailed("it was closed")
             self._loop.call_soon(told, _unanswered(self.endpoint, asked_for or api, cause))
             return
-        chunks = self._protocol.request(api, version, body, expect_response=expect_response)
-        self._held += chunks
-        if not self._is_held or not expect_response:
+        asked = _Asked(api, version, body, told, timeout, expect_response, asked_for or api)
+        if self._silence is not None:
+            self._kept.append(asked)
+        else:
+            self._put(asked)
+
+    def _put(self, asked: _Asked) -> None:
+        """On the wire with it."""
+        self._held += self._protocol.request(
+            asked.api, asked.version, asked.body, expect_response=asked.expect_response
+        )
+        if not self._is_held or not asked.expect_response:
             self._write_held()
-        if expect_response:
-            deadline = self._loop.time() + timeout
-            self._waiting.append(_Waiting(asked_for or api, told, deadline))
+        if asked.expect_response:
+            deadline = self._loop.time() + asked.timeout
+            self._waiting.append(_Waiting(asked.name, asked.told, deadline))
             self._watch(deadline)
         elif self._is_congested:
-            self._written.append(told)
+            self._written.append(asked.told)
         else:
-            self._loop.call_soon(told, memoryview(b""))
+            self._loop.call_soon(asked.told, memoryview(b""))
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long the broker wants nothing to be sent; 0 if it may be now."""
+        return 0.0 if self._silence is None else max(self._silence.when() - self._loop.time(), 0.0)
+
+    def _keep_silent(self, seconds: float) -> None:
+        """A silence that is being kept already is made longer, never shorter."""
+        until = self._loop.time() + seconds
+        if self._silence is None or until > self._silence.when():
+            self._end_silence()
+            self._silence = self._loop.call_at(until, self._speak)
+
+    def _end_silence(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+
+    def _speak(self) -> None:
+        self._end_silence()
+        while self._kept and self._failure is None:
+            self._put(self._kept.popleft())
 
     def hold(self) -> None:
         """Keep requests back until ``let_go``, so that many are one write. Those without an answer go at once."""
@@ -197,7 +246,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """Requests whose answers are to come."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._kept)
 
     def close(self) -> None:
         """Requests in flight fail with ConnectionFailed; what is written already still goes out."""
@@ -224,9 +273,13 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._end_silence()
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             self._tell(each.told, _unanswered(self.endpoint, each.api, self._failure))
+        kept, self._kept = self._kept, deque()
+        for asked in kept:
+            self._tell(asked.told, _unanswered(self.endpoint, asked.name, self._failure))
         written, self._written = self._written, []
         for told in written:
             self._tell(told, _unanswered(self.endpoint, ApiKey.PRODUCE, self._failure))
@@ -263,7 +316,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
     def _answer(self, frame: memoryview) -> None:
         if self._failure is not None:
             return  # whom it is for has been told that
-        _, _, body = self._protocol.response(frame)
+        api, version, body = self._protocol.response(frame)
+        if seconds := throttle_seconds(api, version, body):
+            self._keep_silent(seconds)
         self._tell(self._waiting.popleft().told, body)
 
     def _tell(self, told: Callable[[Answer], object], answer: Answer) -> None:

@@ -2,17 +2,22 @@
 
 One ``ClientConnection`` (the protocol, without a socket) under one socket. Requests may be pipelined: ``send`` several,
 ``receive`` their answers in the same order. Not for use by several threads at once.
+
+An answer may ask for silence (``throttle``): ``send`` then waits until that is over.
 """
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
 from collections.abc import Callable
 from types import TracebackType
 
 from sparklog import __version__
+from sparklog.clock import Clock, SystemClock
 from sparklog.errors import ConnectionFailed, PeerSilent, RemoteProtocolError
+from sparklog.net.throttle import throttle_seconds
 from sparklog.net.unreachable import UNREACHABLE
 from sparklog.net.versions import API_VERSIONS_ASKED, PeerVersions, answer_of, api_versions_request
 from sparklog.protocol.api_key import ApiKey
@@ -20,6 +25,7 @@ from sparklog.protocol.connection import ClientConnection
 from sparklog.protocol.messages import A, ApiVersionsResponse, Request, decode, decode_answer, encode
 from sparklog.structs import Chunk, Endpoint, FileSlice
 
+SecondsLeft = Callable[[], float]
 MAX_RESPONSE = 1 << 30
 _BUFFERS_A_CALL = 512
 
@@ -34,8 +40,13 @@ class BlockingConnection:
         client_id: str = "sparklog",
         connect_timeout: float = 10.0,
         request_timeout: float = 30.0,
+        clock: Clock | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._request_timeout = request_timeout
+        self._clock: Clock = clock or SystemClock()
+        self._silent_until = -math.inf
+        self._seconds_left: SecondsLeft | None = None
         self._protocol = ClientConnection(client_id)
         try:
             self._socket = socket.create_connection(endpoint, timeout=connect_timeout)
@@ -63,6 +74,20 @@ class BlockingConnection:
     def close(self) -> None:
         self._socket.close()
 
+    def bind(self, seconds_left: SecondsLeft | None) -> None:
+        """Wait from now on only as long as this says when a wait begins; None: for the request timeout alone."""
+        self._seconds_left = seconds_left
+        if seconds_left is None and not self.closed:
+            self._socket.settimeout(self._request_timeout)
+
+    def _arm(self) -> None:
+        """Before each wait: raises TimeoutError where no time is left."""
+        if self._seconds_left is not None:
+            left = self._seconds_left()
+            if left <= 0:
+                raise TimeoutError("no time is left")
+            self._socket.settimeout(min(left, self._request_timeout))
+
     @property
     def closed(self) -> bool:
         return self._socket.fileno() < 0
@@ -85,11 +110,22 @@ class BlockingConnection:
 
     def send(self, api: ApiKey, version: int, body: list[Chunk], *, expect_response: bool = True) -> None:
         """Put a request on the wire, its chunks uncopied."""
-        chunks = self._protocol.request(api, version, body, expect_response=expect_response)
         try:
+            self._keep_silent()
+            chunks = self._protocol.request(api, version, body, expect_response=expect_response)
+            self._arm()
             self._send_all([memoryview(chunk) for chunk in chunks if not isinstance(chunk, FileSlice)])
         except OSError as error:
             raise self._failed("sending to", error) from error
+
+    def _keep_silent(self) -> None:
+        wait = self._silent_until - self._clock.monotonic()
+        if wait <= 0:
+            return
+        allowed = wait if self._seconds_left is None else self._seconds_left()
+        self._clock.sleep(min(wait, allowed))
+        if allowed < wait:
+            raise TimeoutError(f"it wants nothing to be sent for {wait:g} s")
 
     def _send_all(self, views: list[memoryview]) -> None:
         while views:
@@ -107,17 +143,21 @@ class BlockingConnection:
                 raise RemoteProtocolError(
                     f"{self.endpoint} announces a response of {size} bytes; is it a Kafka listener?"
                 )
-            return self._protocol.response(self._receive_exactly(size))
+            api, version, body = self._protocol.response(self._receive_exactly(size))
         except OSError as error:
             raise self._failed("waiting for an answer of", error) from error
         except RemoteProtocolError:
             self.close()
             raise
+        if seconds := throttle_seconds(api, version, body):
+            self._silent_until = max(self._silent_until, self._clock.monotonic() + seconds)
+        return api, version, body
 
     def _receive_exactly(self, size: int) -> memoryview:
         view = memoryview(bytearray(size))
         filled = 0
         while filled < size:
+            self._arm()
             count = self._socket.recv_into(view[filled:])
             if count == 0:
                 raise ConnectionResetError("the peer closed the connection")

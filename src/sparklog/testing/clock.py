@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 
 class ManualClock:
     """A Clock that stands still until ``advance``; ``sleep`` advances it, so code that waits never waits.
@@ -30,3 +32,9 @@ class ManualClock:
 
     def set_wall(self, now_ms: int) -> None:
         self._wall_ms = float(now_ms)
+
+
+def jump(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Have the timers of an event loop go off that are due within ``seconds``; called on its thread."""
+    time = loop.time
+    loop.time = lambda: time() + seconds  # type: ignore[method-assign]

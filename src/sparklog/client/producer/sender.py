@@ -195,6 +195,10 @@ class Sender:
         if node.connection is None or node.versions is None or node.connection.closed:
             self._errand(_connecting(leader), partial(self._connect, leader, node))
             return False
+        silence = node.connection.silent_seconds
+        if silence:
+            self._errand(_keeping_silent(leader), partial(asyncio.sleep, silence))
+            return False
         batches = self._take(queues)
         if batches:
             if self._transaction is not None:
@@ -414,6 +418,10 @@ class Sender:
 
 def _connecting(leader: BrokerId) -> str:
     return f"connection {leader}"
+
+
+def _keeping_silent(leader: BrokerId) -> str:
+    return f"silence {leader}"
 
 
 def _counted(batch: ProducerBatch) -> str:

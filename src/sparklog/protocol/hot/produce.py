@@ -22,6 +22,7 @@ _LEADER_HINT_VERSION = 10
 _CURRENT_LEADER_TAG = _NODE_ENDPOINTS_TAG = 0
 _ACKS = Struct(">hi")
 _RESULT = Struct(">ihq")
+_NO_THROTTLE = bytes(5)
 
 
 class ProduceRequest(NamedTuple):
@@ -188,6 +189,26 @@ def _write_result(writer: WireWriter, partition: int, result: ProduceResult, ver
 def decode_response(body: memoryview, version: int) -> dict[TopicPartition, ProduceResult]:
     """What became of each partition's records. Raises RemoteProtocolError if the body is malformed."""
     reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
+    results = _read_results(reader, version)
+    if version >= 1:
+        reader.int32()  # as ``throttle_ms`` tells
+    reader.skip_tags()
+    return results
+
+
+def throttle_ms(body: memoryview, version: int) -> int:
+    """How long the answer asks for silence. Raises RemoteProtocolError if it is malformed.
+
+    The time stands behind the results; most answers end in a time of 0 and no tags, which is seen without them.
+    """
+    if version < 1 or body[-len(_NO_THROTTLE) :] == _NO_THROTTLE:
+        return 0
+    reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
+    _read_results(reader, version)
+    return reader.int32()
+
+
+def _read_results(reader: WireReader, version: int) -> dict[TopicPartition, ProduceResult]:
     results: dict[TopicPartition, ProduceResult] = {}
     for _ in range(reader.array_length()):
         topic = reader.string()
@@ -202,9 +223,6 @@ def decode_response(body: memoryview, version: int) -> dict[TopicPartition, Prod
                 ErrorCode(code), offset, append_time, log_start, message, refused_records=refused
             )
         reader.skip_tags()
-    if version >= 1:
-        reader.int32()  # how long the broker throttled us
-    reader.skip_tags()
     return results
 
 
