@@ -18,6 +18,8 @@ from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.scripted import ScriptedCluster, no_kafka
 
+_T0 = TopicPartition("t", 0)
+
 
 def test_every_broker_tried_is_named_when_none_answers():
     ports = free_port(), free_port()
@@ -70,16 +72,18 @@ def test_a_broker_whose_answer_is_malformed_is_passed_over():
 
 def test_an_answer_that_leaves_the_topic_out():
     async def test():
+        clock = ManualClock()
         async with ScriptedCluster() as cluster:
 
             def empty(asked):
+                clock.advance(2)
                 message = cluster._metadata(asked)
                 message.topics = []
                 return message
 
             cluster.on[ApiKey.METADATA] = empty
-            config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers, api_timeout_ms=1)
-            with ClusterMetadata(config) as metadata, pytest.raises(ApiError, match="leaves topic 't' out"):
+            config = ClientConfig(bootstrap_servers=cluster.bootstrap_servers)
+            with ClusterMetadata(config, clock) as metadata, pytest.raises(ApiError, match="leaves topic 't' out"):
                 await asyncio.to_thread(metadata.describe, ["t"])
 
     asyncio.run(test())
@@ -211,3 +215,34 @@ def test_offsets_by_edge_and_by_time(metadata, make_topic):
     assert (ask(EARLIEST)[empty].offset, ask(LATEST)[empty].offset) == (0, 0)
     assert ask(1_700_000_000_250) == {full: (3, 1_700_000_000_300, 0), empty: None}
     assert ask(1_700_000_000_901)[full] is None
+
+
+def test_a_call_ends_in_its_time_though_a_broker_is_silent():
+    async def test():
+        async with ScriptedCluster(2) as cluster:
+
+            async def never(_asked):
+                await asyncio.Event().wait()
+
+            cluster.on[ApiKey.METADATA] = never
+            config = ClientConfig(
+                bootstrap_servers=cluster.bootstrap_servers, api_timeout_ms=50, request_timeout_ms=100_000
+            )
+            with ClusterMetadata(config) as metadata:
+                for ask in (metadata.fetch, lambda: metadata.describe(["t"]), lambda: list_offsets(metadata, {_T0: 0})):
+                    async with asyncio.timeout(60):
+                        with pytest.raises(ConnectionFailed, match="no broker can be reached"):
+                            await asyncio.to_thread(ask)
+
+    asyncio.run(test())
+
+
+def test_the_shorter_of_two_limits_holds():
+    pool = ClusterMetadata(ClientConfig(bootstrap_servers="one:1")).pool
+    with pool.within(lambda: 5.0):
+        with pool.within(lambda: 7.0):
+            assert pool._limit is not None
+            assert pool._limit() == 5.0
+        with pool.within(lambda: 3.0):
+            assert pool._limit() == 3.0
+    assert pool._limit is None

@@ -12,16 +12,17 @@ from sparklog.errors import ApiError, ClientClosed, ConnectionFailed, ErrorCode,
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse, HeartbeatRequest, HeartbeatResponse
 from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock, jump
 from sparklog.testing.scripted import HangUp, ScriptedCluster, no_kafka
 
 _GROUP = CoordinatorKind.GROUP
 
 
 @asynccontextmanager
-async def _session(brokers=1, **settings):
+async def _session(brokers=1, clock=None, **settings):
     async with ScriptedCluster(brokers) as cluster:
         quick = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 5, **settings}
-        session = Session(ClientConfig(bootstrap_servers=cluster.bootstrap_servers, **quick))
+        session = Session(ClientConfig(bootstrap_servers=cluster.bootstrap_servers, **quick), clock)
         await session.start()
         try:
             yield session, cluster
@@ -139,9 +140,11 @@ def test_a_malformed_answer_names_its_broker():
 
 def test_an_answer_that_leaves_the_topic_out():
     async def test():
-        async with _session(api_timeout_ms=1) as (session, cluster):
+        clock = ManualClock()
+        async with _session(clock=clock) as (session, cluster):
 
             def empty(asked):
+                clock.advance(2)
                 message = cluster._metadata(asked)
                 message.topics = []
                 return message
@@ -236,12 +239,16 @@ def test_a_partition_that_is_not_there_is_given_up():
 
 def test_another_broker_answers_when_the_first_is_down():
     async def test():
-        async with _session(brokers=2) as (session, cluster):
+        class Hasty(ManualClock):
+            def monotonic(self):
+                self.advance(1)
+                return super().monotonic()
+
+        async with _session(brokers=2, clock=Hasty()) as (session, cluster):
             await cluster.brokers[0].stop()
             info = await session.refresh([])
             assert set(info.brokers) == {0, 1}
             await cluster.brokers[1].stop()
-            session.config.__dict__["api_timeout_ms"] = 30
             with pytest.raises(ConnectionFailed, match="no broker can be reached; tried"):
                 await session.refresh([])
             await cluster.brokers[0].start()
@@ -281,5 +288,70 @@ def test_metadata_is_renewed_as_it_ages():
             cluster.topics["t"] = [0, 0]
             while len(session.leaders.topic("t").partitions) < 2:
                 await asyncio.sleep(0.01)
+
+    _run(test)
+
+
+def _delete(_version):
+    return DeleteGroupsRequest(groups_names=[])
+
+
+@pytest.mark.parametrize(
+    ("api", "call"),
+    [
+        (ApiKey.METADATA, lambda session: session.refresh(["t"])),
+        (ApiKey.METADATA, lambda session: session.topic("t")),
+        (ApiKey.METADATA, lambda session: session.leader(TopicPartition("t", 0))),
+        (ApiKey.FIND_COORDINATOR, lambda session: session.coordinator(_GROUP, "g")),
+        (ApiKey.HEARTBEAT, lambda session: session.coordinator_request(_GROUP, "g", ApiKey.HEARTBEAT, _heartbeat)),
+        (ApiKey.DELETE_GROUPS, lambda session: session.controller_request(ApiKey.DELETE_GROUPS, _delete)),
+        (ApiKey.DELETE_GROUPS, lambda session: session.any_broker_request(ApiKey.DELETE_GROUPS, _delete)),
+    ],
+)
+def test_a_call_ends_in_its_time_and_its_late_answer_is_no_other_ones(api, call):
+    async def test():
+        async with _session(api_timeout_ms=10_000, request_timeout_ms=100_000) as (session, cluster):
+            cluster.topics["t"] = [0]
+            asked, release = asyncio.Event(), asyncio.Event()
+            cluster.on[ApiKey.HEARTBEAT] = lambda _: _beat()
+            cluster.on[ApiKey.DELETE_GROUPS] = lambda _: DeleteGroupsResponse(throttle_time_ms=0, results=[])
+            answer = cluster.on[api]
+
+            async def hold(request):
+                asked.set()
+                await release.wait()
+                return answer(request)
+
+            cluster.on[api] = hold
+            task = asyncio.create_task(call(session))
+            await asked.wait()
+            jump(asyncio.get_running_loop(), 11)
+            with pytest.raises(ApiError, match=r"REQUEST_TIMED_OUT: no answer within 10 s"):
+                await task
+            connections = cluster.brokers[0].connections
+            cluster.on[api] = answer
+            release.set()
+            await call(session)
+            assert cluster.brokers[0].connections == connections
+
+    _run(test)
+
+
+def test_a_broker_that_owes_an_answer_is_asked_behind_the_others():
+    async def test():
+        async with _session(brokers=2, api_timeout_ms=10_000, request_timeout_ms=100_000) as (session, cluster):
+            asked = asyncio.Event()
+
+            async def never(_):
+                asked.set()
+                await asyncio.Event().wait()
+
+            cluster.brokers[0].on[ApiKey.METADATA] = never
+            task = asyncio.create_task(session.refresh([]))
+            await asked.wait()
+            jump(asyncio.get_running_loop(), 11)
+            with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
+                await task
+            assert set((await session.refresh(["t"])).brokers) == {0, 1}
 
     _run(test)

@@ -5,7 +5,7 @@ import pytest
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, latest_offsets
-from sparklog.client.cluster.retry import Backoff
+from sparklog.client.cluster.retry import Backoff, retrying
 from sparklog.client.consumer.batch_consumer import BatchConsumer
 from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.errors import ErrorCode, RemoteProtocolError
@@ -44,6 +44,9 @@ class _Leader:
 
     def backoff(self, timeout_ms=None):
         return Backoff(self.config, ManualClock(), self.config.api_timeout_ms)
+
+    def retrying(self, attempt, *, between):
+        return retrying(self.backoff(), attempt, between=between)
 
     def send(self, api, version, body):
         request = fetch.decode_request(memoryview(b"".join(map(bytes, body))), version)

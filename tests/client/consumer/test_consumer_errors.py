@@ -20,6 +20,7 @@ from sparklog.protocol.messages import (
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock, jump
 from sparklog.testing.scripted import HangUp, ScriptedCluster
 
 T0 = TopicPartition("t", 0)
@@ -430,5 +431,40 @@ def test_a_name_that_no_topic_can_have_is_raised():
             with pytest.raises(ApiError, match="topic 'a b'") as raised:
                 await consumer.poll(20.0)
             assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("api", "call"),
+    [
+        (ApiKey.OFFSET_COMMIT, lambda consumer: consumer.commit({T0: 1})),
+        (ApiKey.OFFSET_FETCH, lambda consumer: consumer.committed(T0)),
+        (ApiKey.OFFSET_FETCH, lambda consumer: consumer.position(T0)),
+        (ApiKey.LIST_OFFSETS, lambda consumer: consumer.offsets_for_times({T0: 1})),
+        (ApiKey.LIST_OFFSETS, lambda consumer: consumer.end_offsets([T0])),
+        (ApiKey.METADATA, lambda consumer: consumer.partitions_for("t")),
+    ],
+)
+def test_a_call_ends_in_its_time_though_its_broker_is_silent(api, call):
+    async def test():
+        asked = asyncio.Event()
+
+        async def never(_asked):
+            asked.set()
+            await asyncio.Event().wait()
+
+        patient = {"default_api_timeout_ms": 10_000, "request_timeout_ms": 100_000}
+        clock = ManualClock()
+        async with consuming(Log(end=0), group_id="g", clock=clock, **patient) as (consumer, cluster):
+            cluster.ceilings[ApiKey.OFFSET_COMMIT] = cluster.ceilings[ApiKey.OFFSET_FETCH] = 9
+            cluster.on[api] = never
+            task = asyncio.create_task(call(consumer))
+            await asked.wait()
+            clock.advance(11)
+            jump(asyncio.get_running_loop(), 11)
+            with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
+                await task
+            await consumer.close(timeout=0)
 
     run(test)

@@ -7,7 +7,7 @@ import pytest
 
 from sparklog.client.producer.async_producer import AsyncProducer
 from sparklog.client.producer.transaction import Step
-from sparklog.errors import ApiError, ClientClosed, ErrorCode
+from sparklog.errors import ApiError, ClientClosed, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
 from sparklog.protocol.hot.produce import ProduceResult
@@ -20,7 +20,7 @@ from sparklog.protocol.messages import (
 from sparklog.record.batch import RecordBatch
 from sparklog.record.records import iter_records
 from sparklog.structs import Endpoint, TopicPartition
-from sparklog.testing.clock import ManualClock
+from sparklog.testing.clock import ManualClock, jump
 from sparklog.testing.scripted import HangUp, ScriptedCluster
 
 _E = ErrorCode
@@ -46,6 +46,7 @@ class Scene(ScriptedCluster):
         self.script = []  # what comes instead of an acknowledgement, in turn: a code, an exception, an event to await
         self.epoch = 0
         self.ongoing = (-1, -1)
+        self.throttle_ms = 0
         self.on[ApiKey.PRODUCE] = self._produce
         self.on[ApiKey.INIT_PRODUCER_ID] = self._init
         self.on[ApiKey.ADD_PARTITIONS_TO_TXN] = self._add
@@ -72,7 +73,8 @@ class Scene(ScriptedCluster):
             log = self.log.setdefault(tp, [])
             results[tp] = ProduceResult(_E.NONE, len(log))
             log += [record.value for record in iter_records(batch)]
-        return produce.encode_response(results, asked.version) if asked.message.acks else None
+        throttle_ms, self.throttle_ms = self.throttle_ms, 0
+        return produce.encode_response(results, asked.version, throttle_ms) if asked.message.acks else None
 
     def _init(self, asked):
         self.epoch += 1
@@ -418,7 +420,7 @@ def test_a_commit_that_is_not_answered_can_be_repeated():
             await producer.send("t", b"x")
             await producer.flush()
             _let_block(producer, 50)
-            with pytest.raises(ConnectionError):
+            with pytest.raises(SparklogError, match=r"did not answer|not done within max\.block\.ms"):
                 await producer.commit_transaction()
             with pytest.raises(ApiError, match="being ended"):
                 await producer.abort_transaction()
@@ -547,6 +549,117 @@ def test_two_phases_need_a_coordinator_that_knows_them():
             await producer.start()
             with pytest.raises(ApiError, match="does not know two-phase commit"):
                 await producer.init_transactions()
+            await producer.close()
+
+    _run(test)
+
+
+async def _let_others_run():
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_broker_that_wants_silence_is_sent_nothing():
+    async def test():
+        async with Scene() as scene, scene.producer() as producer:
+            scene.throttle_ms = 20_000
+            await (await producer.send("t", b"x"))
+            future = await producer.send("t", b"y")
+            await _let_others_run()
+            jump(asyncio.get_running_loop(), 19)
+            await _let_others_run()
+            assert not future.done()
+            assert scene.log[_ONE] == [b"x"]
+            jump(asyncio.get_running_loop(), 2)
+            assert (await future).offset == 1
+
+    _run(test)
+
+
+def test_a_record_expires_in_a_silence_as_it_would_else():
+    async def test():
+        clock = ManualClock()
+        async with Scene() as scene, scene.producer(clock=clock) as producer:
+            scene.throttle_ms = 3_600_000
+            await (await producer.send("t", b"x"))
+            future = await producer.send("t", b"y")
+            await _let_others_run()
+            clock.advance(producer.config.delivery_timeout_ms / 1000)
+            producer._sender.wake()
+            with pytest.raises(ApiError, match=r"not acknowledged within delivery\.timeout\.ms"):
+                await future
+            assert len(scene.asked(ApiKey.PRODUCE)) == 1
+
+    _run(test)
+
+
+def test_a_producer_is_closed_in_a_silence():
+    async def test():
+        async with Scene() as scene:
+            producer = scene.producer()
+            await producer.start()
+            scene.throttle_ms = 3_600_000
+            await (await producer.send("t", b"x"))
+            future = await producer.send("t", b"y")
+            await producer.close(timeout=0)
+            assert isinstance(future.exception(), ClientClosed)
+            assert scene.log[_ONE] == [b"x"]
+
+    _run(test)
+
+
+async def _never(_asked):
+    await asyncio.Event().wait()
+
+
+async def _ends_with_max_block(producer, scene, api, work):
+    """``work``, during which ``api`` is asked and not answered, ends when ``max.block.ms`` is over."""
+    before = len(scene.asked(api))
+    task = asyncio.create_task(work)
+    while len(scene.asked(api)) == before:
+        await asyncio.sleep(0)
+    jump(asyncio.get_running_loop(), 11)
+    with pytest.raises(ApiError, match=r"REQUEST_TIMED_OUT"):
+        await task
+
+
+_PATIENT = {"max_block_ms": 10_000, "request_timeout_ms": 100_000}
+
+
+@pytest.mark.parametrize("call", ["send", "partitions_for"])
+def test_metadata_that_is_not_told_ends_a_call_in_its_time(call):
+    async def test():
+        async with Scene() as scene, scene.producer(**_PATIENT) as producer:
+            scene.on[ApiKey.METADATA] = _never
+            work = producer.send("t", b"x") if call == "send" else producer.partitions_for("t")
+            await _ends_with_max_block(producer, scene, ApiKey.METADATA, work)
+
+    _run(test)
+
+
+@pytest.mark.parametrize(
+    "api", [ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID, ApiKey.PRODUCE, ApiKey.END_TXN], ids=lambda api: api.name
+)
+def test_a_call_of_a_transaction_ends_in_its_time_and_can_be_repeated(api):
+    async def test():
+        async with Scene() as scene:
+            answer = scene.on[api]
+            producer = scene.producer(transactional_id="x", **_PATIENT)
+            await producer.start()
+            call = producer.init_transactions
+            if api in (ApiKey.PRODUCE, ApiKey.END_TXN):
+                await producer.init_transactions()
+                await producer.begin_transaction()
+                await producer.send("t", b"x")
+                call = producer.commit_transaction
+            scene.on[api] = _never
+            await _ends_with_max_block(producer, scene, api, call())
+            scene.on[api] = answer
+            await scene.brokers[0].stop()
+            await scene.brokers[0].start()
+            await call()
+            assert producer._transaction.step is Step.READY
+            assert scene.log.get(_ONE, [b"x"]) == [b"x"]
             await producer.close()
 
     _run(test)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
+from typing import TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.pool import ConnectionPool
@@ -17,6 +18,8 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import A, MetadataResponse, Request
 from sparklog.structs import Endpoint, TopicPartition
 
+T = TypeVar("T")
+
 
 class ClusterMetadata:
     """The way to a cluster: connections, and the leader of each partition. Close it, or use it in a ``with``."""
@@ -24,7 +27,7 @@ class ClusterMetadata:
     def __init__(self, config: ClientConfig, clock: Clock | None = None) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
-        self.pool = ConnectionPool(config)
+        self.pool = ConnectionPool(config, self.clock)
         self._bootstrap = config.bootstrap
         self._leaders = Leaders()
         self.cluster_id: str | None = None
@@ -45,12 +48,22 @@ class ClusterMetadata:
         """A fresh deadline for retries, ``default.api.timeout.ms`` away if not said otherwise."""
         return Backoff(self.config, self.clock, self.config.api_timeout_ms if timeout_ms is None else timeout_ms)
 
+    def retrying(self, attempt: Callable[[], T], *, between: Callable[[], None] | None = None) -> T:
+        """The first success of ``attempt`` within ``default.api.timeout.ms``, which bounds what it asks as well."""
+        backoff = self.backoff()
+
+        def in_time() -> T:
+            with self.pool.within(lambda: backoff.seconds_left):
+                return attempt()
+
+        return retrying(backoff, in_time, between=between)
+
     def fetch(self, topics: Collection[str] | None = None, *, create: bool = False) -> ClusterInfo:
         """Ask now: these topics, or all for None. Retries while no broker answers; errors of topics are returned.
 
         ``create`` lets a broker that is configured so create the topics that are missing.
         """
-        return retrying(self.backoff(), lambda: self._fetch_once(topics, create))
+        return self.retrying(lambda: self._fetch_once(topics, create))
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
         """What is known of a topic, asking only if nothing is. Raises ApiError if the topic cannot be described."""
@@ -62,7 +75,7 @@ class ClusterMetadata:
 
         An unknown topic is asked for again for a moment only: it may just have been created.
         """
-        return retrying(self.backoff(), lambda: self._describe_once(topics, create))
+        return self.retrying(lambda: self._describe_once(topics, create))
 
     def _describe_once(self, topics: Collection[str], create: bool) -> dict[str, TopicInfo]:
         info = self._fetch_once(topics, create)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.client.cluster.retry import retrying
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
@@ -75,7 +74,7 @@ def ask_leaders(
         for topic in {tp.topic for tp in left if tp not in found}:
             cluster.invalidate(topic)
 
-    retrying(cluster.backoff(), ask_what_is_left, between=forget_leaders)
+    cluster.retrying(ask_what_is_left, between=forget_leaders)
 
 
 def earliest_offsets(cluster: ClusterMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

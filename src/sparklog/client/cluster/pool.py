@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,8 +10,9 @@ from typing import TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.no_broker import PASSED_OVER, no_broker
-from sparklog.errors import SparklogError
-from sparklog.net.connection import BlockingConnection
+from sparklog.clock import Clock
+from sparklog.errors import ConnectionFailed, SparklogError
+from sparklog.net.connection import BlockingConnection, SecondsLeft
 from sparklog.structs import Endpoint
 
 T = TypeVar("T")
@@ -23,10 +25,26 @@ class ConnectionPool:
     broker: its first request then raises ConnectionFailed, and a retry gets a new one.
     """
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, clock: Clock | None = None) -> None:
         self._config = config
+        self._clock = clock
+        self._limits = threading.local()
         self._idle: dict[Endpoint, list[BlockingConnection]] = {}
         self._lock = threading.Lock()
+
+    @contextmanager
+    def within(self, seconds_left: SecondsLeft) -> Iterator[None]:
+        """What this thread borrows in here, it waits for no longer than this says, nor than a ``with`` around it."""
+        around = self._limit
+        self._limits.now = seconds_left if around is None else lambda: min(seconds_left(), around())
+        try:
+            yield
+        finally:
+            self._limits.now = around
+
+    @property
+    def _limit(self) -> SecondsLeft | None:
+        return getattr(self._limits, "now", None)
 
     @contextmanager
     def borrow(self, endpoint: Endpoint) -> Iterator[BlockingConnection]:
@@ -44,13 +62,22 @@ class ConnectionPool:
         """A connection that the caller must give back or close."""
         with self._lock:
             idle = self._idle.get(endpoint)
-            if idle:
-                return idle.pop()
+            connection = idle.pop() if idle else None
+        limit = self._limit
+        if connection is None:
+            connection = self._open(endpoint, math.inf if limit is None else limit())
+        connection.bind(limit)
+        return connection
+
+    def _open(self, endpoint: Endpoint, seconds_left: float) -> BlockingConnection:
+        if seconds_left <= 0:
+            raise ConnectionFailed(f"no time is left to reach broker {endpoint}")
         return BlockingConnection(
             endpoint,
             client_id=self._config.client_id,
-            connect_timeout=self._config.connect_timeout_ms / 1000,
+            connect_timeout=min(self._config.connect_timeout_ms / 1000, seconds_left),
             request_timeout=self._config.request_timeout_ms / 1000,
+            clock=self._clock,
         )
 
     def give_back(self, connection: BlockingConnection) -> None:

@@ -17,6 +17,14 @@ UNKNOWN_TOPIC_PATIENCE = 3.0
 just created is not known everywhere yet, nor all topics to a broker that has just started."""
 
 
+class OutOfTime(ApiError):
+    """The deadline came while an attempt was under way."""
+
+    def __init__(self, seconds: float, last_error: SparklogError | None) -> None:
+        before = "" if last_error is None else f"; the attempt before failed: {last_error}"
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"no answer within {seconds:g} s{before}")
+
+
 def is_retriable(error: SparklogError) -> bool:
     """Whether the same question may get another answer later: a network failure, or a code that says so."""
     return isinstance(error, ConnectionFailed) or (isinstance(error, ApiError) and error.code.retriable)
@@ -52,6 +60,15 @@ class Backoff:
         """Whether the time for retries is over."""
         return self._clock.monotonic() >= self._deadline
 
+    @property
+    def seconds_left(self) -> float:
+        """How long until the time for retries is over."""
+        return max(self._deadline - self._clock.monotonic(), 0.0)
+
+    def out_of_time(self) -> OutOfTime:
+        """What an attempt that the deadline ended is raised as."""
+        return OutOfTime(self._timeout, self.last_error)
+
     def wait(self, error: SparklogError) -> None:
         """Let the next pause pass; raises ``error`` itself when it is not retriable or the deadline has come."""
         self._clock.sleep(self.next_pause(error))
@@ -61,7 +78,7 @@ class Backoff:
         self.last_error = error
         if self._is_unknown_for_good(error) or self.expired or not is_retriable(error):
             raise error
-        pause = min(self._pause, max(self._deadline - self._clock.monotonic(), 0))
+        pause = min(self._pause, self.seconds_left)
         self._pause = min(2 * self._pause, self._config.retry_backoff_max_ms / 1000)
         return pause
 
@@ -82,6 +99,8 @@ def retrying(backoff: Backoff, attempt: Callable[[], T], *, between: Callable[[]
             return attempt()
         except SparklogError as error:
             backoff.wait(error)
+            if backoff.expired:
+                raise
             if between is not None:
                 between()
 
@@ -89,11 +108,18 @@ def retrying(backoff: Backoff, attempt: Callable[[], T], *, between: Callable[[]
 async def retrying_async(
     backoff: Backoff, attempt: Callable[[], Awaitable[T]], *, between: Callable[[], None] | None = None
 ) -> T:
-    """``retrying`` on an event loop."""
+    """``retrying`` on an event loop. An attempt that is under way at the deadline is cancelled: OutOfTime is raised."""
     while True:
         try:
-            return await attempt()
+            async with asyncio.timeout(backoff.seconds_left) as limit:
+                return await attempt()
+        except TimeoutError:
+            if limit.expired():
+                raise backoff.out_of_time() from None
+            raise
         except SparklogError as error:
             await asyncio.sleep(backoff.next_pause(error))
+            if backoff.expired:
+                raise
             if between is not None:
                 between()

@@ -5,7 +5,8 @@ answers the requests of one connection in order, so what may wait long at the br
 where something urgent would wait behind it.
 
 ``request`` asks once. The others ask until there is an answer: they follow the controller and coordinators where these
-move, and pause as ``retry.backoff.ms`` says, up to ``default.api.timeout.ms`` or the patience they are given.
+move, and pause as ``retry.backoff.ms`` says. ``default.api.timeout.ms``, or the patience they are given, bounds all of
+it, an attempt under way included; its answer, if it comes, is read and dropped.
 """
 
 from __future__ import annotations
@@ -305,7 +306,7 @@ class Session:
         """Ask broker after broker until one answers. Raises ``no_broker``'s error if none does."""
         failures: dict[Endpoint, SparklogError] = {}
         since = self.clock.monotonic()
-        for endpoint in dict.fromkeys([*self._connected(), *self.leaders.brokers.values(), *self.config.bootstrap]):
+        for endpoint in self._least_busy():
             try:
                 connection = await self._connect(endpoint, CONTROL)
                 answer = await connection.request(api, build, timeout=self._seconds(timeout))
@@ -316,6 +317,17 @@ class Session:
         unreachable = no_broker(failures)
         self.obstacles.met("brokers", unreachable, since)
         raise unreachable
+
+    def _least_busy(self) -> list[Endpoint]:
+        """Whom to ask, one after another: those that owe no answer first, of these those that are connected."""
+        known = dict.fromkeys([*self._connected(), *self.leaders.brokers.values(), *self.config.bootstrap])
+        return sorted(known, key=self._is_busy)
+
+    def _is_busy(self, endpoint: Endpoint) -> bool:
+        opening = self._connections.get((endpoint, CONTROL))
+        if opening is None or (opening.done() and _has_failed(opening)):
+            return False
+        return not opening.done() or opening.result().in_flight > 0
 
     def _connected(self) -> list[Endpoint]:
         return [

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparklog.client.cluster.arguments import as_timestamp, check_callable
+from sparklog.client.cluster.retry import OutOfTime
 from sparklog.client.cluster.session import Session
 from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.producer.accumulator import Accumulator
@@ -256,9 +257,8 @@ class AsyncProducer:
         if known is not None and partition is not None:
             self._session.leaders.invalidate(topic)
         try:
-            async with asyncio.timeout(left):
-                info = await self._session.topic(topic, create=True, backoff=backoff)
-        except TimeoutError:
+            info = await self._session.topic(topic, create=True, backoff=backoff)
+        except OutOfTime:
             raise self._still_unknown(topic, backoff.last_error) from None
         if partition is not None and not 0 <= partition < len(info.partitions):
             raise no_such_partition(info, partition)
@@ -331,7 +331,8 @@ class AsyncProducer:
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The topic's partitions; ApiError if there is no such topic."""
         self._require_open()
-        return (await self._session.topic(topic)).partitions
+        backoff = self._session.backoff(self.config.max_block_ms)
+        return (await self._session.topic(topic, backoff=backoff)).partitions
 
     def _require_open(self) -> None:
         if not self._is_open:

@@ -36,7 +36,7 @@ class ProducerConfig(ClientConfig):
         "buffer.memory", ConfigType.LONG, 32 << 20, "Most bytes of records not yet acknowledged.", at_least(1)
     )
     max_block_ms: int = setting(
-        "max.block.ms", ConfigType.INT, 60_000, "Longest that send waits for room or for metadata.", at_least(0)
+        "max.block.ms", ConfigType.INT, 60_000, "Longest that send, and each call of transactions, waits.", at_least(0)
     )
     retries: int = setting("retries", ConfigType.INT, _MAX_INT, "How often a batch is sent again.", at_least(0))
     enable_idempotence: bool = setting(

@@ -75,41 +75,46 @@ class Producer:
             self._thread.check()
         producer = self._producer
         record = producer.record(value, key, headers, timestamp)
+        deadline = None
         while True:
             tp = producer._router.route(topic, record[1], record[2], partition)
-            if tp is None:
-                self._learn(topic, partition)
-                continue
-            future = producer.try_append(tp, record, on_delivery)
+            future = None if tp is None else producer.try_append(tp, record, on_delivery)
             if future is not None:
                 break
-            self._await_room()
+            deadline = self._deadline() if deadline is None else deadline
+            if tp is None:
+                self._learn(topic, partition, deadline)
+            else:
+                self._await_room(deadline)
         if producer._accumulator.has_news:
             producer.wake_if_news()
         return future
 
-    def _learn(self, topic: str, partition: int | None) -> None:
-        producer = self._producer
-        deadline = producer._monotonic() + self.config.max_block_ms / 1000
-        self._thread.run(producer.learn(topic, partition, deadline))
+    def _deadline(self) -> float:
+        """Up to when a call that begins to wait now may wait."""
+        return self._producer._monotonic() + self.config.max_block_ms / 1000
 
-    def _await_room(self) -> None:
+    def _learn(self, topic: str, partition: int | None, deadline: float) -> None:
+        self._thread.run(self._producer.learn(topic, partition, deadline))
+
+    def _await_room(self, deadline: float) -> None:
         self._thread.check(waits=True)
         room = threading.Event()
         self._producer.await_room(room.set)
-        if not room.wait(self.config.max_block_ms / 1000):
+        if not room.wait(max(deadline - self._producer._monotonic(), 0.0)):
             raise self._producer.blocked()
 
     def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> list[BatchFuture]:
         """As ``AsyncProducer.send_arrow``; encodes in the caller's thread."""
         self._thread.check()
         producer = self._producer
+        deadline = self._deadline()
         while producer._session.leaders.last_known(topic) is None:
-            self._learn(topic, None)
+            self._learn(topic, None, deadline)
         futures = []
         for tp, data in producer.encode_arrow(topic, rows):
             while (batch := producer.try_add(tp, data)) is None:
-                self._await_room()
+                self._await_room(self._deadline())
             producer.wake_if_news()
             futures.append(BatchFuture(batch.delivery, batch.count))
         return futures

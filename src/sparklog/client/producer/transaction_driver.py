@@ -1,13 +1,15 @@
 """What a transactional producer asks its coordinators; ``transaction`` says when, and what the answers mean.
 
-Requests are asked until they are answered, ``max.block.ms`` at most. One that is not answered by then leaves the
-transaction as it is, so that the call can be made again; one that is refused spoils it, or ends the producer.
+Each of the program's calls takes ``max.block.ms`` at most, with all that it asks and what it waits for. One that is
+not done by then leaves the transaction as it is, so that the call can be made again; a request that is refused spoils
+it, or ends the producer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
 from sparklog.client.cluster.session import COORDINATOR, Check, CoordinatorKind, Session, raise_error_code
 from sparklog.client.consumer.group.committed import OffsetAndMetadata
@@ -67,9 +69,22 @@ class TransactionDriver:
         transaction = self._transaction
         if transaction.step is not Step.UNINITIALIZED:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions were initialized already")
-        producer, prepared = await self._init_producer_id(NO_TRANSACTION, keep_prepared)
-        await self._settle_protocol()
+        async with self._in_time("init_transactions"):
+            producer, prepared = await self._init_producer_id(NO_TRANSACTION, keep_prepared)
+            await self._settle_protocol()
         transaction.initialized(producer, prepared)
+
+    @asynccontextmanager
+    async def _in_time(self, call: str) -> AsyncIterator[None]:
+        """What is done in here ends after ``max.block.ms``. Raises ApiError(REQUEST_TIMED_OUT) then."""
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000) as limit:
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            text = f"{call} was not done within max.block.ms={self._config.max_block_ms}; call it again"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
 
     async def _settle_protocol(self) -> None:
         coordinator = await self._session.coordinator(CoordinatorKind.TRANSACTION, self._config.transactional_id)
@@ -127,6 +142,10 @@ class TransactionDriver:
 
     async def send_offsets(self, offsets: Positions, group: GroupMetadata) -> None:
         """Make the group's offsets part of the transaction."""
+        async with self._in_time("send_offsets_to_transaction"):
+            await self._send_offsets(offsets, group)
+
+    async def _send_offsets(self, offsets: Positions, group: GroupMetadata) -> None:
         transaction = self._transaction
         transaction.sends_offsets()
         if not transaction.second_version:
@@ -177,7 +196,7 @@ class TransactionDriver:
         One at a time: a call that comes meanwhile, from another thread maybe, finds the transaction ended, and ends no
         later one.
         """
-        async with self._ending:
+        async with self._in_time("commit_transaction" if commit else "abort_transaction"), self._ending:
             await self._end_transaction(commit)
 
     async def _end_transaction(self, commit: bool) -> None:

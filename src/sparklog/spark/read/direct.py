@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.client.cluster.leases import LeasedFile, RangeAsked, RangeLease, end_lease, lease_ranges
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.client.cluster.retry import retrying
 from sparklog.cluster.leader_errors import is_leader_error
 from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode, NotDirect, SparklogError
 from sparklog.log.extents import ExtentReader
@@ -150,7 +149,7 @@ class DirectReader:
             granted = zip(ranges, leases, strict=True)
             return {each: lease for each, lease in granted if isinstance(lease, RangeLease)}
 
-        return retrying(self._cluster.backoff(), attempt) if self.is_required else attempt()
+        return self._cluster.retrying(attempt) if self.is_required else attempt()
 
     def _next_of_leader(self, wanted: OffsetRange) -> list[OffsetRange]:
         """The ranges after one that have the same leader, as far as the metadata in hand tells."""
