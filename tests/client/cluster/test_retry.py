@@ -65,9 +65,10 @@ def test_what_does_not_pass_by_itself_is_not_retried(clock, error):
     assert clock.naps == []
 
 
-def test_an_unknown_topic_is_given_up_soon(clock):
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID])
+def test_an_unknown_topic_is_given_up_soon(clock, code):
     with pytest.raises(ApiError):
-        retrying(_backoff(clock), _failing(1000, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+        retrying(_backoff(clock), _failing(1000, ApiError(code)))
     assert UNKNOWN_TOPIC_PATIENCE <= clock.monotonic() <= UNKNOWN_TOPIC_PATIENCE + 1
 
 

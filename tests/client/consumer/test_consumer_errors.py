@@ -307,6 +307,19 @@ def test_a_commit_is_retried_while_its_coordinator_moves_or_loads():
     run(test)
 
 
+def test_offsets_of_a_topic_whose_id_is_not_known_go_by_its_name():
+    async def test():
+        async with consuming(Log(end=0), group_id="g", enable_auto_commit=False) as (consumer, cluster):
+            cluster.on[ApiKey.OFFSET_COMMIT] = lambda asked: _commit_answer(
+                ErrorCode.NONE if asked.version < 10 else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+            await consumer.commit({T0: 5})
+            (asked,) = cluster.asked(ApiKey.OFFSET_COMMIT)
+            assert [topic.name for topic in asked.message.topics] == ["t"]
+
+    run(test)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.GROUP_AUTHORIZATION_FAILED])
 def test_a_commit_that_is_refused_says_so(code):
     async def test():

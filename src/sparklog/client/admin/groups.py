@@ -10,7 +10,13 @@ from sparklog.client.cluster.arguments import checked_names, checked_partitions
 from sparklog.client.cluster.session import Build, Check, CoordinatorKind
 from sparklog.client.consumer.group.committed import OffsetAndMetadata, Offsets
 from sparklog.client.consumer.group.membership import Generation
-from sparklog.client.consumer.group.offset_messages import Asker, commit_request, fetch_request, fetched_offsets
+from sparklog.client.consumer.group.offset_messages import (
+    LAST_VERSION_BY_NAME,
+    Asker,
+    commit_request,
+    fetch_request,
+    fetched_offsets,
+)
 from sparklog.errors import ApiError, ErrorCode, ProtocolError, SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
@@ -29,8 +35,6 @@ from sparklog.protocol.messages import (
 from sparklog.protocol.subscription import PROTOCOL_TYPE, decode_assignment
 from sparklog.structs import BrokerId, TopicPartition, by_topic
 
-_BY_NAME = 9
-"""The newest OffsetFetch and OffsetCommit in which topics go by their names."""
 _DEAD = "Dead"
 """The state in which a coordinator describes a group that it does not know."""
 _DeleteTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
@@ -172,7 +176,7 @@ class GroupAdmin(AdminBase):
 
         partitions = None if partitions is None else checked_partitions(partitions)
         request = fetch_request(group_id, partitions, {}, require_stable=require_stable)
-        await self._ask_coordinator(group_id, ApiKey.OFFSET_FETCH, request, check, _BY_NAME)
+        await self._ask_coordinator(group_id, ApiKey.OFFSET_FETCH, request, check, LAST_VERSION_BY_NAME)
         return found
 
     async def alter_group_offsets(
@@ -186,7 +190,7 @@ class GroupAdmin(AdminBase):
             ApiKey.OFFSET_COMMIT,
             commit_request(Asker(group_id, Generation(), None), stored, {}),
             lambda answer: _check_topics(answer, group_id),
-            _BY_NAME,
+            LAST_VERSION_BY_NAME,
         )
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:

@@ -17,6 +17,9 @@ UNKNOWN_TOPIC_PATIENCE = 3.0
 just created is not known everywhere yet, nor all topics to a broker that has just started."""
 
 
+_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
 class OutOfTime(ApiError):
     """The deadline came while an attempt was under way."""
 
@@ -83,7 +86,7 @@ class Backoff:
         return pause
 
     def _is_unknown_for_good(self, error: SparklogError) -> bool:
-        if not isinstance(error, ApiError) or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if not isinstance(error, ApiError) or error.code not in _UNKNOWN:
             self._unknown_since = None
             return False
         now = self._clock.monotonic()

@@ -1,6 +1,7 @@
 """The requests about offsets of a group, as values to messages and back. No I/O.
 
-From version 10 on OffsetCommit and OffsetFetch name topics by id; ``ids`` then holds the id of each topic.
+From version 10 on OffsetCommit and OffsetFetch name topics by id; ``ids`` then holds the id of each topic. Where one
+is not known, ``ceiling`` keeps to the versions that name topics by name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import LeaderEpoch, TopicPartition, by_topic
 
 Ids = Mapping[str, UUID]
+LAST_VERSION_BY_NAME = 9
+"""The newest OffsetFetch and OffsetCommit in which topics go by their names."""
+
+
+def ceiling(ids: Ids) -> int | None:
+    """The newest version in which all these topics can be named; None: any."""
+    return None if ids and ZERO_UUID not in ids.values() else LAST_VERSION_BY_NAME
 
 
 class _Partition(Protocol):

@@ -12,6 +12,7 @@ from sparklog.client.consumer.group.committed import OffsetAndMetadata, Offsets,
 from sparklog.client.consumer.group.membership import Generation, Membership
 from sparklog.client.consumer.group.offset_messages import (
     Asker,
+    ceiling,
     commit_errors,
     commit_request,
     fetch_request,
@@ -53,12 +54,20 @@ class GroupOffsets:
 
         def check(answer: OffsetCommitResponse) -> None:
             for tp, code in commit_errors(answer, ids).items():
+                if code is ErrorCode.UNKNOWN_TOPIC_ID:
+                    self._session.leaders.invalidate(tp.topic)
                 if self._subscription.is_group_managed:
                     self._membership.commit_refused(generation, code)
                 raise ApiError(code, f"the offset of partition {tp} for group {self._group_id!r}: {code.name}")
 
         await self._session.coordinator_request(
-            CoordinatorKind.GROUP, self._group_id, ApiKey.OFFSET_COMMIT, request, check=check, patience_ms=patience_ms
+            CoordinatorKind.GROUP,
+            self._group_id,
+            ApiKey.OFFSET_COMMIT,
+            request,
+            check=check,
+            patience_ms=patience_ms,
+            ceiling=ceiling(ids),
         )
 
     def _commits_as(self) -> Generation:
@@ -98,7 +107,7 @@ class GroupOffsets:
 
         request = fetch_request(self._group_id, partitions, ids)
         await self._session.coordinator_request(
-            CoordinatorKind.GROUP, self._group_id, ApiKey.OFFSET_FETCH, request, check=check
+            CoordinatorKind.GROUP, self._group_id, ApiKey.OFFSET_FETCH, request, check=check, ceiling=ceiling(ids)
         )
         return found
 
