@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 import pytest
 
@@ -479,5 +480,52 @@ def test_a_call_ends_in_its_time_though_its_broker_is_silent(api, call):
             with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
                 await task
             await consumer.close(timeout=0)
+
+    run(test)
+
+
+class Renewed(Log):
+    """A topic that was deleted and created again: fetches of the one before are refused, and the new one is longer."""
+
+    def __init__(self):
+        super().__init__(*TWO, end=3)
+        self.topic_id = UUID(int=1)
+
+    async def __call__(self, asked):
+        (wanted,) = asked.message.partitions
+        answer = FetchedPartition("t", wanted.topic_id, 0, ErrorCode.NONE, self.end, self.end, 0)
+        if wanted.topic_id != self.topic_id:
+            answer.error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif wanted.offset < self.end:
+            answer.records = [each for base, count, each in self.batches if base + count > wanted.offset][:1]
+        else:
+            await asyncio.sleep(0.01)
+        return fetch.encode_response([answer], asked.version)
+
+    def metadata(self, cluster, asked):
+        answer = cluster._metadata(asked)
+        for topic in answer.topics:
+            topic.topic_id = self.topic_id
+        return answer
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+def test_a_topic_that_was_made_anew_is_not_read_on_at_the_offset_of_the_one_before(reset):
+    async def test():
+        log = Renewed()
+        async with consuming(log, auto_offset_reset=reset) as (consumer, cluster):
+            cluster.on[ApiKey.METADATA] = lambda asked: log.metadata(cluster, asked)
+            cluster.on[ApiKey.LIST_OFFSETS] = lambda _asked: _listed(0)
+            consumer.seek(T0, 0)
+            assert await read(consumer, 3) == [(0, b"a"), (1, b"b"), (2, b"c")]
+            log.topic_id, log.end = UUID(int=2), 5
+            log.batches = [(0, 2, batch(0, b"d", b"e")), (2, 3, batch(2, b"f", b"g", b"h"))]
+            if reset == "earliest":
+                values = [value for _, value in await read(consumer, 5)]
+                assert values == [b"d", b"e", b"f", b"g", b"h"]
+            else:
+                with pytest.raises(ApiError, match="'t' was deleted and created again") as raised:
+                    await read(consumer, 1)
+                assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(test)

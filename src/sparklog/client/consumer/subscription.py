@@ -22,9 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from typing import NamedTuple
+from uuid import UUID
 
 from sparklog.client.consumer.offset_reset import OffsetReset
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
+from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import NO_EPOCH, IsolationLevel, LeaderEpoch, TopicPartition
 
 
@@ -59,6 +61,8 @@ class PartitionState:
     high_watermark: int | None = None
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
+    topic_id: UUID = ZERO_UUID
+    """The topic that records were fetched of, among those that have had its name."""
 
     @property
     def is_fetchable(self) -> bool:
@@ -223,6 +227,12 @@ class SubscriptionState:
         assert state.position is not None
         assert position.offset >= state.position.offset
         state.position = position
+
+    def fetched_from(self, tp: TopicPartition, topic_id: UUID) -> bool:
+        """Records of this topic came; False where those before them were of another one that had the name."""
+        state = self._partitions[tp]
+        before, state.topic_id = state.topic_id, topic_id
+        return before in (ZERO_UUID, topic_id) or topic_id == ZERO_UUID
 
     def leader_changed(self, tp: TopicPartition, leader_epoch: int) -> None:
         """A leader of this epoch was seen: a position whose own epoch is known is to be validated with it, once."""

@@ -199,6 +199,10 @@ class Fetcher:
         if refusal is not None:
             self._refused(tp, refusal, fetched.error, request, asked.incarnations[tp])
             return
+        if not self._subscription.fetched_from(tp, request.topic_id):
+            text = f"topic {tp.topic!r} was deleted and created again; offset {request.offset} is of the one before"
+            self._failures[tp] = (asked.incarnations[tp], ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+            return
         state = self._subscription.state(tp)
         state.high_watermark, state.log_start_offset = fetched.high_watermark, fetched.log_start_offset
         state.last_stable_offset = fetched.last_stable_offset
