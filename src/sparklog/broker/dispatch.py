@@ -10,7 +10,7 @@ waited is timed like every other piece of work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from typing import Any
 
@@ -96,10 +96,17 @@ class Dispatcher:
     ) -> Served:
         """The frame, where the handler waits for nothing; else a future of it, and to cancel that cancels the work."""
         what = partial(describe_request, frame)
+        given = answer.answer if isinstance(answer, Ordered) else answer
+        work = self._await(request, handler, given, what)
+        if isinstance(given, Coroutine):
+            later = self._turns.begin(work, what)
+        else:
+            later = asyncio.ensure_future(work)
+            if isinstance(given, asyncio.Future):
+                later.add_done_callback(lambda _: given.cancel())  # where the work was cancelled before it began
         if isinstance(answer, Ordered):
-            return Ordered(self._turns.begin(self._await(request, handler, answer.answer, what), what), answer.placed)
-        begun = self._turns.begin(self._await(request, handler, answer, what), what)
-        return begun.result() if begun.done() else begun
+            return Ordered(later, answer.placed)
+        return later.result() if later.done() else later
 
     async def _await(
         self, request: Request, handler: Handler, answer: Awaitable[Any], what: Callable[[], str]
