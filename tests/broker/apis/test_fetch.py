@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from log.samples import on_the_source
 
 from sparklog.broker.apis import fetch
 from sparklog.broker.context import ApiRequest
@@ -25,6 +26,8 @@ from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import counted
 from sparklog.zk.znodes import PartitionState
+
+pytestmark = on_the_source
 
 ME = 1
 MANY = 20 * SLICE

@@ -35,9 +35,9 @@ class AdminBase:
 
     @property
     def _timeout_ms(self) -> int:
-        """How long brokers may take over a change: it is they who say what it waits for, so not beyond the call."""
+        """How long brokers may take over a change. They say what it waits for: so that comes while the call lasts."""
         config = self._session.config
-        return min(config.request_timeout_ms, config.api_timeout_ms)
+        return min(config.request_timeout_ms, config.api_timeout_ms) * 9 // 10
 
     async def _ask_broker(
         self, broker: BrokerId, api: ApiKey, build: Build[A], check: Check[A] = raise_error_code

@@ -212,7 +212,7 @@ class TopicAdmin(AdminBase):
                 raise passing
 
         with suppress(ApiError):  # it is among the failures
-            await retrying_async(self._session.backoff(round(patience * 1000)), ask_what_is_left)
+            await retrying_async(self._session.backoff(round(patience * 1000)), ask_what_is_left, cut=False)
         return found, failures
 
     def _led(

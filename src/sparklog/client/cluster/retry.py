@@ -109,12 +109,19 @@ def retrying(backoff: Backoff, attempt: Callable[[], T], *, between: Callable[[]
 
 
 async def retrying_async(
-    backoff: Backoff, attempt: Callable[[], Awaitable[T]], *, between: Callable[[], None] | None = None
+    backoff: Backoff,
+    attempt: Callable[[], Awaitable[T]],
+    *,
+    between: Callable[[], None] | None = None,
+    cut: bool = True,
 ) -> T:
-    """``retrying`` on an event loop. An attempt that is under way at the deadline is cancelled: OutOfTime is raised."""
+    """``retrying`` on an event loop. An attempt that is under way at the deadline is cancelled: OutOfTime is raised.
+
+    Without ``cut`` the deadline is that of the retries alone.
+    """
     while True:
         try:
-            async with asyncio.timeout(backoff.seconds_left) as limit:
+            async with asyncio.timeout(backoff.seconds_left if cut else None) as limit:
                 return await attempt()
         except TimeoutError:
             if limit.expired():
