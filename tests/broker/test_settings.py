@@ -6,7 +6,7 @@ import pytest
 
 from sparklog.broker.settings import Settings
 from sparklog.config.broker import parse_broker_config
-from sparklog.errors import CoordinationError
+from sparklog.errors import CoordinationError, MalformedZnode
 
 
 class FakeZk:
@@ -18,12 +18,15 @@ class FakeZk:
         self.next_number = 0
         self.kept_ms = None
         self.failures = 0
+        self.malformed = set()
         self.watch = None
 
     def config(self, entity):
         if self.failures:
             self.failures -= 1
             raise CoordinationError("ZooKeeper: ConnectionLoss")
+        if entity in self.malformed:
+            raise MalformedZnode(f"znode /config/{entity} does not hold JSON")
         return self.stored.get(entity, {})
 
     def topic_config(self, topic):
@@ -169,6 +172,22 @@ def test_what_could_not_be_read_is_read_again(following):
         zk.tell("topics/u", retention_ms="6")
         await until(lambda: replicas.configs["t"] and replicas.configs["u"])
         assert replicas.configs["t"].retention_ms == 5
+
+    following(test)
+
+
+@pytest.mark.parametrize("bad", ["topics/t", "topics/u", "brokers/1"])
+def test_a_malformed_znode_is_named_once_and_keeps_no_other_from_being_taken_over(following, caplog, bad):
+    async def test(zk, replicas, settings):
+        await until(lambda: zk.watch)
+        zk.malformed.add(bad)
+        zk.tell("topics/v", retention_ms="4")
+        zk.tell("brokers/<default>", log_roll_ms="60")
+        await until(lambda: zk.kept_ms is not None)
+        good = {"t", "u"} - {bad.removeprefix("topics/")}
+        assert {topic: replicas.configs[topic].segment_ms for topic in good} == dict.fromkeys(good, 60)
+        assert settings.topic_defaults.segment_ms == 60
+        assert [f"/config/{bad} " in line for line in caplog.messages] == [True]
 
     following(test)
 

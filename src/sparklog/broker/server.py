@@ -2,9 +2,9 @@
 
 Start: take the port, reach ZooKeeper, claim and open the log directories, listen, register, stand for controller.
 Requests of controllers are held until the epoch of the registration is known (``fence``).
-Stop: run what is registered in ``before_leaving`` (leadership is given away there), take no more requests, answer those
-in hand (waiting fetches with what there is, members of groups with NOT_COORDINATOR) for ``_GRACE_S`` at most, leave
-ZooKeeper, hang up, flush and close the logs, leave the marker of a clean stop. ``hurry`` cuts the waiting short.
+Stop: take no more requests, answer those in hand (waiting fetches with what there is, members of groups with
+NOT_COORDINATOR) for ``_GRACE_S`` at most, leave ZooKeeper, hang up, flush and close the logs, leave the marker of a
+clean stop. ``hurry`` cuts the waiting short.
 A start that fails is followed by the steps of a stop for which it has made something. Each step is taken, also where
 one before it has failed.
 """
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class _Step(IntEnum):
-    """What a stop does after ``before_leaving``, in this order."""
+    """What a stop does, in this order."""
 
     REGISTRATION = auto()
     REQUESTS = auto()
@@ -105,8 +105,6 @@ class Broker:
         self._chores: list[asyncio.Task[None]] = []
         self.failure: asyncio.Future[BaseException] = self._loop.create_future()
         """Set when the broker cannot go on."""
-        self.before_leaving: list[Callable[[], Awaitable[None]]] = []
-        """Run in this order at the beginning of a stop, while clients are served and ZooKeeper is there."""
         self._hurry = asyncio.Event()
         self.endpoint: Endpoint
         """Where it listens."""
@@ -406,8 +404,6 @@ class Broker:
         async with AsyncExitStack() as stack:
             for _, step in sorted(self._steps.items(), reverse=True):
                 stack.push_async_callback(_taken, step)
-            for leave in reversed(self.before_leaving):
-                stack.push_async_callback(leave)
 
 
 async def _taken(step: Callable[[], object]) -> None:

@@ -3,7 +3,9 @@
 A broker that changes settings writes them, then a notification under ``/config/changes``; every broker reads the
 notifications in the order of their numbers and takes over what they name. A lost watch costs seconds: the numbers tell
 what was missed. Where one is missing, for this broker was away for longer than it was kept, all settings are read
-again; ZooKeeper leaves no number out. Notifications are kept for a quarter of an hour (Kafka 3.9,
+again; ZooKeeper leaves no number out. A znode that is malformed is named in the log and keeps no other from being taken
+over; what it said before stays in force. At the start there is no before: a broker whose own settings are malformed
+does not start. Notifications are kept for a quarter of an hour (Kafka 3.9,
 ``ZkNodeChangeNotificationListener``), but by ZooKeeper's clock alone: no broker's says how old one is.
 """
 
@@ -11,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from sparklog.config.broker import BrokerConfig
@@ -56,12 +59,14 @@ class Settings:
     async def load(self) -> None:
         """Read the broker's own settings; what changes after this call began will be followed."""
         self._last_seen = max(await self._run_zk(self._zk.config_changes, self._on_change), default=-1)
-        await self._read_own()
+        await self._read_broker()
+        await self._read_cluster()
 
-    async def _read_own(self) -> None:
-        own = await self._run_zk(self._zk.config, self._own_entity)
-        cluster = await self._run_zk(self._zk.config, CLUSTER_ENTITY)
-        self.layers = Layers(self.layers.static, own, cluster)
+    async def _read_broker(self) -> None:
+        self.layers = replace(self.layers, broker=await self._run_zk(self._zk.config, self._own_entity))
+
+    async def _read_cluster(self) -> None:
+        self.layers = replace(self.layers, cluster=await self._run_zk(self._zk.config, CLUSTER_ENTITY))
 
     def follow(self, replicas: ReplicaManager, on_own_change: Callable[[BrokerConfig], None] = lambda _: None) -> None:
         """Take over what changes, from now on; ``on_own_change`` is told the broker's own settings, now and then."""
@@ -98,12 +103,10 @@ class Settings:
         numbers = await self._run_zk(self._zk.config_changes, self._on_change)
         fresh = [number for number in numbers if number > self._last_seen]
         for number in fresh:
-            try:
+            with _leaving_out_what_is_malformed():
                 entity = await self._run_zk(self._zk.changed_entity, number)
                 is_whole = entity is not None and number == self._last_seen + 1
                 await self.take_over(entity if is_whole else CLUSTER_ENTITY)
-            except MalformedZnode as error:
-                _logger.error("%s; nothing is taken over", error)
             self._last_seen = number
         if fresh:
             await self._run_zk(self._zk.forget_config_changes, _KEPT_MS)
@@ -114,10 +117,21 @@ class Settings:
             return
         topics = self._replicas.topics()
         if entity in (self._own_entity, CLUSTER_ENTITY):
-            await self._read_own()
+            for read in (self._read_broker, self._read_cluster):
+                with _leaving_out_what_is_malformed():
+                    await read()
             self._on_own_change(self.layers.in_force)
             self._replicas.remember_producers(self.layers.in_force.producer_id_expiration_ms)
         else:
             topics = {topic for topic in topics if topic_entity(topic) == entity}
         for topic in topics:
-            self._replicas.configure(topic, await self.topic(topic))
+            with _leaving_out_what_is_malformed():
+                self._replicas.configure(topic, await self.topic(topic))
+
+
+@contextmanager
+def _leaving_out_what_is_malformed() -> Iterator[None]:
+    try:
+        yield
+    except MalformedZnode as error:
+        _logger.error("%s; nothing is taken over from it", error)

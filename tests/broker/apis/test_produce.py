@@ -187,7 +187,7 @@ def test_only_the_append_that_makes_so_many_is_held(fsync, tmp_path):
 @pytest.mark.parametrize("acks", [1, -1])
 def test_what_the_disk_refuses_to_keep_is_not_answered_for(acks, tmp_path):
     async def scenario(broker):
-        with FaultyFiles(broker.home, fail_at=0, error=errno.EIO, steps=["fdatasync"]):
+        with FaultyFiles(broker.home, fail_at=0, lasting=True, error=errno.EIO, steps=["fdatasync"]):
             answer = broker.produce((ONE, batch()), (TWO, batch()), acks=acks)
             assert [each.error for each in (await answer).values()] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
 
