@@ -215,3 +215,52 @@ def test_one_that_waits_for_very_many_counts_as_many():
             await asyncio.sleep(0)
 
     on_loop(test)
+
+
+def test_many_that_are_given_up_together_are_forgotten_a_slice_a_turn():
+    async def test(purgatory):
+        keys = [TopicPartition("t", number) for number in range(100 * SLICE)]
+        waiting = [purgatory.wait(keys, lambda _: False, LONG_MS) for _ in range(5)]
+        for each in waiting:
+            each.cancel()
+        for left in range(4, -1, -1):
+            await asyncio.sleep(0)
+            assert len(purgatory) == left
+
+    on_loop(test)
+
+
+def test_those_that_read_many_again_are_woken_a_few_a_turn():
+    async def test(purgatory):
+        is_there = False
+        keys = [TopicPartition("t", number) for number in range(50)]
+        waiting = [purgatory.wait(keys, lambda _: is_there, LONG_MS) for _ in range(SLICE)]
+        is_there, woken = True, 0
+        purgatory.check(keys[0])
+        while not waiting[-1].done():
+            await asyncio.sleep(0)
+            before, woken = woken, sum(each.done() for each in waiting)
+            assert woken - before <= SLICE / 5
+
+    on_loop(test)
+
+
+def test_one_whose_look_fails_is_woken_and_holds_up_no_other(caplog):
+    async def test(purgatory):
+        is_broken = is_there = False
+
+        def broken(_):
+            if is_broken:
+                raise ValueError("damaged")
+            return False
+
+        damaged = purgatory.wait([A], broken, LONG_MS)
+        behind, other = (purgatory.wait([key], lambda _: is_there, LONG_MS) for key in (A, B))
+        is_broken = is_there = True
+        purgatory.check(A)
+        purgatory.check(B)
+        assert await asyncio.gather(damaged, behind, other) == [True, True, True]
+        assert await purgatory.wait([A], broken, LONG_MS) is True
+
+    on_loop(test)
+    assert "cannot tell whether a request that waits for a-0" in caplog.text

@@ -368,11 +368,14 @@ class ReplicaManager:
             return bound
 
     def available(self, tp: TopicPartition, since: LogPosition, isolation: IsolationLevel) -> int:
-        """Bytes that may be seen from ``since`` on; ENDLESS from an earlier segment, and if the partition is gone."""
+        """Bytes that may be seen from ``since`` on; ENDLESS from an earlier segment, and where a reader is refused."""
         partition = self._partitions.get(tp)
         if partition is None or not partition.is_leader:
             return ENDLESS
-        bound = partition.bound(isolation)
+        try:
+            bound = partition.bound(isolation)
+        except (LogClosed, CorruptRecord, OSError):
+            return ENDLESS
         if bound.segment_base != since.segment_base:
             return ENDLESS
         return bound.position - since.position

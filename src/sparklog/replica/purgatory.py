@@ -13,15 +13,20 @@ they moved.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from sparklog.structs import TopicPartition
 
+_logger = logging.getLogger(__name__)
+
 SLICE = 100
 """A look takes 1 µs. One that is followed by waking a request, which takes some 50 µs with its answer, counts twice."""
 _KEYS_A_LOOK = 100
-"""So many partitions are forgotten in the time of one look."""
+"""So many partitions are forgotten for what a look counts."""
+_READS_A_LOOK = 3
+"""So many partitions are read again by a request that is woken, for what a look counts."""
 
 Condition = Callable[[TopicPartition], bool]
 """Whether what is waited for has come about, now that this partition may have moved."""
@@ -38,7 +43,12 @@ class DelayedOperation:
         self.keys: list[TopicPartition] = []
         self.is_satisfied = is_satisfied
         self.future: asyncio.Future[bool] = purgatory.loop.create_future()
-        self.future.add_done_callback(lambda _: self.complete(False))
+        self.future.add_done_callback(lambda _: self._given_up())
+
+    def _given_up(self) -> None:
+        """Where the waiter has gone, its partitions are forgotten as those are of which the time is up."""
+        if self.keys:
+            self._purgatory.expire(self)
 
     def wait_for(self, keys: Iterable[TopicPartition]) -> None:
         """Wait under these too; each may have moved since the caller looked, and no other check will come for that."""
@@ -47,8 +57,16 @@ class DelayedOperation:
                 return
             self.keys.append(key)
             self._purgatory.enter(key, self)
-            if self.is_satisfied(key):
+            if self.has_come_about(key):
                 self.complete(True)
+
+    def has_come_about(self, key: TopicPartition) -> bool:
+        """Whether it is to be woken now. One whose look fails is woken: the others wait on, and its waiter is told."""
+        try:
+            return self.is_satisfied(key)
+        except Exception:
+            _logger.exception("cannot tell whether a request that waits for %s is to be answered", key)
+            return True
 
     def arm(self, timeout_ms: int) -> None:
         if not self.future.done():
@@ -59,6 +77,7 @@ class DelayedOperation:
         if self._timer is not None:
             self._timer.cancel()
         self._purgatory.forget(self)
+        self.keys = []
         if not self.future.done():
             self.future.set_result(satisfied)
 
@@ -95,7 +114,7 @@ class Purgatory:
             self._go_on()
 
     def expire(self, operation: DelayedOperation) -> None:
-        """Its time is up."""
+        """Its time is up, or its waiter has gone."""
         self._expired.append(operation)
         self._go_on()
 
@@ -110,14 +129,14 @@ class Purgatory:
                 self._looked(key)
             elif not operation.future.done():
                 self._left -= 1
-                if operation.is_satisfied(key):
+                if operation.has_come_about(key):
                     self._complete(operation, True)
         if not self._is_due:
             self._is_due = True
             self.loop.call_soon(self._next_turn)
 
     def _complete(self, operation: DelayedOperation, satisfied: bool) -> None:
-        self._left -= 1 + len(operation.keys) // _KEYS_A_LOOK
+        self._left -= 1 + len(operation.keys) // (_KEYS_A_LOOK if operation.future.done() else _READS_A_LOOK)
         operation.complete(satisfied)
 
     def _looked(self, key: TopicPartition) -> None:

@@ -274,6 +274,18 @@ def test_the_next_waits_for_an_append_and_not_for_its_answer(fsync, tmp_path):
     with_broker(tmp_path, scenario, EACH)
 
 
+def test_a_partition_that_is_gone_since_the_append_is_refused_alone(tmp_path):
+    async def scenario(broker):
+        gone = TopicPartition("gone", 0)
+        results = {ONE: ProduceResult(ErrorCode.NONE, 0), gone: ProduceResult(ErrorCode.NONE, 0)}
+        answer = produce._answer(broker, ProduceRequest(None, -1, 1000, []), results)
+        answered = answer if isinstance(answer, dict) else await answer
+        assert answered[ONE].error is ErrorCode.NONE
+        assert answered[gone].error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    with_broker(tmp_path, scenario, EACH)
+
+
 MANY = 10 * SLICE
 
 

@@ -1,4 +1,5 @@
 import re
+from uuid import UUID
 
 import pytest
 from hypothesis import strategies as st
@@ -52,6 +53,20 @@ def test_an_answer_for_an_earlier_incarnation_is_refused(state):
     state.assign([A0])
     assert not state.place(A0, before, Position(3))
     assert state.positions() == {}
+
+
+@pytest.mark.parametrize("way", ["seek", "place"])
+def test_a_position_that_is_set_is_one_in_whichever_topic_has_the_name_now(state, way):
+    state.assign([A0])
+    state.seek(A0, Position(3))
+    assert state.fetched_from(A0, UUID(int=1))
+    assert state.fetched_from(A0, UUID(int=1))
+    if way == "seek":
+        state.seek(A0, Position(0))
+    else:
+        state.place(A0, state.state(A0).incarnation, Position(0))
+    assert state.fetched_from(A0, UUID(int=2))
+    assert not state.fetched_from(A0, UUID(int=3))
 
 
 def test_what_stays_keeps_its_position_its_pause_and_its_incarnation(state):

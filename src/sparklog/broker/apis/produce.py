@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -159,7 +159,7 @@ async def _append_in_turn(
     """As ``handle``, where a transaction may have to be begun first: not before the requests that came earlier."""
     async with broker.txn_entry.turn(transactional_id):
         entering: dict[Producer, list[TopicPartition]] = {}
-        for tp, records in request.message.records:
+        async for tp, records in broker.turns.paced(request.message.records):
             producer = _producer_of(records)
             if producer is not None and not broker.txn_entry.has_entered(tp, producer):
                 entering.setdefault(producer, []).append(tp)
@@ -253,9 +253,9 @@ def _answer(
         return None
     unflushed, ends = {}, {}
     if broker.replicas.flushing:
-        unflushed = {tp: end for tp, result in results.items() if (end := _unflushed(broker, tp, result)) is not None}
+        unflushed = _still_to_come(broker, results, _unflushed)
     if message.acks == _ACKS_ALL:
-        ends = {tp: end for tp, result in results.items() if (end := _uncommitted(broker, tp, result)) is not None}
+        ends = _still_to_come(broker, results, _uncommitted)
     if unflushed:
         return _await_flush(broker, results, unflushed, ends, message.timeout_ms)
     return _await_replicas(broker, results, ends, message.timeout_ms) if ends else results
@@ -351,15 +351,31 @@ def _hang_up_on_errors(results: Results) -> None:
             raise RemoteProtocolError(f"produce with acks=0 to {tp} failed: {result.error.name} {result.message or ''}")
 
 
-def _uncommitted(broker: BrokerContext, tp: TopicPartition, result: ProduceResult) -> int | None:
+def _still_to_come(
+    broker: BrokerContext, results: Results, end_of: Callable[[BrokerContext, TopicPartition], int | None]
+) -> dict[TopicPartition, int]:
+    """The ends that are to be waited for; a partition that is gone since the append is refused."""
+    ends: dict[TopicPartition, int] = {}
+    for tp, result in results.items():
+        if result.error is not ErrorCode.NONE:
+            continue
+        try:
+            end = end_of(broker, tp)
+        except ApiError as error:
+            results[tp] = _refused(broker, tp, error)
+            continue
+        if end is not None:
+            ends[tp] = end
+    return ends
+
+
+def _uncommitted(broker: BrokerContext, tp: TopicPartition) -> int | None:
     """The end offset that the high watermark has yet to reach; None if there is nothing to wait for."""
-    return None if result.error is not ErrorCode.NONE else broker.replicas.partition(tp).uncommitted_end
+    return broker.replicas.partition(tp).uncommitted_end
 
 
-def _unflushed(broker: BrokerContext, tp: TopicPartition, result: ProduceResult) -> int | None:
+def _unflushed(broker: BrokerContext, tp: TopicPartition) -> int | None:
     """The end offset up to which the disk has yet to have it; None if there is nothing to wait for."""
-    if result.error is not ErrorCode.NONE:
-        return None
     end = broker.replicas.partition(tp).unflushed_end
     if end is None:
         broker.replicas.show(tp)  # a flush may have ended since the append, which only its thread knows yet

@@ -217,6 +217,7 @@ class SubscriptionState:
     def _move(self, state: PartitionState, position: Position | None) -> None:
         state.incarnation = next(self._incarnations)
         state.position = position
+        state.topic_id = ZERO_UUID  # of whichever topic has the name now
         state.reset = None
         state.validated_epoch = NO_EPOCH
         state.needs_validation = False
