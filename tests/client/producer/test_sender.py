@@ -663,3 +663,39 @@ def test_a_call_of_a_transaction_ends_in_its_time_and_can_be_repeated(api):
             await producer.close()
 
     _run(test)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_abort_that_is_repeated_asks_for_what_was_not_answered(version):
+    async def test():
+        clock = ManualClock()
+        async with Scene() as scene:
+            scene.features["transaction.version"] = version
+            scene.topics["t"] = [7]  # no broker: the record expires unsent
+            producer = await _transactional(scene, clock=clock, **_PATIENT)
+            await producer.begin_transaction()
+            record = await producer.send("t", b"x")
+            while version == 1 and not producer._transaction.has_begun:
+                await asyncio.sleep(0)
+            clock.advance(producer.config.delivery_timeout_ms / 1000)
+            producer._sender.wake()
+            with pytest.raises(ApiError, match=r"delivery\.timeout\.ms"):
+                await record
+
+            scene.on[ApiKey.INIT_PRODUCER_ID] = _never
+            await _ends_with_max_block(producer, scene, ApiKey.INIT_PRODUCER_ID, producer.abort_transaction())
+            scene.on[ApiKey.INIT_PRODUCER_ID] = scene._init
+            await scene.brokers[0].stop()
+            await scene.brokers[0].start()
+            await producer.abort_transaction()
+
+            asked = [each.message for each in scene.asked(ApiKey.INIT_PRODUCER_ID)[1:]]
+            assert [(each.producer_id, each.producer_epoch) for each in asked] == [(7, 1), (7, 1)]
+            assert len(scene.asked(ApiKey.END_TXN)) == (1 if version == 1 else 0)
+            scene.topics["t"] = [0]
+            await producer.begin_transaction()
+            await (await producer.send("t", b"y"))
+            assert scene.stamps == [(2, 0)]
+            await producer.close()
+
+    _run(test)

@@ -312,6 +312,20 @@ def test_why_what_waits_is_not_sent(commit):
     assert (transaction.step, transaction.error, transaction.obstacle) == (Step.READY, None, None)
 
 
+def test_what_an_end_still_owes_is_known_when_it_is_asked_again():
+    transaction = _open()
+    transaction.goes_out()
+    assert not transaction.is_spoiled
+    transaction.failed(ApiError(_E.UNKNOWN_PRODUCER_ID))
+    transaction.end(commit=False)
+    assert (transaction.has_begun, transaction.is_spoiled) == (True, True)
+    transaction.end_answered()
+    transaction.end(commit=False)
+    assert (transaction.has_begun, transaction.is_spoiled) == (False, True)
+    transaction.ended(ProducerId(7, 4))
+    assert (transaction.has_begun, transaction.is_spoiled) == (False, False)
+
+
 def test_the_first_fatal_error_stays():
     transaction = _open()
     first = ApiError(_E.PRODUCER_FENCED)

@@ -97,6 +97,7 @@ class Transaction:
         self.two_phase = two_phase
         self.step = Step.UNINITIALIZED
         self.error: SparklogError | None = None
+        """What spoiled the transaction, until it is ended, or what ended the producer."""
         self.producer: ProducerId | None = None
         self.second_version = False
         self.prepared = NO_TRANSACTION
@@ -227,6 +228,15 @@ class Transaction:
         if self.step is Step.ENDING and not self.commits:
             return ApiError(_E.OPERATION_NOT_ATTEMPTED, "the transaction was aborted")
         return self.error if self.step in (Step.ABORTABLE, Step.FATAL) else None
+
+    @property
+    def is_spoiled(self) -> bool:
+        """Whether the next transaction needs a higher epoch than this one's; so it is until this one is ended."""
+        return self.error is not None
+
+    def end_answered(self) -> None:
+        """The coordinator has ended it: it must not be asked for that again."""
+        self.has_begun = False
 
     def ended(self, producer: ProducerId | None) -> None:
         """It is committed or aborted; ``producer`` is the next epoch's where the answer told one."""

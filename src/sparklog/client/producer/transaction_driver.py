@@ -193,6 +193,10 @@ class TransactionDriver:
     async def end(self, commit: bool) -> None:
         """Commit, once everything is written, or abort: what was not sent yet is not sent any more.
 
+        A spoiled transaction ends in two questions, EndTxn and InitProducerId for the next epoch. A call that is made
+        again asks what is not answered yet, and nothing else: EndTxn has no place under an epoch that InitProducerId
+        may have raised, nor has the next transaction.
+
         One at a time: a call that comes meanwhile, from another thread maybe, finds the transaction ended, and ends no
         later one.
         """
@@ -201,14 +205,16 @@ class TransactionDriver:
 
     async def _end_transaction(self, commit: bool) -> None:
         transaction = self._transaction
-        spoiled = transaction.step is Step.ABORTABLE
         transaction.end(commit)
         self._sender.wake()
         await self._sender.flush()
         await self._sender.finish_errand(ADDING_PARTITIONS)  # or it would begin the next transaction
         transaction.check()
-        told = await self._end(commit) if transaction.has_begun else None
-        if told is None and (spoiled or self._accumulator.is_broken):
+        told = None
+        if transaction.has_begun:
+            told = await self._end(commit)
+            transaction.end_answered()
+        if told is None and (transaction.is_spoiled or self._accumulator.is_broken):
             told, _ = await self._init_producer_id(self._producer, keep_prepared=False)
         transaction.ended(told)
 
