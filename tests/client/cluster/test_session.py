@@ -118,7 +118,7 @@ def test_a_failure_that_nobody_waits_for_any_more_is_no_complaint():
             caller.cancel()
             await asyncio.wait([caller])
             answered.set()
-            while session._refreshes:
+            while session._refreshing:
                 await asyncio.sleep(0)
         del caller
         gc.collect()
@@ -337,7 +337,8 @@ def test_a_call_ends_in_its_time_and_its_late_answer_is_no_other_ones(api, call)
     _run(test)
 
 
-def test_a_broker_that_owes_an_answer_is_asked_behind_the_others():
+@pytest.mark.parametrize("topics", [["t"], []], ids=["another question", "the same"])
+def test_a_broker_that_owes_an_answer_is_asked_behind_the_others(topics):
     async def test():
         async with _session(brokers=2, api_timeout_ms=10_000, request_timeout_ms=100_000) as (session, cluster):
             asked = asyncio.Event()
@@ -352,6 +353,76 @@ def test_a_broker_that_owes_an_answer_is_asked_behind_the_others():
             jump(asyncio.get_running_loop(), 11)
             with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
                 await task
-            assert set((await session.refresh(["t"])).brokers) == {0, 1}
+            assert set((await session.refresh(topics)).brokers) == {0, 1}
+
+    _run(test)
+
+
+def test_a_question_that_one_gave_up_still_answers_those_who_wait_for_it():
+    async def test():
+        async with _session(brokers=2, request_timeout_ms=100_000) as (session, cluster):
+            asked, release = asyncio.Event(), asyncio.Event()
+
+            async def hold(request):
+                asked.set()
+                await release.wait()
+                return cluster._metadata(request)
+
+            cluster.brokers[0].on[ApiKey.METADATA] = hold
+            hasty, patient = (asyncio.create_task(session.refresh([])) for _ in range(2))
+            await asked.wait()
+            hasty.cancel()
+            await asyncio.wait([hasty])
+            await session.refresh([])
+            assert [each.broker for each in cluster.asked(ApiKey.METADATA)] == [0, 1]
+            assert not patient.done()
+            release.set()
+            assert set((await patient).brokers) == {0, 1}
+
+    _run(test)
+
+
+def test_where_every_broker_owes_an_answer_the_question_is_not_asked_again():
+    async def test():
+        async with _session(request_timeout_ms=100_000) as (session, cluster):
+            asked, release = asyncio.Event(), asyncio.Event()
+
+            async def hold(request):
+                asked.set()
+                await release.wait()
+                return cluster._metadata(request)
+
+            cluster.on[ApiKey.METADATA] = hold
+            hasty = asyncio.create_task(session.refresh([]))
+            await asked.wait()
+            hasty.cancel()
+            await asyncio.wait([hasty])
+            later = asyncio.create_task(session.refresh([]))
+            await asyncio.sleep(0)
+            release.set()
+            await later
+            assert len(cluster.asked(ApiKey.METADATA)) == 1
+
+    _run(test)
+
+
+def test_closing_ends_a_question_that_everyone_gave_up():
+    async def test():
+        async with ScriptedCluster(2) as cluster:
+            session = Session(ClientConfig(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=100_000))
+            asked = asyncio.Event()
+
+            async def never(_):
+                asked.set()
+                await asyncio.Event().wait()
+
+            cluster.brokers[0].on[ApiKey.METADATA] = never
+            hasty = asyncio.create_task(session.refresh([]))
+            await asked.wait()
+            hasty.cancel()
+            await asyncio.wait([hasty])
+            (question,) = session._refreshing
+            await session.close()
+            assert question.cancelled()
 
     _run(test)

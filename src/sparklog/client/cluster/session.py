@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from enum import IntEnum
+from functools import partial
 from typing import TypeVar
 
 from sparklog.client.cluster.config import ClientConfig
@@ -46,6 +47,8 @@ Check = Callable[[A], None]
 DATA, CONTROL, COORDINATOR = "data", "control", "coordinator"
 """The lanes: produce and fetch; metadata and administration; what a group or transaction asks its coordinator."""
 
+_Wanted = tuple[frozenset[str] | None, bool]
+"""What a question of metadata is about: these topics, or all, and whether they are to be created."""
 _ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -73,7 +76,10 @@ class Session:
         self.obstacles = Obstacles(self.clock)
         self._connections: dict[tuple[Endpoint, str], asyncio.Task[AsyncConnection]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], BrokerId] = {}
-        self._refreshes: dict[tuple[frozenset[str] | None, bool], asyncio.Task[ClusterInfo]] = {}
+        self._refreshes: dict[_Wanted, asyncio.Task[ClusterInfo]] = {}
+        """The questions that a caller who wants the same joins."""
+        self._refreshing: set[asyncio.Task[ClusterInfo]] = set()
+        """Every question of metadata that is under way."""
         self._aging: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -84,7 +90,7 @@ class Session:
     async def close(self) -> None:
         """Hang up; requests under way fail with ConnectionFailed. Later calls raise ClientClosed."""
         self._is_closed = True
-        tasks = [*self._connections.values(), *self._refreshes.values(), *([self._aging] if self._aging else [])]
+        tasks = [*self._connections.values(), *self._refreshing, *([self._aging] if self._aging else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -276,14 +282,29 @@ class Session:
         return await self._retrying(lambda: self._refresh_once(topics, create))
 
     async def _refresh_once(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
-        """Callers that want the same at the same time share one question."""
-        key = (None if topics is None else frozenset(topics), create)
-        asking = self._refreshes.get(key)
+        """Callers that want the same at the same time share one question.
+
+        One that has kept a caller too long is joined by nobody any more, while there is a broker that owes no answer:
+        the next caller asks that one. Those who wait for the old question still get its answer.
+        """
+        wanted: _Wanted = (None if topics is None else frozenset(topics), create)
+        asking = self._refreshes.get(wanted)
         if asking is None:
-            asking = self._refreshes[key] = asyncio.create_task(self._fetch_metadata(topics, create))
-            asking.add_done_callback(lambda _: self._refreshes.pop(key, None))
+            asking = self._refreshes[wanted] = asyncio.create_task(self._fetch_metadata(topics, create))
+            self._refreshing.add(asking)
+            asking.add_done_callback(self._refreshing.discard)
+            asking.add_done_callback(partial(self._join_no_more, wanted))
             asking.add_done_callback(retrieve)
-        return await _shared(asking)
+        try:
+            return await _shared(asking)
+        except asyncio.CancelledError:
+            if not all(map(self._is_busy, self._least_busy())):
+                self._join_no_more(wanted, asking)
+            raise
+
+    def _join_no_more(self, wanted: _Wanted, asking: asyncio.Task[ClusterInfo]) -> None:
+        if self._refreshes.get(wanted) is asking:
+            del self._refreshes[wanted]
 
     async def _fetch_metadata(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
         answer = await self._ask_any(
