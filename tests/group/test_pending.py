@@ -61,9 +61,58 @@ def test_what_is_forgotten_comes_out_of_every_transaction_that_has_it() -> None:
     pending = loaded()
     pending.add(7, "g", OFFSETS)
     pending.add(8, "g", {OTHER: PlacedOffset(2, CommittedOffset(9, 0, "", 1))})
-    assert pending.forget(OffsetKey("g", TP)) == [TP]
-    assert pending.forget(OffsetKey("g", OTHER)) == [OTHER, OTHER]
+    assert pending.forget("g", {TP}) == [TP]
+    assert pending.forget("g", {TP, OTHER}) == [OTHER, OTHER]
     assert pending.all_keys() == []
+
+
+def test_what_is_forgotten_of_a_group_leaves_the_others() -> None:
+    pending = PendingOffsets()
+    pending.loaded({7: {"g": dict(OFFSETS), "h": dict(OFFSETS)}})
+    pending.add(8, "g", OFFSETS)
+    assert pending.forget("unknown", {TP}) == []
+    pending.forget_group("g")
+    assert pending.all_keys() == [OffsetKey("h", TP), OffsetKey("h", OTHER)]
+    assert pending.add(7, "g", OFFSETS) == [TP, OTHER], "the producer goes on"
+    assert pending.end(8, commit=True) == {}
+    assert pending.end(7, commit=True) == {"g": OFFSETS, "h": OFFSETS}
+    pending.forget_group("g")
+    assert pending.forget("h", {TP}) == []
+
+
+class Looked(dict[int, Any]):
+    """Counts how many of its entries are asked for."""
+
+    times = 0
+
+    def __getitem__(self, key: int) -> Any:
+        self.times += 1
+        return super().__getitem__(key)
+
+    def get(self, key: int, default: Any = None) -> Any:
+        self.times += 1
+        return super().get(key, default)
+
+    def values(self) -> Any:
+        self.times += len(self)
+        return super().values()
+
+
+@pytest.mark.parametrize("what", ["group", "offsets"])
+def test_what_goes_costs_no_look_at_the_transactions_of_other_groups(play: Play, what: str) -> None:
+    async def body(scene: Scene) -> None:
+        await commit(scene, 5)
+        pending = scene.groups._board.led[HOME].pending
+        for producer_id in range(1000, 1100):
+            pending.add(producer_id, f"g{producer_id}", OFFSETS)
+        looked = pending._open = Looked(pending._open)
+        if what == "group":
+            assert await scene.groups.delete_group(GROUP) is ErrorCode.NONE
+        else:
+            assert (await scene.groups.delete_offsets(GROUP, [TP])).partitions == {TP: ErrorCode.NONE}
+        assert looked.times <= 2
+
+    play(body)
 
 
 @pytest.mark.parametrize("commit", [True, False])

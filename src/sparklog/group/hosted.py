@@ -104,18 +104,17 @@ class Hosted:
         for tp in known:
             group.offsets.pop(tp, None)
             self.places.pop(tp, None)
-            if tp in group.pending_commits:
-                group.settle(self.partition.pending.forget(OffsetKey(group.group_id, tp)))
-            if tp in group.pending_commits:
-                self.places[tp] = self.partition.last_place
+        pending = group.pending_commits.keys() & known
+        group.settle(self.partition.pending.forget(group.group_id, pending))
+        for tp in pending & group.pending_commits.keys():
+            self.places[tp] = self.partition.last_place
         return [offset_key(group.group_id, tp) for tp in known]
 
     def end(self) -> list[bytes]:
         """Forget the group with its offsets, on their way or in open transactions too; returns the keys under which the
         log knows it, but for those of its offsets.
         """
-        for tp in self.group.pending_commits:
-            self.partition.pending.forget(OffsetKey(self.group.group_id, tp))
+        self.partition.pending.forget_group(self.group.group_id)
         keys = [group_key(self.group.group_id)] if self.group.generation else []
         keys += [key for key, _ in tombstones(self.consumer)] if self.consumer is not None else []
         self.group.transition_to(GroupState.DEAD)
