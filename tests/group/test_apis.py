@@ -264,6 +264,23 @@ def test_commit(loop: Any, client: Client, clock: Any, version: int) -> None:
     assert committed.expire_timestamp_ms == (clock.now_ms() + 1000 if expires else -1)
 
 
+@versions(offset_commit)
+def test_a_commit_for_a_topic_made_anew_since_it_was_looked_up(loop: Any, client: Client, version: int) -> None:
+    look_up = client.broker.metadata.topic
+
+    def made_anew(name: str) -> Any:
+        found = look_up(name)
+        finish(client.broker.groups.forget_topics([TopicPartition(name, 0)]))
+        return found
+
+    client.broker.metadata.topic = made_anew
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert loop.run_until_complete(client.commit(100, version)) == [unknown, unknown]
+    assert client.broker.groups.fetch_offsets("g", None) == (ErrorCode.NONE, {})
+    client.broker.metadata.topic = look_up
+    assert loop.run_until_complete(client.commit(100, version)) == [ErrorCode.NONE, unknown]
+
+
 def test_a_commit_that_is_never_to_expire(loop: Any, client: Client) -> None:
     for_ever = 2**63 - 1
     assert loop.run_until_complete(client.commit(100, 4, retention_time_ms=for_ever))[0] == ErrorCode.NONE

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from group.scene import GROUP, HOME, Play, Scene
 from group.test_consumer_groups import Member
 
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import CommittedOffset
-from sparklog.group.classic.requests import CommitRequest, MemberIdentity
+from sparklog.group.classic.requests import CommitRequest, MemberIdentity, TransactionalCommit
 from sparklog.group.consumer.records import read_consumer_key
 from sparklog.group.offsets import read_key
 from sparklog.net.turns import SHARE_S
+from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.steps import finish
 
 MANY = 400
 A_TURN = 5
@@ -93,6 +96,33 @@ def test_a_commit_is_refused_if_the_group_got_members_while_it_was_made_ready(pl
         assert set(errors.values()) == {ErrorCode.UNKNOWN_MEMBER_ID}
         assert not [key for batch in logged(scene) for key in batch if read_key(key)]
         assert scene.offset(PARTITIONS[0]) is None
+
+    play(body)
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_what_is_deleted_while_a_commit_is_made_ready_is_left_out(play: Play, in_transaction: bool) -> None:
+    async def body(scene: Scene) -> None:
+        slow(scene)
+        asked = offsets()._replace(era=scene.groups.era)
+        if in_transaction:
+            request = TransactionalCommit(ProducerIdAndEpoch(7, 0), asked, lambda _: ErrorCode.NONE)
+            task = asyncio.ensure_future(scene.groups.commit_in_transaction(GROUP, request))
+        else:
+            task = asyncio.ensure_future(scene.groups.commit_offsets(GROUP, asked))
+        deleted = [PARTITIONS[0], PARTITIONS[-1]]
+        for each in deleted:  # the second one while the batch without the first is made
+            for _ in range(MANY // A_TURN):
+                await asyncio.sleep(0)
+            assert not task.done()
+            finish(scene.groups.forget_topics([each]))
+        errors = await task
+        assert {tp for tp, error in errors.items() if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} == {*deleted}
+        assert {errors[tp] for tp in PARTITIONS[1:-1]} == {ErrorCode.NONE}
+        assert [len(batch) for batch in logged(scene)] == [MANY - len(deleted)]
+        scene.groups.end_transaction(HOME, 7, True)
+        assert [tp for tp in PARTITIONS if scene.offset(tp) is None] == deleted
+        assert scene.groups.unstable_offsets(GROUP, PARTITIONS) == set()
 
     play(body)
 

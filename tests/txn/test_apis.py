@@ -361,6 +361,26 @@ def test_commit_offsets(loop: Any, client: Client, version: int) -> None:
     loop.run_until_complete(body())
 
 
+@versions(txn_offset_commit)
+def test_offsets_for_a_topic_made_anew_since_it_was_looked_up(loop: Any, client: Client, version: int) -> None:
+    look_up = client.broker.metadata.topic
+
+    def made_anew(name: str) -> Any:
+        found = look_up(name)
+        finish(client.broker.groups.forget_topics([TopicPartition(name, 0)]))
+        return found
+
+    async def body() -> None:
+        await client.init()
+        await client.add_offsets(3, NEW)
+        client.broker.metadata.topic = made_anew
+        assert set((await client.commit_offsets(version, NEW)).values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        client.broker.groups.end_transaction(client.broker.groups.partition_for("g"), 7, True)
+        assert client.broker.groups.fetch_offsets("g", None) == (ErrorCode.NONE, {})
+
+    loop.run_until_complete(body())
+
+
 @versions(write_txn_markers)
 def test_write_markers(loop: Any, client: Client, version: int) -> None:
     tps = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]

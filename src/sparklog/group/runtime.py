@@ -25,6 +25,7 @@ from sparklog.group.classic.group import CommittedOffset, Group
 from sparklog.group.classic.requests import CommitRequest, TransactionalCommit
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.topics import Topics
+from sparklog.group.era import Era
 from sparklog.group.hosted import Hosted, LedPartition
 from sparklog.group.loading import GroupLoader
 from sparklog.group.members import MemberRequests
@@ -45,13 +46,14 @@ from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
 
 Offsets = dict[TopicPartition, CommittedOffset]
+Errors = dict[TopicPartition, ErrorCode]
 
 
 class GroupCoordinator:
     """Offsets, and the coming and going of leadership, of topics and of whole groups; ``members`` is what members ask.
 
     All methods belong to the loop's thread. ``new_id`` gives a string never given before, for member ids. What takes
-    long shares the loop's time by ``turns``.
+    long shares the loop's time by ``turns``. ``era`` is the one that lasts.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class GroupCoordinator:
         new_id: Callable[[], str] = lambda: str(uuid4()),
         turns: Turns | None = None,
     ) -> None:
+        self.era = Era()
         self._protects = config.internal_topics_protect
         turns = turns or Turns(loop, clock)
         self._board = Board(store, clock, loop, turns, lambda hosted: self.members.expire(hosted))
@@ -78,15 +81,14 @@ class GroupCoordinator:
 
     # Offsets. The board's ``status`` first: is the group ours, and loaded?
 
-    async def commit_offsets(self, group_id: str, request: CommitRequest) -> dict[TopicPartition, ErrorCode]:
+    async def commit_offsets(self, group_id: str, request: CommitRequest) -> Errors:
         """An error code for each offset; NONE once it is replicated, and visible to ``fetch_offsets``."""
         error = reserved_error(group_id, self._protects)
         if error is ErrorCode.NONE:
             error = self._commit_error(group_id, request)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(request.offsets, error)
-        fitting, batch = await self._prepare(group_id, request.offsets)
-        errors = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        fitting, batch, errors = await self._prepare(group_id, request)
         if fitting:
             error = self._commit_error(group_id, request)  # the group may have changed while the batch was made
             if error is ErrorCode.NONE:
@@ -95,9 +97,22 @@ class GroupCoordinator:
         return errors
 
     async def _prepare(
-        self, group_id: str, offsets: Offsets, producer: ProducerIdAndEpoch | None = None
+        self, group_id: str, request: CommitRequest, producer: ProducerIdAndEpoch | None = None
+    ) -> tuple[Offsets, bytes, Errors]:
+        """Those of the offsets that a record can hold, the batch of them, and what is wrong with the others. Nothing is
+        decided yet. In the turn in which this returns none of their partitions has been deleted since it was looked up.
+        """
+        errors = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        fitting, batch = await self._build(group_id, request.offsets, producer)
+        while deleted := request.era.deleted_since(fitting.keys()):
+            errors.update(dict.fromkeys(deleted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            left = {tp: each for tp, each in fitting.items() if tp not in deleted}
+            fitting, batch = await self._build(group_id, left, producer)
+        return fitting, batch, errors
+
+    async def _build(
+        self, group_id: str, offsets: Offsets, producer: ProducerIdAndEpoch | None
     ) -> tuple[Offsets, bytes]:
-        """Those of the offsets that a record can hold, and the batch of them. Nothing is decided yet."""
         fitting: Offsets = {}
 
         def records() -> Iterator[Record]:
@@ -278,9 +293,11 @@ class GroupCoordinator:
     def forget_topics(self, partitions: Collection[TopicPartition]) -> Generator[None, None, None]:
         """These partitions are deleted: so are all groups' offsets in them; some offsets a step.
 
-        The caller must refuse commits for a topic of the same name until the last step.
+        From the first step on a commit of partitions that were looked up before is refused for these, by its ``era``.
+        Until the last step the caller must refuse commits for a topic of the same name.
         """
         deleted = frozenset(partitions)
+        self.era = self.era.end(deleted)
         listed = [*deleted]
 
         def candidates(group: Group) -> Sequence[TopicPartition]:
@@ -338,9 +355,7 @@ class GroupCoordinator:
 
     # Offsets in transactions.
 
-    async def commit_in_transaction(
-        self, group_id: str, request: TransactionalCommit
-    ) -> dict[TopicPartition, ErrorCode]:
+    async def commit_in_transaction(self, group_id: str, request: TransactionalCommit) -> Errors:
         """As ``commit_offsets``, but what is committed counts from the transaction's commit marker on."""
         identity, offsets = request.commit.identity, request.commit.offsets
         is_member = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
@@ -353,8 +368,7 @@ class GroupCoordinator:
         error = check()
         if error is not ErrorCode.NONE:
             return dict.fromkeys(offsets, error)
-        fitting, batch = await self._prepare(group_id, offsets, request.producer)
-        errors = dict.fromkeys(offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        fitting, batch, errors = await self._prepare(group_id, request.commit, request.producer)
         if fitting:
             error = check()  # the group may have changed while the batch was made
             if error is ErrorCode.NONE:

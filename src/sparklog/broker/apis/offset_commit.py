@@ -23,19 +23,15 @@ _FIRST_VERSION_OF_MEMBER_EPOCH = 9
 
 def handle(broker: BrokerContext, request: ApiRequest[OffsetCommitRequest]) -> Steps[Awaitable[OffsetCommitResponse]]:
     message = request.message
-    offsets = yield from known_offsets(broker, message.topics, message.retention_time_ms)
-    return _commit(broker, request, offsets)
+    identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch)
+    knows_epochs = request.version >= _FIRST_VERSION_OF_MEMBER_EPOCH
+    commit = yield from known_offsets(broker, message.topics, identity, message.retention_time_ms)
+    return _commit(broker, message, commit._replace(knows_epochs=knows_epochs))
 
 
-async def _commit(
-    broker: BrokerContext, request: ApiRequest[OffsetCommitRequest], offsets: dict[TopicPartition, CommittedOffset]
-) -> OffsetCommitResponse:
-    message = request.message
+async def _commit(broker: BrokerContext, message: OffsetCommitRequest, commit: CommitRequest) -> OffsetCommitResponse:
     errors: dict[TopicPartition, ErrorCode] = {}
-    if offsets:
-        identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id_or_member_epoch)
-        knows_epochs = request.version >= _FIRST_VERSION_OF_MEMBER_EPOCH
-        commit = CommitRequest(identity, offsets, knows_epochs)
+    if commit.offsets:
         errors = await broker.groups.commit_offsets(message.group_id, commit)
     unknown = error_of_unknown(broker)
     response_topic = OffsetCommitResponse.OffsetCommitResponseTopic
@@ -59,9 +55,10 @@ def error_of_unknown(broker: BrokerContext) -> ErrorCode:
 
 
 def known_offsets(
-    broker: BrokerContext, topics: _Topics, retention_ms: int = -1
-) -> Steps[dict[TopicPartition, CommittedOffset]]:
-    """The offsets of partitions that exist, as OffsetCommit and TxnOffsetCommit name them."""
+    broker: BrokerContext, topics: _Topics, identity: MemberIdentity, retention_ms: int = -1
+) -> Steps[CommitRequest]:
+    """The commit of the offsets of partitions that exist, as OffsetCommit and TxnOffsetCommit name them."""
+    era = broker.groups.era
     now_ms = broker.clock.now_ms()
     expire_ms = NO_TIMESTAMP if retention_ms < 0 else min(now_ms + retention_ms, MAX_INT64)
     offsets = {}
@@ -78,4 +75,4 @@ def known_offsets(
                 )
             yield
         yield
-    return offsets
+    return CommitRequest(identity, offsets, era=era)

@@ -12,7 +12,6 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import OFFSETS_TOPIC
 from sparklog.broker.txn.entry import Permits
 from sparklog.errors import ErrorCode
-from sparklog.group.classic.group import CommittedOffset
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity, TransactionalCommit
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -36,27 +35,28 @@ _TO_COMMIT = {
 """What the transaction's coordinator says, to a client that asks the group's: try again where that may help."""
 
 
-Offsets = dict[TopicPartition, CommittedOffset]
 Codes = dict[TopicPartition, ErrorCode]
 
 
 def handle(
     broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest]
 ) -> Steps[Awaitable[TxnOffsetCommitResponse]]:
-    offsets = yield from known_offsets(broker, request.message.topics)
-    return _answer(broker, request, offsets)
+    message = request.message
+    identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id)
+    commit = yield from known_offsets(broker, message.topics, identity)
+    return _answer(broker, request, commit)
 
 
 async def _answer(
-    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], offsets: Offsets
+    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], commit: CommitRequest
 ) -> TxnOffsetCommitResponse:
     message = request.message
     codes: Codes = {}
-    if offsets:
+    if commit.offsets:
         if broker.txn_entry.must_ask(message.transactional_id, _client_version(request)):
-            codes = await _commit_in_turn(broker, request, offsets)
+            codes = await _commit_in_turn(broker, request, commit)
         else:
-            codes = await _commit(broker, request, offsets, None)
+            codes = await _commit(broker, request, commit, None)
     unknown = error_of_unknown(broker)
     topics = []
     for topic in message.topics:
@@ -76,7 +76,7 @@ def _client_version(request: ApiRequest[TxnOffsetCommitRequest]) -> ClientVersio
 
 
 async def _commit_in_turn(
-    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], offsets: Offsets
+    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], commit: CommitRequest
 ) -> Codes:
     """As ``_commit``, where the transaction's coordinator has to be asked first."""
     message = request.message
@@ -87,11 +87,11 @@ async def _commit_in_turn(
         if not broker.txn_entry.has_entered(home, producer):
             version = _client_version(request)
             permits = await broker.txn_entry.ask(message.transactional_id, producer, [home], version)
-        return await _commit(broker, request, offsets, permits)
+        return await _commit(broker, request, commit, permits)
 
 
 async def _commit(
-    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], offsets: Offsets, permits: Permits | None
+    broker: BrokerContext, request: ApiRequest[TxnOffsetCommitRequest], commit: CommitRequest, permits: Permits | None
 ) -> Codes:
     """Without permits the transaction's coordinator is this broker."""
     message = request.message
@@ -108,9 +108,8 @@ async def _commit(
             code = ErrorCode.NONE if entered else ErrorCode.CONCURRENT_TRANSACTIONS  # the coordinator was not asked
         return _told(code, request.version)
 
-    identity = MemberIdentity(message.member_id, message.group_instance_id, message.generation_id)
-    commit = TransactionalCommit(ProducerIdAndEpoch(*producer), CommitRequest(identity, offsets), may_begin)
-    return await broker.groups.commit_in_transaction(message.group_id, commit)
+    in_transaction = TransactionalCommit(ProducerIdAndEpoch(*producer), commit, may_begin)
+    return await broker.groups.commit_in_transaction(message.group_id, in_transaction)
 
 
 def _told(code: ErrorCode, version: int) -> ErrorCode:
