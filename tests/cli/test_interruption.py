@@ -8,6 +8,16 @@ import pytest
 from sparklog.cli.interruption import SIGNALS, interruptible
 
 
+@pytest.fixture(autouse=True)
+def as_in_a_terminal():
+    """Whatever this run was started under ignores no signal here."""
+    before = [(each, signal.signal(each, signal.SIG_DFL)) for each in SIGNALS]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for each, handler in before:
+        signal.signal(each, handler)
+
+
 class _Raises:
     """Its finalizer is where the signal comes."""
 
