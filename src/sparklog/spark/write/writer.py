@@ -194,11 +194,15 @@ def _differs(scope: str, decided: Decision, rows: int) -> DataSourceError:
 
     return DataSourceError(
         "SPARKLOG_REPLAY_DIFFERS",
-        f"batch {decided.batch} of {scope!r} was written before, with {decided.rows} rows, and is not written again"
-        f" with the {rows} that came now. A query whose checkpoint was set back, or copied, needs a new checkpoint (and"
-        " starting offsets); a batch write of other data needs another 'txnVersion'. If the rows that were written"
-        " stand for these (the query has changed since, or computes its rows at random), go on after them:"
-        f" {declaration(Scope(scope), decided.batch)}",
+        f"batch {decided.batch} of {scope!r} came with {rows} rows, but it was written before with {decided.rows} rows."
+        " Nothing was written now. There are two usual causes. The query ran the batch again and had other rows: it"
+        " joins with a table that has changed, retention removed records that it reads (failOnDataLoss=false), it uses"
+        " random functions, or the query itself was changed. Or its checkpoint was set back or copied. If the query"
+        " just ran the batch again, the rows that were written stand. Run"
+        f" {declaration(Scope(scope), decided.batch)} and start the query again. Then the batch's rows are neither lost"
+        " nor written twice. If the checkpoint was set back or copied, do not run it, since rows may be lost or written"
+        " twice. Start the query with a new checkpoint, and with 'startingOffsets' right after the last records whose"
+        f" rows were written. A batch write of other data needs a 'txnVersion' above {decided.batch}",
     )
 
 
