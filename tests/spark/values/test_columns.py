@@ -242,14 +242,34 @@ _FAR = {
     b'{"at": -9223372036854775808}': "it is not of the schema: at is not timestamp",
     b'{"rows": [{"at": "2024-05-01"}, {"at": 9223372036855}]}': "it is not of the schema: rows[].at is not timestamp",
     b'{"times": {"a": 9223372036855}}': "it is not of the schema: times[] is not timestamp",
+    b'{"times": {"a": "2026-01-01", "b": 99999999999999}}': "it is not of the schema: times[] is not timestamp",
+    b'{"times": {"a": "2026-01-01", "b": null, "c": 9223372036854}, "id": 1700000000000000}': None,
+    b'{"each": ["2026-01-01", null, 99999999999999]}': "it is not of the schema: each[] is not timestamp",
+    b'{"each": [-99999999999999, "2026-01-01"]}': "it is not of the schema: each[] is not timestamp",
+    b'{"each": ["2026-01-01", 5], "id": 1700000000000000}': None,
+    b'{"deep": [{"a": ["2026-01-01", 5]}, {"a": [], "b": ["2026-01-01", 99999999999999]}]}': (
+        "it is not of the schema: deep[][][] is not timestamp"
+    ),
 }
 
 
 def test_seconds_beyond_a_timestamp_are_a_dead_letter_and_not_another_time(spark):
     """As microseconds that somebody takes for seconds."""
-    ddl = "id bigint, at timestamp, rows array<struct<at: timestamp>>, times map<string, timestamp>"
+    ddl = (
+        "id bigint, at timestamp, rows array<struct<at: timestamp>>, times map<string, timestamp>,"
+        " each array<timestamp>, deep array<map<string, array<timestamp>>>"
+    )
     frame = json_values(_rows(spark, [*_FAR]), ddl).select("value", "_error")
     assert {bytes(row.value): row._error for row in frame.collect()} == _FAR
+
+
+def test_digits_in_quotes_are_a_timestamp_in_its_format_and_no_seconds(spark):
+    told = {
+        b'{"each": ["20240501100000", 5]}': None,
+        b'{"each": ["20240501100000", 20240501100000]}': "it is not of the schema: each[] is not timestamp",
+    }
+    frame = json_values(_rows(spark, [*told]), "each array<timestamp>", options={"timestampFormat": "yyyyMMddHHmmss"})
+    assert {bytes(row.value): row._error for row in frame.select("value", "_error").collect()} == told
 
 
 def test_a_key_twice_in_a_map_is_a_dead_letter(spark):

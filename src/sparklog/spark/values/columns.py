@@ -20,13 +20,13 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     IntegerType,
-    LongType,
     MapType,
     ShortType,
     StringType,
     StructField,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from sparklog.errors import DataSourceError
@@ -224,18 +224,25 @@ def _mapped_type(kind: DataType, leaf: Callable[[DataType], DataType]) -> DataTy
 def _why_too_far(text: Column, schema: StructType, settings: Mapping[str, str]) -> Column:
     """The reason if a timestamp in seconds is beyond what a timestamp holds: ``from_json`` wraps it around.
 
-    For this the value is parsed again, if it has so many digits. ``schema`` has no NOT NULL.
+    For this the value is parsed again, if it has so many digits. ``schema`` has no NOT NULL. The timestamps become
+    variants, since a list or map of bigint with one timestamp in text would be null as a whole, and since a text of
+    digits, which ``timestampFormat`` may ask for, is no number of seconds.
     """
-    seconds = _mapped(schema, lambda kind: LongType() if isinstance(kind, TimestampType) else kind)
-    if seconds == schema:
+    variants = _mapped(schema, lambda kind: VariantType() if isinstance(kind, TimestampType) else kind)
+    if variants == schema:
         return f.lit(None).cast("string")
-    reason = _first_reason(_faults(schema, "", _is_too_far), f.from_json(text, seconds, dict(settings)))
+    reason = _first_reason(_faults(schema, "", _is_too_far), f.from_json(text, variants, dict(settings)))
     return f.when(text.rlike(f"[0-9]{{{len(str(_MOST_SECONDS))}}}"), reason)
 
 
 def _is_too_far(kind: DataType) -> _Condition | None:
-    is_timestamp = isinstance(kind, TimestampType)
-    return (lambda seconds: ~seconds.between(-_MOST_SECONDS, _MOST_SECONDS)) if is_timestamp else None
+    """Whether a variant is a number of seconds beyond a timestamp; None if it is to become another type."""
+    if not isinstance(kind, TimestampType):
+        return None
+    return lambda variant: (
+        (f.schema_of_variant(variant) == "BIGINT")
+        & ~f.try_variant_get(variant, "$", "bigint").between(-_MOST_SECONDS, _MOST_SECONDS)
+    )
 
 
 def _is_changed(kind: DataType, *, is_finite: bool) -> _Condition | None:
