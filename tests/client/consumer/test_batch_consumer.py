@@ -8,7 +8,7 @@ from sparklog.client.cluster.offsets import EARLIEST, LATEST, latest_offsets
 from sparklog.client.cluster.retry import Backoff, retrying
 from sparklog.client.consumer.batch_consumer import BatchConsumer
 from sparklog.client.producer.batch_producer import BatchProducer
-from sparklog.errors import ErrorCode, RemoteProtocolError
+from sparklog.errors import ApiError, ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition
@@ -25,6 +25,7 @@ class _Leader:
 
     endpoint = Endpoint("one", 1)
     closed = False
+    topic_id = ID
     versions = SimpleNamespace(best=lambda api, ceiling: fetch.MAX_VERSION)
 
     def __init__(self, *answers):
@@ -40,7 +41,10 @@ class _Leader:
         return {self.endpoint: found} if (found := list(partitions)) else {}
 
     def topic(self, name):
-        return SimpleNamespace(topic_id=ID)
+        return SimpleNamespace(topic_id=self.topic_id)
+
+    def invalidate(self, topic):
+        """The next call of ``topic`` tells what is so now, as all do here."""
 
     def backoff(self, timeout_ms=None):
         return Backoff(self.config, ManualClock(), self.config.api_timeout_ms)
@@ -78,6 +82,18 @@ def test_a_gap_is_passed_over_when_two_answers_without_any_record_show_it():
         assert consumer.positions[B] == 5
     assert consumer.poll() == {}
     assert consumer.positions == {A: 100, B: 100}
+
+
+def test_a_topic_that_was_made_anew_is_not_read_on_at_the_offset_of_the_one_before():
+    leader = _Leader([_fetched(A, _batch(0))])
+    consumer = BatchConsumer(leader, {A: 0})
+    consumer.poll()
+    leader.topic_id = UUID(int=8)
+    with pytest.raises(ApiError, match="topic 't' was deleted and created again") as raised:
+        consumer.poll()
+    assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert len(leader.asked) == 1
+    assert consumer.positions == {A: 1}
 
 
 def test_an_answer_without_a_whole_batch_holds_up_its_partition_alone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, earliest_offsets, latest_offsets
@@ -41,7 +42,8 @@ class ConsumedRecord(NamedTuple):
 class BatchConsumer:
     """Records of some partitions from some positions on, each partition's in order.
 
-    ``positions`` may be offsets, EARLIEST or LATEST. No group, no commits: the caller keeps the offsets.
+    ``positions`` may be offsets, EARLIEST or LATEST. No group, no commits: the caller keeps the offsets. They are of
+    the topics that had the names at the first poll: where another has one later, OFFSET_OUT_OF_RANGE is raised.
     """
 
     def __init__(self, cluster: ClusterMetadata, positions: Mapping[TopicPartition, int]) -> None:
@@ -50,6 +52,7 @@ class BatchConsumer:
         self.positions = resolve(cluster, positions)
         self.damaged: dict[TopicPartition, CorruptRecord] = {}
         """Partitions that have a damaged batch at their position: they give nothing more until it is moved."""
+        self._topic_ids: dict[str, UUID] = {}
         self._readers = FetchPositions(self._config.isolation_level, check_crcs=self._config.check_crcs)
 
     def poll(self, max_wait_ms: int | None = None, patience_ms: int | None = None) -> Batches:
@@ -127,7 +130,7 @@ class BatchConsumer:
         return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {leaderless[0]} has no leader")
 
     def _ask(self, endpoint: Endpoint, wanted: Mapping[TopicPartition, int], wait_ms: int) -> BlockingConnection:
-        topics = {tp.topic: self._cluster.topic(tp.topic).topic_id for tp in wanted}
+        topics = {topic: self._topic_id(topic) for topic in {tp.topic for tp in wanted}}
         connection = self._cluster.pool.take(endpoint)
         by_name = fetch.TOPIC_ID_VERSION - 1 if ZERO_UUID in topics.values() else None
         version = connection.versions.best(ApiKey.FETCH, by_name)
@@ -139,6 +142,17 @@ class BatchConsumer:
         connection.send(ApiKey.FETCH, version, fetch.encode_request(request, version))
         return connection
 
+    def _topic_id(self, topic: str) -> UUID:
+        """That of the topic for which the positions are; zeros where brokers have no ids."""
+        now = self._cluster.topic(topic).topic_id
+        if now == ZERO_UUID:
+            return now
+        known = self._topic_ids.setdefault(topic, now)
+        if known != now:
+            text = f"topic {topic!r} was deleted and created again; the offsets that were reached are of the one before"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        return known
+
     def _answer(self, connection: BlockingConnection) -> list[FetchedPartition]:
         _, version, body = connection.receive()
         error, partitions = fetch.decode_response(body, version)
@@ -149,7 +163,7 @@ class BatchConsumer:
     def _take(
         self, answers: list[FetchedPartition], wanted: Mapping[TopicPartition, int], failure: SparklogError | None
     ) -> Batches:
-        names = {self._cluster.topic(tp.topic).topic_id: tp.topic for tp in wanted}
+        names = {topic_id: topic for topic, topic_id in self._topic_ids.items()}
         taken: Batches = {}
         with_records = fed(answers)
         for answer in answers:
