@@ -263,39 +263,27 @@ class IncrementalFetch:
         return FetchAnswer(self._news, self._session.id)
 
 
-class FullFetch:
-    """A fetch that would like to begin a session."""
+class FullFetch(SessionlessFetch):
+    """A fetch that says everything itself, and would like to begin a session."""
 
     def __init__(self, sessions: FetchSessions, message: FetchRequest, now_ms: int, *, uses_ids: bool) -> None:
+        super().__init__()
         self._sessions = sessions
         self._now_ms = now_ms
         self._uses_ids = uses_ids
         self._privileged = message.replica_id >= 0
-        self._named: dict[_Key, FetchPartition] = {}
         self._partitions: dict[_Key, _Cached] = {}
-        self._fetched: list[FetchedPartition] = []
-        self.asked: list[FetchPartition] = []
 
     def name(self, asked: list[FetchPartition], _forgotten: list[ForgottenPartition]) -> None:
         for each in asked:
             self._named[_key(each, uses_ids=self._uses_ids)] = each
-
-    def begin(self) -> Fetch:
-        self.asked = list(self._named.values())
-        return self
-
-    def hold(self) -> bool:
-        return True
-
-    def release(self, *, is_whole: bool) -> None:
-        pass
 
     def take(self, fetched: list[FetchedPartition]) -> None:
         number = len(self._fetched)
         for asked, told in zip(self.asked[number : number + len(fetched)], fetched, strict=True):
             key = _key(asked, uses_ids=self._uses_ids)
             self._partitions[key] = _Cached(asked._replace(topic=told.topic), told)
-        self._fetched += fetched
+        super().take(fetched)
 
     def answer(self, fetched: list[FetchedPartition]) -> FetchAnswer:
         self.take(fetched)

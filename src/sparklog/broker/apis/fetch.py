@@ -4,7 +4,7 @@ The wait is for the whole request, or the whole session, together. What sessions
 
 How much there is to wait for is what could be read of each partition, up to what is asked for of it at most: a first
 batch that is left out for want of room counts too (``DelayedFetch.scala``). No more is waited for than all of them may
-give together, so that nobody waits for what has no room. Where that is reached, or a partition is read in a segment
+give together, so that no client waits for what has no room. Where that is reached, or a partition is read in a segment
 before its last one, at least one batch is answered with: a client that asks again at once gets on.
 
 A request of many partitions is served in steps, ``SLICE`` of them a step. What is told of one partition is of one
