@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 
 import pytest
 from log.samples import SMALL, abandon, batch_of, open_log, transactional
@@ -248,7 +249,38 @@ def test_what_a_sync_failed_to_write_never_counts_as_flushed(home, change):
         change(log)
     assert not isinstance(caught.value, DiskFull)
     flushed = log.recovery_point
-    log.append_as_leader(batch_of(), 0)
+    with suppress(LogDirFailed):  # where the truncation is not over
+        log.append_as_leader(batch_of(), 0)
     with pytest.raises(LogDirFailed, match="cannot flush"):
         log.flush()
     assert log.recovery_point == flushed
+
+
+def test_a_flush_without_a_descriptor_left_is_due_still_and_knows_what_it_was_to_sync(home, monkeypatch):
+    clock = ManualClock()
+    log = open_log(home, {"flush.ms": "1000"}, clock=clock)
+    log.append_as_leader(batch_of(), 0)
+    log._submit = lambda _: None
+    log.roll()
+    log.append_as_leader(batch_of(), 0)
+    clock.advance(1)
+    real_open, opened = os.open, []
+
+    def without_descriptors(path, *args, **kwargs):
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", without_descriptors)
+        with pytest.raises(DiskFull, match="ulimit -n"):
+            log.flush()
+    assert log.flush_is_due(monotonic_ms(clock))
+
+    def noted(path, *args, **kwargs):
+        opened.append(str(path))
+        return real_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", noted)
+    log.flush()
+    assert str(home) in opened
+    assert log.recovery_point == 2
+    log.close()

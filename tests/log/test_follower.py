@@ -6,7 +6,7 @@ import os
 import pytest
 from log.samples import batch_of, open_log, whole
 
-from sparklog.errors import CorruptRecord, DiskFull, LogError
+from sparklog.errors import CorruptRecord, DiskFull, LogDirFailed, LogError
 from sparklog.record.batch import patch_header
 from sparklog.record.records import iter_batches
 from sparklog.testing.files import FaultyFiles
@@ -192,3 +192,98 @@ def test_a_truncation_between_the_first_batch_and_the_start_takes_the_start_back
     log.truncate_to(3)
     assert (log.log_start_offset, log.log_end_offset, offsets(log)) == (3, 3, [0, 1, 2])
     log.close()
+
+
+# A disk that refuses half way
+
+CUTS = {
+    "within a segment": (lambda log: log.truncate_to(7), 7),
+    "several segments": (lambda log: log.truncate_to(1), 1),
+    "an epoch's end": (lambda log: log.truncate_to_epoch_end(1), 3),
+    "all, at the end": (lambda log: log.restart_at(8), 8),
+    "all, beyond": (lambda log: log.restart_at(500), 500),
+}
+
+
+def log_to_cut(home):
+    log = open_log(home, ROLLS)
+    for offset in range(8):
+        log.append_as_follower(sent((offset, 1 if offset < 3 else 2 if offset < 6 else 3, 1)))
+    log.flush()
+    return log
+
+
+def cut_half_way(home, change, **fault):
+    """A log of three epochs that the disk refused to cut, and whether it refused."""
+    log = log_to_cut(home)
+    with FaultyFiles(home, **fault):
+        try:
+            change(log)
+        except LogDirFailed:
+            return log, True
+    return log, False
+
+
+def steps_of(home, change):
+    log = log_to_cut(home)
+    with FaultyFiles(home) as files:
+        change(log)
+    log.close()
+    return files.count
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_log_that_the_disk_refused_to_cut_ends_there_and_is_cut_before_it_is_written_to(tmp_path, name):
+    change, end = CUTS[name]
+    refusals = 0
+    for step in range(steps_of(tmp_path / "counted", change)):
+        log, refused = cut_half_way(tmp_path / str(step), change, fail_at=step, error=errno.ENOSPC)
+        if refused and log.log_start_offset == 0 and name.startswith("all"):
+            continue  # the new segment was refused, and nothing has changed
+        refusals += refused
+        assert log.log_end_offset == end
+        assert log.recovery_point <= end
+        assert log.epochs.latest is None or log.epochs.latest.start_offset < end
+        assert log.position_of(end) == log.end
+        if log._flush_failure is not None:  # a sync that failed is never tried again
+            with pytest.raises(LogDirFailed):
+                log.append_as_follower(sent((end, 4, 1)))
+            log.abandon()
+            continue
+        log.begin_epoch(4)
+        assert log.append_as_leader(batch_of(1000), 4).first_offset == end
+        kept = [*range(end), end] if name.startswith(("within", "several", "an epoch")) else [end]
+        assert offsets(log) == kept
+        assert {int(path.stem) for path in log.directory.glob("*.log")} == set(log._segments.bases)
+        log.flush()
+        log.abandon()
+        again = open_log(log.directory, ROLLS, clean=False)
+        assert (offsets(again), again.epochs.latest) == (kept, (4, end))
+        again.close()
+    assert refusals
+
+
+@pytest.mark.parametrize("name", [name for name in CUTS if name != "within a segment"])  # which removes no file
+def test_what_a_lasting_refusal_left_to_cut_keeps_everything_from_being_written(tmp_path, name):
+    change, end = CUTS[name]
+    fault = {"fail_at": 0, "lasting": True, "error": errno.ENOSPC, "steps": ("unlink",)}
+    log, refused = cut_half_way(tmp_path / "t-0", change, **fault)
+    assert (refused, log.log_end_offset) == (True, end)
+    writes = (
+        lambda: log.append_as_follower(sent((end, 4, 1))),
+        lambda: log.append_as_leader(batch_of(1000), 4),
+        lambda: log.begin_epoch(4),
+        log.roll,
+        lambda: log.delete_old_segments(end),
+        lambda: log.truncate_to(0),
+        lambda: log.restart_at(900),
+        lambda: log.read_all(1 << 20),
+        log.close,
+    )
+    with FaultyFiles(log.directory, **fault):
+        for write in writes:
+            with pytest.raises(DiskFull, match="cannot truncate"):
+                write()
+    assert log.log_end_offset == end
+    log.close()
+    assert open_log(log.directory, ROLLS).log_end_offset == end

@@ -54,6 +54,8 @@ def test_truncation_forgets_what_is_gone(cache, tmp_path):
     for epoch, offset in ((1, 5), (4, 10), (6, 20)):
         cache.assign(epoch, offset)
     cache.truncate_from_end(10)
+    assert cache.latest == (1, 5)
+    cache.write()
     assert cache._entries == on_disk(tmp_path) == [EpochEntry(1, 5)]
     cache.truncate_from_end(0)
     assert cache.latest is None
@@ -67,12 +69,15 @@ def test_a_write_that_fails_is_tried_again_by_the_next(cache, tmp_path, monkeypa
         patch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(OSError, match="No space"):
             cache.write()
+        cache.truncate_from_end(10)
+        assert cache.latest == (1, 0)
+        cache.assign(3, 10)
         with pytest.raises(OSError, match="No space"):
-            cache.truncate_from_end(5)
-        assert cache.latest == (2, 10)
+            cache.write()
+        assert cache.latest == (3, 10)
     assert on_disk(tmp_path) == [EpochEntry(1, 0)]
     cache.write()
-    assert on_disk(tmp_path) == [EpochEntry(1, 0), EpochEntry(2, 10)]
+    assert on_disk(tmp_path) == [EpochEntry(1, 0), EpochEntry(3, 10)]
 
 
 @pytest.mark.parametrize("content", ["garbage", "0\n1\n1 x\n", "0\n1\n1\n", "0\n5\n"])
@@ -132,11 +137,14 @@ def test_all_can_be_forgotten_or_replaced(cache, tmp_path):
     path = tmp_path / "leader-epoch-checkpoint"
     cache.clear()
     cache.replace([])
+    cache.write()
     assert not path.exists(), "nothing has changed"
     cache.replace([(1, 5), (4, 10)])
+    cache.write()
     assert list(cache.entries) == read_epochs(path) == [(1, 5), (4, 10)]
     assert cache.latest.start_offset == 10
     cache.clear()
+    cache.write()
     assert (list(cache.entries), read_epochs(path)) == ([], [])
 
 

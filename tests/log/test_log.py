@@ -353,12 +353,12 @@ REFUSALS = {
     "truncation": (
         "sparklog.log.segment.LogSegment.truncate_to",
         lambda log: log.truncate_to(2),
-        "cannot truncate {home}",
+        "cannot truncate {home} to 2",
     ),
     "restart": (
-        "sparklog.log.leader_epochs.LeaderEpochCache.clear",
+        "sparklog.log.producer_state.ProducerStateManager.restart_at",
         lambda log: log.restart_at(50),
-        "cannot restart {home} at offset 50",
+        "cannot truncate {home} to 50",
     ),
     "flush": ("sparklog.log.segment.LogSegment.flush", lambda log: log.flush(), "cannot flush {home}"),
     "close": (

@@ -166,12 +166,17 @@ def test_a_truncation_lowers_the_recovery_point_on_the_disk_to_the_end_that_it_l
     manager.close()
 
 
-def test_a_truncation_to_before_the_start_lowers_the_start_on_the_disk(later, tmp_path):
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_truncation_to_before_the_start_lowers_the_start_on_the_disk(later, tmp_path, refused):
     manager = filled(later, tmp_path)  # in batches of two
     manager.advance_start(ONE, 5)
     manager.checkpoint()
-    manager.truncate_to(ONE, 5)
     log = manager.logs[ONE]
+    if refused:
+        with FaultyFiles(log.directory, fail_at=0, error=errno.ENOSPC), pytest.raises(DiskFull):
+            manager.truncate_to(ONE, 5)
+    else:
+        manager.truncate_to(ONE, 5)
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
     log.append_as_leader(batch_of(1, 2), 0)
     log.flush()

@@ -3,9 +3,9 @@
 Epochs and start offsets both rise. A follower compares these to find where its log parts from the leader's.
 Source: KIP-101; Kafka 3.9, ``LeaderEpochFileCache``.
 
-Invariant: an epoch that begins, and a beginning that is given up, count in memory at once, and are on the disk after
-the next ``write``, which may run on another thread. The log writes before its recovery point rises, so that what the
-file does not know yet stands in batches that a start after a crash scans. What is taken back is on the disk on return.
+Invariant: every change counts in memory at once, and is on the disk after the next ``write``, which may run on another
+thread. The log writes before its recovery point rises, so that what the file does not know yet stands in batches that
+a start after a crash scans. It writes what a truncation took back before the truncation is over.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ class LeaderEpochCache:
         return next((entry.epoch for entry in reversed(self._entries) if entry.start_offset <= offset), -1)
 
     def truncate_from_end(self, offset: int) -> None:
-        """Forget epochs that began at or beyond ``offset``; durable on return."""
+        """Forget epochs that began at or beyond ``offset``."""
         kept = [entry for entry in self._entries if entry.start_offset < offset]
         if kept != self._entries:
-            self._replace(kept)
+            self._entries = kept
 
     def truncate_from_start(self, offset: int) -> bool:
         """Forget epochs that ended at or before ``offset``; the one that holds it begins there from now on. False if
@@ -107,20 +107,15 @@ class LeaderEpochCache:
         return True
 
     def clear(self) -> None:
-        """Forget all epochs; durable on return."""
+        """Forget all epochs."""
         if self._entries:
-            self._replace([])
+            self._entries = []
 
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Hold these (epoch, start offset) and no others; durable on return."""
+        """Hold these (epoch, start offset) and no others."""
         new = [EpochEntry(*entry) for entry in entries]
         if new != self._entries:
-            self._replace(new)
-
-    def _replace(self, entries: list[EpochEntry]) -> None:
-        with self._writing:
-            write_checkpoint(self._path, entries)
-            self._entries = self._written = entries
+            self._entries = new
 
     def write(self) -> None:
         """The file knows what is known here when this returns. Any thread may call it."""

@@ -96,6 +96,7 @@ class LogLoader:
         if epochs_are_lost or self._epochs_begin_late():
             epochs.replace(loaded.segments.epochs_from(loaded.log_start_offset))
         epochs.truncate_from_end(loaded.next_offset)
+        epochs.write()
         if not self.known.clean:
             self._take_epochs_of_batches()
         self._load_producers()

@@ -104,6 +104,7 @@ class Log:
         self._recovery_lock = threading.Lock()
         self._is_rolling = False
         self._truncations = 0
+        self._left_to_cut: Callable[[], None] | None = None
         self._has_new_names = False
         self._unflushed_since_ms: int | None = None
         self._closed = False
@@ -131,8 +132,10 @@ class Log:
     def begin_epoch(self, epoch: int) -> None:
         """What is appended from now on is appended under ``epoch``. Nothing for one that is known.
 
-        It is written in the background, and at the latest before what is appended counts as flushed.
+        It is written in the background, and at the latest before what is appended counts as flushed. Raises LogClosed,
+        and LogDirFailed if the disk still refuses what a truncation left to do.
         """
+        self._check_writable()
         if self.epochs.assign(epoch, self.log_end_offset):
             self._submit(self.write_epochs)
 
@@ -171,6 +174,10 @@ class Log:
     @property
     def end(self) -> LogPosition:
         """Where the next batch will begin."""
+        if self._left_to_cut is not None:
+            found = self._segments.position_of(self.log_end_offset)
+            if found is not None:
+                return found
         active = self._segments.active
         return LogPosition(self.log_end_offset, active.base_offset, active.size)
 
@@ -191,7 +198,7 @@ class Log:
         ``verification`` is asked before a client's transaction begins here; without one it may not begin.
         Raises ApiError if the batch is refused, LogDirFailed if the disk refuses; the log is as before then.
         """
-        self._check_open()
+        self._check_writable()
         now = self._clock.now_ms()
         prepared = None
         if isinstance(records, PreparedBatch):
@@ -250,7 +257,7 @@ class Log:
         Raises CorruptRecord if they do not hold together, LogError if they do not lie behind the end of the log,
         LogDirFailed if the disk refuses.
         """
-        self._check_open()
+        self._check_writable()
         batches = batches_of_leader(records, self.log_end_offset)
         if batches:
             size = sum(batch.size_in_bytes for batch in batches)
@@ -311,7 +318,7 @@ class Log:
 
         Raises LogDirFailed if the disk refuses; appending goes on in the old segment then.
         """
-        self._check_open()
+        self._check_writable()
         try:
             if self._segments.active.size:
                 self._roll(self.log_end_offset)
@@ -383,7 +390,7 @@ class Log:
 
         What is damaged is left out, and logged. Any thread may go on with it while the log is written to.
         """
-        self._check_open()
+        self._check_writable()
         return self._segments.read_all(block)
 
     def extents(self, start: int, end: int, most: int | None = None, lease: Lease | None = None) -> Extents:
@@ -474,7 +481,7 @@ class Log:
         behind it. The log starts behind all of them before the first goes. One that the disk does not let go stays too,
         with those behind it, and goes when this is asked again. Raises LogDirFailed where that is the first.
         """
-        self._check_open()
+        self._check_writable()
         policies = policies_of(self._config, self.log_start_offset)
         count = deletable(self._segment_views(), policies, high_watermark, self._clock.now_ms())
         count = min(count, self._unleased(), _DELETED_AT_ONCE)
@@ -555,24 +562,49 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that holds ``offset`` or lies beyond it; durable on return.
 
-        Below the start of the log, that is all of it: the log begins anew at ``offset``.
+        Below the start of the log, that is all of it: the log begins anew at ``offset``. Raises LogDirFailed if the
+        disk refuses: the log ends there all the same, and what is left to do is done before anything else is written.
         """
-        self._check_open()
+        self._check_writable()
         if offset >= self.log_end_offset:
             return
         if offset < self._segments.first.base_offset:
             self.restart_at(offset)
             return
-        self.lower_recovery_point(self.end_after_truncation(offset))
-        try:
-            self._drop_segments([each for each in self._segments if each.base_offset > offset])
-            survivor = self._segments.active
-            survivor.reopen_for_append()
-            survivor.truncate_to(offset)
-            self._sync(survivor.log.flush)  # or bytes that were cut off could come back behind later ones
-            self._end_at(survivor.next_offset())
-        except OSError as error:
-            raise disk_refused(f"cannot truncate {self.directory}", error) from error
+        end = self.end_after_truncation(offset)
+        self.epochs.truncate_from_end(end)
+        self._end_at(end, lambda: self._cut_off(end))
+
+    def _end_at(self, offset: int, cut: Callable[[], None]) -> None:
+        """Have the log end at ``offset``, and then its files by ``cut``, which may be called again where it failed."""
+        self.lower_recovery_point(offset)
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._left_to_cut = cut
+        self._finish_cutting()
+
+    def _finish_cutting(self) -> None:
+        if self._left_to_cut is not None:
+            try:
+                self._left_to_cut()
+            except OSError as error:
+                raise disk_refused(f"cannot truncate {self.directory} to {self.log_end_offset}", error) from error
+            self._left_to_cut = None
+
+    def _cut_off(self, end: int) -> None:
+        self._drop_segments([each for each in self._segments if each.base_offset > end])
+        self._cut_active(end)
+        self._producers.discard_snapshots(beyond=end)
+        sync_directory(self.directory)  # or a snapshot of what was cut off could come back beside what follows
+        self._replay_producers(end)
+
+    def _cut_active(self, end: int) -> None:
+        """Of the last segment and of the leader epochs nothing is left at or beyond ``end``; durable on return."""
+        survivor = self._segments.active
+        survivor.reopen_for_append()
+        survivor.truncate_to(end)
+        self._sync(survivor.log.flush)  # or bytes that were cut off could come back behind later ones
+        self.epochs.write()
 
     def _drop_segments(self, doomed: list[LogSegment]) -> None:
         """From the last to the first, so that a crash leaves no hole; durable on return."""
@@ -583,15 +615,6 @@ class Log:
                 path.unlink(missing_ok=True)
         if doomed:
             sync_directory(self.directory)
-
-    def _end_at(self, offset: int) -> None:
-        self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self.lower_recovery_point(offset)
-        self.epochs.truncate_from_end(offset)
-        self._producers.discard_snapshots(beyond=offset)
-        sync_directory(self.directory)  # or a snapshot of what was cut off could come back beside what follows
-        self._replay_producers(offset)
 
     def truncate_to_epoch_end(self, epoch: int) -> int:
         """Drop what was written under leader epochs above ``epoch``; returns the new end offset.
@@ -605,23 +628,27 @@ class Log:
         return self.log_end_offset
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything and begin anew at ``offset``: a follower whose leader's log begins beyond its own end."""
-        self._check_open()
-        self.lower_recovery_point(0)
+        """Drop everything and begin anew at ``offset``: a follower whose leader's log begins beyond its own end.
+
+        Raises LogDirFailed if the disk refuses. Where it refuses the new segment, all is as it was; where it refuses
+        what follows, as for ``truncate_to``.
+        """
+        self._check_writable()
         try:
             if offset not in self._segments.bases:
                 self._segments.add(self._created(offset))
-            self._drop_segments([each for each in self._segments if each.base_offset != offset])
-            survivor = self._segments.active
-            survivor.reopen_for_append()
-            survivor.truncate_to(offset)
-            self._sync(survivor.log.flush)
-            sync_directory(self.directory)
-            self.epochs.clear()
-            self._producers.restart_at(offset)
         except OSError as error:
             raise disk_refused(f"cannot restart {self.directory} at offset {offset}", error) from error
-        self.log_end_offset = self.log_start_offset = offset
+        self.lower_recovery_point(0)
+        self.epochs.clear()
+        self.log_start_offset = offset
+        self._end_at(offset, lambda: self._begin_anew(offset))
+
+    def _begin_anew(self, offset: int) -> None:
+        self._drop_segments([each for each in self._segments if each.base_offset != offset])
+        self._cut_active(offset)
+        sync_directory(self.directory)
+        self._producers.restart_at(offset)
         self.recovery_point = offset
 
     def _created(self, base: int) -> LogSegment:
@@ -638,7 +665,7 @@ class Log:
         Returns the files of the old ones, renamed ``.deleted``; the caller unlinks them. See ``swap`` for a crash.
         Raises SegmentsLeased, with nothing changed, while one of the old ones is leased.
         """
-        self._check_open()
+        self._check_writable()
         gone = tuple(segment for segment in self._segments if segment.base_offset in old)
         if len(gone) != len(old) or not old or not min(old) <= min(new) or self._segments.active in gone:
             raise LogError(f"cannot replace segments {list(old)} of {self.tp} by {list(new)}")
@@ -663,8 +690,13 @@ class Log:
 
         Raises LogDirFailed if the disk refuses: what was written may be lost then, whatever a later fsync says.
         """
+        since = self._unflushed_since_ms
         self._unflushed_since_ms = None  # before the end is looked at: an append that comes between sets it again
-        self._flush_to(self.log_end_offset)
+        try:
+            self._flush_to(self.log_end_offset)
+        except LogError:
+            self._unflushed_since_ms = since
+            raise
 
     def _flush_to(self, end: int) -> None:
         if self._closed:  # and so flushed already, or abandoned
@@ -697,7 +729,11 @@ class Log:
         self.write_epochs()  # or a start after a crash would not look for them in batches below the recovery point
         if self._has_new_names:
             self._has_new_names = False  # before the sync: a name that is made meanwhile sets it again
-            sync_directory(self.directory)
+            try:
+                sync_directory(self.directory)
+            except OSError:
+                self._has_new_names = True
+                raise
         for segment in self._segments.from_offset(self.recovery_point):
             if segment.base_offset < end:
                 segment.flush()
@@ -728,6 +764,7 @@ class Log:
         if self._closed:
             return
         try:
+            self._finish_cutting()
             self._segments.active.seal()
             self.flush()
             self._producers.take_snapshot(self._clock.now_ms(), durable=True)
@@ -743,6 +780,11 @@ class Log:
         The files are let go when the last reader lets go of the log.
         """
         self._closed = True
+
+    def _check_writable(self) -> None:
+        """Raises LogClosed, and LogDirFailed if the disk still refuses what a truncation left to do."""
+        self._check_open()
+        self._finish_cutting()
 
     def _check_open(self) -> None:
         if self._closed:

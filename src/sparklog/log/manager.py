@@ -544,9 +544,11 @@ class LogManager:
         if end < log.recovery_point:
             log.lower_recovery_point(end)
             self._checkpoint_dir_of(log)
-        log.truncate_to(offset)
-        if log.log_start_offset < start:
-            self._checkpoint_dir_of(log)
+        try:
+            log.truncate_to(offset)
+        finally:  # refused half way, it ends there too
+            if log.log_start_offset < start:
+                self._checkpoint_dir_of(log)
 
     def advance_start(self, tp: TopicPartition, offset: int) -> None:
         """The partition begins at ``offset`` from now on, its segments go with the next retention. Also after a crash,
