@@ -1,6 +1,7 @@
 """The loop's time shared out, on a clock that moves only while somebody works."""
 
 import asyncio
+import gc
 import logging
 
 import pytest
@@ -323,6 +324,33 @@ def test_what_is_begun_is_a_task_of_its_own_when_it_waits(clock, when, how):
         else:
             assert begun.result() == ("yes" if how == "result" else "no")
         assert heard[-1] is begun
+
+    run(body)
+
+
+@pytest.mark.parametrize("when", ["before its task has begun", "after"])
+def test_of_what_was_begun_and_cancelled_nothing_is_left_that_nobody_asked_for(clock, when):
+    async def body():
+        loop = asyncio.get_running_loop()
+        turns, complaints, heard = Turns(loop, clock), [], []
+        loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
+
+        async def work():
+            try:
+                await asyncio.gather(loop.create_future(), loop.create_future())
+            except asyncio.CancelledError:
+                heard.append("cancelled")
+                raise
+
+        begun = turns.begin(work(), lambda: "it")
+        if when == "after":
+            await turn_of_the_loop()
+        begun.cancel()
+        await asyncio.wait([begun])
+        assert (begun.cancelled(), heard) == (True, ["cancelled"])
+        del begun
+        gc.collect()
+        assert complaints == []
 
     run(body)
 

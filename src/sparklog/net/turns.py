@@ -305,8 +305,9 @@ class _Begun(Coroutine[Any, Any, T]):
             return super().throw(*error)
         if not self._is_heard_of:
             self._is_heard_of = True
-            if isinstance(self._awaited, Future):
-                self._awaited.cancel()
+            if isinstance(self._awaited, Future) and self._awaited.cancel():
+                self._awaited._asyncio_future_blocking = True
+                return self._awaited  # the work hears of it from what it awaits, as that of any task does
         with self._turns.watched(self._what):
             return self._work.throw(*error)
 
