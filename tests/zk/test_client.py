@@ -8,11 +8,20 @@ from uuid import UUID
 import pytest
 from kazoo.client import KazooClient
 
-from sparklog.errors import CoordinationError
+from sparklog.errors import CoordinationError, MalformedZnode
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.eventually import eventually
 from sparklog.zk.client import Office, Session, ZkClient
-from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment, config_change_path, topic_path
+from sparklog.zk.znodes import (
+    BrokerInfo,
+    PartitionState,
+    TopicAssignment,
+    config_change_path,
+    delete_topic_path,
+    topic_config_path,
+    topic_entity,
+    topic_path,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -276,6 +285,23 @@ def test_a_request_to_delete_by_id_is_of_that_topic_alone(zk):
     zk.request_topic_deletion("u", UUID(int=5))
     zk.request_topic_deletion("u")
     assert zk.topics_to_delete() == {"u": None}, "whichever it is"
+
+
+def test_a_request_to_delete_as_kafka_makes_it_has_no_data_at_all(zk):
+    zk._client.create(delete_topic_path("t"), None, makepath=True)
+    assert zk._client.get(delete_topic_path("t"))[0] is None
+    assert zk.topics_to_delete() == {"t": None}
+    zk.forget_deletion("t", controller_of(zk))
+    assert zk.topics_to_delete() == {"t": None}
+
+
+@pytest.mark.parametrize("read", ["topics", "settings"])
+def test_a_znode_without_any_data_is_malformed(zk, read):
+    topic = "without"
+    path = topic_path(topic) if read == "topics" else topic_config_path(topic)
+    zk._client.create(path, None, makepath=True)
+    with pytest.raises(MalformedZnode, match=path):
+        zk.assignment(topic) if read == "topics" else zk.config(topic_entity(topic))
 
 
 def test_the_office_is_told_with_its_epoch(connect):

@@ -51,9 +51,9 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _parse(path: str, data: bytes) -> dict[str, Any]:
+def _parse(path: str, data: bytes | None) -> dict[str, Any]:
     try:
-        value = json.loads(data)
+        value = json.loads(data or b"")
     except (ValueError, RecursionError) as error:
         raise MalformedZnode(f"znode {path} does not hold JSON: {error}") from error
     if not isinstance(value, dict):
@@ -290,10 +290,13 @@ def encode_deletion(topic_id: UUID | None) -> bytes:
     return b"" if topic_id is None else str(topic_id).encode()
 
 
-def decode_deletion(data: bytes) -> UUID | None:
-    """The id that a request to delete a topic names; None if it names none that can be read."""
+def decode_deletion(data: bytes | None) -> UUID | None:
+    """The id that a request to delete a topic names; None if it names none that can be read.
+
+    Kafka makes the znode without any data, which is another thing than empty data: ``data`` is None.
+    """
     try:
-        return UUID(data.decode())
+        return UUID((data or b"").decode())
     except ValueError:
         return None
 
