@@ -79,6 +79,13 @@ def test_an_update_tells_which_partitions_it_deletes(cache):
     assert deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
 
 
+def test_of_a_topic_that_bears_another_id_all_that_was_is_gone(cache):
+    tell(cache, update(topics=[("t", ONE, {0: 1, 1: 2})]))
+    assert tell(cache, update(topics=[("t", TWO, {0: 1})])) == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert (cache.name_of(ONE), cache.name_of(TWO)) == (None, "t")
+    assert tell(cache, update(topics=[("t", TWO, {1: 1})])) == []
+
+
 def test_nothing_is_coordinated_before_the_cluster_is_known(cache):
     """How many partitions there are is known then, and not what the settings say that there would be."""
     leads_all = SimpleNamespace(leads=lambda tp: True, broker_id=1)

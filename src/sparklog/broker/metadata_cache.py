@@ -125,7 +125,7 @@ class MetadataCache:
 
     def update(self, request: UpdateMetadataRequest, topics: Iterable[TopicUpdate]) -> list[TopicPartition]:
         """Take over an UpdateMetadata request, whose topics are described already, in one turn of the loop; whoever
-        waits for what it brings is woken. Returns what it deletes.
+        waits for what it brings is woken. Returns what it deletes, and what was of a topic that bears another id now.
         """
         self.answers = {}
         self.controller_id = request.controller_id
@@ -136,17 +136,18 @@ class MetadataCache:
         }
         deleted = []
         for topic in topics:
-            self._update_topic(topic)
+            deleted += [TopicPartition(topic.name, number) for number in self._update_topic(topic)]
             self.topics_version += 1
-            deleted += [TopicPartition(topic.name, number) for number in topic.deleted]
         self._wake()
         return deleted
 
-    def _update_topic(self, update: TopicUpdate) -> None:
-        topic = self._topics.get(update.name)
+    def _update_topic(self, update: TopicUpdate) -> Iterable[int]:
+        """Returns which partitions are gone."""
+        topic, gone = self._topics.get(update.name), dict.fromkeys(update.deleted)
         if topic is None or topic.topic_id != update.topic_id:
             if topic is not None:
                 self._names.pop(topic.topic_id, None)
+                gone |= dict.fromkeys(topic.partitions)
             topic = TopicMetadata(update.name, update.topic_id)
         for number in update.deleted:
             topic.partitions.pop(number, None)
@@ -158,6 +159,7 @@ class MetadataCache:
         else:
             self._topics.pop(topic.name, None)
             self._names.pop(topic.topic_id, None)
+        return gone
 
     def _wake(self) -> None:
         still = []

@@ -244,7 +244,7 @@ class Broker:
         asked = self.run_zk(self._zk.assignment, tp.topic)
         try:
             assignment = asyncio.run_coroutine_threadsafe(asked, self._loop).result()
-        except ApiError:
+        except CoordinationError:
             return None
         return why_stray(tp, topic_id, assignment, self._config.broker_id)
 

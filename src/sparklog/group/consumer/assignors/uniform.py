@@ -46,6 +46,7 @@ def assign_uniformly(spec: Spec) -> Steps[dict[str, Partitions]]:
     # Partitions that few members can have come first: a member without another choice must not find the others full.
     for pool in sorted(shares.pools, key=lambda each: (len(each.readers), each.readers)):
         yield from shares.hand_out(pool)
+    yield from shares.order()
     while (move := (yield from shares.best_move())) is not None:
         shares.make(move)
         yield
@@ -58,7 +59,8 @@ class _Shares:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self.pools: list[_Pool] = []
-        self._by_member: dict[str, dict[_Pool, set[int]]] = {each: {} for each in spec.members}
+        self._by_member: dict[str, dict[_Pool, list[int]]] = {each: {} for each in spec.members}
+        """The numbers, negated: ``heapq`` gives the least."""
         self._load = dict.fromkeys(spec.members, 0)
 
     def keep(self) -> Steps[None]:
@@ -87,7 +89,7 @@ class _Shares:
     def _give(self, member_id: str, number: int, pool: _Pool) -> None:
         if number not in pool.taken:
             pool.taken.add(number)
-            self._by_member[member_id].setdefault(pool, set()).add(number)
+            self._by_member[member_id].setdefault(pool, []).append(-number)
             self._load[member_id] += 1
 
     def hand_out(self, pool: _Pool) -> Steps[None]:
@@ -102,6 +104,13 @@ class _Shares:
             if number % RUN == RUN - 1:
                 yield
         yield
+
+    def order(self) -> Steps[None]:
+        """To be done before the first move."""
+        for share in self._by_member.values():
+            for numbers in share.values():
+                heapq.heapify(numbers)
+            yield
 
     def best_move(self) -> Steps[_Move | None]:
         """From the fullest to the emptiest member; None where no two members differ by two or more."""
@@ -122,15 +131,14 @@ class _Shares:
         return _Move(self._load[giver] - self._load[taker], giver, taker, pool)
 
     def make(self, move: _Move) -> None:
-        number = max(self._by_member[move.giver][move.pool])
-        self._by_member[move.giver][move.pool].remove(number)
-        self._by_member[move.taker].setdefault(move.pool, set()).add(number)
+        number = heapq.heappop(self._by_member[move.giver][move.pool])
+        heapq.heappush(self._by_member[move.taker].setdefault(move.pool, []), number)
         self._load[move.giver] -= 1
         self._load[move.taker] += 1
 
     def result(self) -> Steps[dict[str, Partitions]]:
         assigned: dict[str, Partitions] = {}
         for member_id, share in self._by_member.items():
-            assigned[member_id] = frozenset([pool.partitions[each] for pool, some in share.items() for each in some])
+            assigned[member_id] = frozenset([pool.partitions[-each] for pool, some in share.items() for each in some])
             yield
         return assigned
