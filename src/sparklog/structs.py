@@ -15,6 +15,11 @@ ControllerEpoch = NewType("ControllerEpoch", int)
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
 
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+"""What the brokers write for themselves."""
+
 
 class TopicPartition(NamedTuple):
     """One partition of one topic; its directory on disk is named ``str(tp)``."""

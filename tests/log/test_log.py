@@ -418,6 +418,28 @@ def test_a_roll_without_a_descriptor_left_takes_nothing_out_of_service(tmp_path,
         raise AssertionError("a roll opens files without end")
 
 
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_roll_that_finds_no_room_takes_nothing_out_of_service(tmp_path, flushed):
+    for n in range(40):
+        home = tmp_path / str(n)
+        log = filled(home, 3)
+        if flushed:
+            log.flush()
+        files = FaultyFiles(home, fail_at=n, error=errno.ENOSPC, lasting=True, steps=("open", "pwrite", "ftruncate"))
+        with files:
+            refused = _refusals(log.roll)
+        assert all(isinstance(each, DiskFull) for each in refused), n
+        assert log.append_as_leader(batch_of(), 0).first_offset == 3
+        log.roll()
+        log.flush()
+        log.close()
+        assert open_log(home, clean=True).log_end_offset == 4
+        if not refused:
+            break
+    else:
+        raise AssertionError("a roll takes steps without end")
+
+
 def _refusals(*operations):
     errors = []
     for each in operations:

@@ -15,7 +15,7 @@ from sparklog.broker.leases import Leases
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.preparation import Preparation
 from sparklog.broker.settings import Settings
-from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
+from sparklog.broker.topics import TopicMaker
 from sparklog.broker.txn.coordinators import TransactionCoordinators
 from sparklog.broker.txn.entry import TransactionEntry
 from sparklog.broker.txn.markers import TransactionMarkers
@@ -32,7 +32,7 @@ from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
-from sparklog.structs import TopicPartition
+from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo

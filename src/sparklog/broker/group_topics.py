@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from sparklog.broker.metadata_cache import MetadataCache
-from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.errors import ApiError
 from sparklog.group.consumer.topics import TopicDescription, matching
+from sparklog.structs import INTERNAL_TOPICS
 
 Found = frozenset[str] | ApiError
 _MOST = 16 << 20

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.structs import INTERNAL_TOPICS
 
 DECISIONS_TOPIC = "__spark_decisions"
 """Where Spark's sinks keep which transactions count; no internal topic to a client, since clients write it."""

@@ -37,7 +37,7 @@ from sparklog.broker.registration import Registration
 from sparklog.broker.registry import OFFERED
 from sparklog.broker.settings import Settings
 from sparklog.broker.strays import why_stray
-from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicMaker
+from sparklog.broker.topics import TopicMaker
 from sparklog.broker.txn.coordinators import TransactionCoordinators
 from sparklog.broker.txn.entry import TransactionEntry
 from sparklog.broker.txn.markers import TransactionMarkers
@@ -54,7 +54,7 @@ from sparklog.net.peers import Peers
 from sparklog.net.server import SocketServer
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.manager import ReplicaManager
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo

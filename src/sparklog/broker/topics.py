@@ -17,13 +17,12 @@ from sparklog.config.topic import NOTHING_COMPACTS, TopicConfig, check_together
 from sparklog.controller.assignment import assign_replicas
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.log.files import check_topic_name
+from sparklog.structs import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import TopicAssignment
 
 _logger = logging.getLogger(__name__)
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
 MAX_REPLICATION_FACTOR = 1
 """Replication is not served yet: a replica beyond the first would never be in sync."""
 _READY_TIMEOUT = 10.0

@@ -339,6 +339,7 @@ class Log:
                 self._is_rolling = True
                 counts_as_flushed = self.recovery_point >= self.log_end_offset
             if counts_as_flushed:  # but its indexes are not, nor is the cutting off of a failed write
+                old.finish_indexes()  # not within the sync: one that fails is never tried again, this may be
                 self._sync(old.flush_before_seal)
             new = LogSegment(self.directory, base, self._config, active=True, create=True)
             old.seal(flushed=counts_as_flushed)

@@ -261,12 +261,15 @@ class LogSegment:
         self._bytes_since_index_entry = 0
         self.load_latest()
 
-    def flush_before_seal(self) -> None:
-        """Flush what a sealed segment has, by files that are open already; appends may go on."""
+    def finish_indexes(self) -> None:
+        """Write what ``seal`` would, into files that are open already; appends may go on."""
         self.time_index.maybe_append(*self.latest, beyond_full=True)
-        self.log.flush()
         self.offset_index.cut()
         self.time_index.cut()
+
+    def flush_before_seal(self) -> None:
+        """What was appended, and the indexes as ``finish_indexes`` left them, are on the disk when this returns."""
+        self.log.flush()
         self.flush_indexes()
 
     def seal(self, *, flushed: bool = False) -> None:

@@ -7,13 +7,12 @@ import pytest
 from broker.test_pace import with_others
 from log.samples import marker_of, open_log, transactional
 
-from sparklog.broker.topics import TRANSACTIONS_TOPIC
 from sparklog.broker.txn.markers import TransactionMarkers
 from sparklog.errors import ApiError, ErrorCode, MalformedZnode
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.control import ControlType
 from sparklog.replica.partition import Partition
-from sparklog.structs import TopicPartition
+from sparklog.structs import TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.txn.markers import Marker
 from sparklog.txn.state import Producer

@@ -123,6 +123,14 @@ def test_offsets_and_partitions_are_chosen_as_of_a_cluster(tmp_path):
     assert len(both) > len(whole)
 
 
+def test_a_pattern_leaves_internal_topics_out(tmp_path):
+    path = GOLDEN / "kafka-3.9-stopped"
+    shutil.copytree(path / "txn-0", tmp_path / "__spark_decisions-0")
+    found = _read(path=f"{path}, {tmp_path}", subscribePattern=".*")
+    assert set(found["topic"].to_pylist()) == {"compacted", "epochs", "trimmed", "txn"}
+    assert set(_read(path=str(path), subscribe="__transaction_state")["topic"].to_pylist()) == {"__transaction_state"}
+
+
 def _refused(**options):
     with pytest.raises(DataSourceError) as caught:
         _read(**options)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.topics import OFFSETS_TOPIC
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from sparklog.structs import TopicPartition
+from sparklog.structs import OFFSETS_TOPIC, TopicPartition
 from sparklog.txn.state import Producer
 
 API = ApiKey.ADD_OFFSETS_TO_TXN

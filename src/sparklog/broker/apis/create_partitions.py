@@ -6,11 +6,12 @@ from collections import Counter
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import check_state_is_kept
-from sparklog.broker.topics import INTERNAL_TOPICS, cannot_hold, check_replication_factor
+from sparklog.broker.topics import cannot_hold, check_replication_factor
 from sparklog.controller.assignment import assign_replicas, check_partition_count
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from sparklog.structs import INTERNAL_TOPICS
 from sparklog.zk.znodes import TopicAssignment
 
 API = ApiKey.CREATE_PARTITIONS

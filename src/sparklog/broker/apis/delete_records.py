@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.errors import ApiError, ErrorCode, LogDirFailed
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from sparklog.protocol.slices import Steps, each_of
-from sparklog.structs import TopicPartition
+from sparklog.structs import INTERNAL_TOPICS, TopicPartition
 
 API = ApiKey.DELETE_RECORDS
 VERSIONS = range(0, 3)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.metadata_cache import PartitionMetadata, TopicMetadata
-from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from sparklog.protocol.slices import Steps
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import INTERNAL_TOPICS
 
 API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS = range(0, 1)

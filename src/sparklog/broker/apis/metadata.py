@@ -13,13 +13,14 @@ from uuid import UUID
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.metadata_cache import PartitionMetadata, TopicMetadata
 from sparklog.broker.permissions import ON_CLUSTER, ON_TOPIC, Allowed, authorized_operations
-from sparklog.broker.topics import INTERNAL_TOPICS, PATIENCE_S
+from sparklog.broker.topics import PATIENCE_S
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Encoded, MetadataRequest, MetadataResponse
 from sparklog.protocol.slices import Shared, Steps, each_of, encoding
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import INTERNAL_TOPICS
 
 API = ApiKey.METADATA
 VERSIONS = range(0, 14)

@@ -24,7 +24,6 @@ from typing import Any
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.preparation import Prepared
 from sparklog.broker.sent_records import FIRST_VERSION_WITH_ZSTD, fault_of
-from sparklog.broker.topics import INTERNAL_TOPICS
 from sparklog.broker.txn.entry import Permits
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RecordsRefused, RefusedUnseen, RemoteProtocolError
 from sparklog.log.origin import Verification
@@ -35,7 +34,7 @@ from sparklog.protocol.hot import produce as wire
 from sparklog.protocol.hot.produce import ProduceRequest, ProduceResult
 from sparklog.protocol.slices import LARGE_ANSWER, SLICE, Steps, sliced
 from sparklog.record.batch import RecordBatch
-from sparklog.structs import Chunk, TopicPartition
+from sparklog.structs import INTERNAL_TOPICS, Chunk, TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
 
 API = ApiKey.PRODUCE

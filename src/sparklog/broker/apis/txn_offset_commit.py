@@ -9,7 +9,6 @@ from collections.abc import Awaitable
 
 from sparklog.broker.apis.offset_commit import error_of_unknown, known_offsets
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.topics import OFFSETS_TOPIC
 from sparklog.broker.txn.entry import Permits
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity, TransactionalCommit
@@ -17,7 +16,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from sparklog.protocol.slices import Steps
 from sparklog.record.control import ProducerIdAndEpoch
-from sparklog.structs import TopicPartition
+from sparklog.structs import OFFSETS_TOPIC, TopicPartition
 from sparklog.txn.state import ClientVersion, Producer
 
 API = ApiKey.TXN_OFFSET_COMMIT

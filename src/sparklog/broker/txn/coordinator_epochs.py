@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sparklog.broker.metadata_cache import MetadataCache
-from sparklog.broker.topics import TRANSACTIONS_TOPIC
-from sparklog.structs import TopicPartition
+from sparklog.structs import TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.zk.client import ZkClient
 
 _FIRST = 0

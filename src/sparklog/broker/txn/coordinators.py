@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sparklog.broker.metadata_cache import MetadataCache
-from sparklog.broker.topics import TRANSACTIONS_TOPIC
 from sparklog.clock import Clock
 from sparklog.errors import ErrorCode, SparklogError
 from sparklog.net.peers import MAX_WAITING, Peers
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AddPartitionsToTxnRequest
 from sparklog.rate_limit import RateLimitedLogger
-from sparklog.structs import Endpoint, TopicPartition, by_topic
+from sparklog.structs import TRANSACTIONS_TOPIC, Endpoint, TopicPartition, by_topic
 from sparklog.txn.runtime import TransactionCoordinator
 from sparklog.txn.state import ClientVersion, Producer
 

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from sparklog.broker.metadata_cache import MetadataCache
-from sparklog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from sparklog.broker.txn.coordinator_epochs import CoordinatorEpochs
 from sparklog.clock import Clock
 from sparklog.errors import ApiError, ErrorCode, MalformedZnode, SparklogError
@@ -19,7 +18,7 @@ from sparklog.protocol.messages import WriteTxnMarkersRequest
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
 from sparklog.replica.manager import ReplicaManager
-from sparklog.structs import Endpoint, TopicPartition, by_topic
+from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint, TopicPartition, by_topic
 from sparklog.txn.markers import Marker
 from sparklog.txn.state import ClientVersion
 from sparklog.zk.client import ZkClient

@@ -21,9 +21,12 @@ from sparklog.spark.options.selection import Assign, Subscribe
 from sparklog.spark.read.offsets import OffsetRange, Offsets
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import Resolver, TopicIds
-from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.spark.write.decisions import DECISIONS_TOPIC
+from sparklog.structs import INTERNAL_TOPICS, IsolationLevel, TopicPartition
 
 _log = logging.getLogger(__name__)
+_NEVER_BY_PATTERN = INTERNAL_TOPICS | {DECISIONS_TOPIC}
+"""Read only where an option names it."""
 _ADVICE = "the option 'path' names log directories that the driver and the executors see under the same name"
 
 
@@ -99,7 +102,8 @@ class DirectoryResolver(Resolver):
                     raise self._unknown(topic)
                 yield from partitions
         else:
-            yield from (tp for tp in self._found if selection.pattern.search(tp.topic))
+            matching = (tp for tp in self._found if selection.pattern.search(tp.topic))
+            yield from (tp for tp in matching if tp.topic not in _NEVER_BY_PATTERN)
 
     def _unknown(self, what: str) -> ApiError:
         where = ", ".join(self._options.directories)
