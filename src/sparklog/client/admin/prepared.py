@@ -35,6 +35,7 @@ _OTHERS = frozenset(
     }
 )
 """What an end is refused with where the pair's transaction is not open, or not the pair's to end."""
+_EMPTY = "Empty"
 _COMMITTED = "CompleteCommit"
 _COMMITTING = "PrepareCommit"
 _Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -136,10 +137,11 @@ class PreparedAdmin(TransactionAdmin):
     async def end_prepared(self, transactions: Collection[PreparedTransaction], *, commit: bool) -> list[bool | None]:
         """End these, each by its pair; whether each has ended so, now or before.
 
-        False where it has ended otherwise, or never was open. None where the id is known no more: nothing is left to
-        end, but how it ended cannot be told. A transaction that was taken over (``keepPreparedTxn``) is taken back;
-        if he committed it, the id's last transaction is a committed one, and that
-        is taken for this one. Returns when the coordinator has accepted every end: markers may follow a moment later.
+        False where it has ended otherwise, or never was open. None where the id is known no more, or has a new epoch
+        and no transaction yet: nothing is left to end, but how it ended cannot be told. A transaction that another
+        program has taken over (``keepPreparedTxn``) is taken back; if that program has ended it already, the markers
+        are waited for, and the id's last transaction is taken for this one. Else this returns when the coordinator has
+        accepted every end: markers may follow a moment later.
         """
         return list(await asyncio.gather(*(self._end_prepared(each, commit) for each in transactions)))
 
@@ -167,10 +169,11 @@ class PreparedAdmin(TransactionAdmin):
     async def _end_prepared(self, transaction: PreparedTransaction, commit: bool) -> bool | None:
         if await self._end_by_pair(transaction, commit):
             return True
-        found = await self._found(transaction.transactional_id)
-        if found is None:
+        found = await self._found(transaction.transactional_id, settled=True)
+        is_its_own = found is not None and _pair(found) == transaction[1:]
+        if found is None or (found.state == _EMPTY and not is_its_own):
             return None
-        if found.state != ONGOING or _pair(found) != transaction[1:]:
+        if found.state != ONGOING or not is_its_own:
             return commit and found.state == _COMMITTED
         kept = await self._take_over(transaction.transactional_id)
         if (kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) != transaction[1:]:
@@ -187,9 +190,9 @@ class PreparedAdmin(TransactionAdmin):
             raise
         return True
 
-    async def _found(self, transactional_id: str) -> TransactionDescription | None:
+    async def _found(self, transactional_id: str, *, settled: bool = False) -> TransactionDescription | None:
         try:
-            return await self._describe_transaction(transactional_id)
+            return await self._describe_transaction(transactional_id, settled=settled)
         except ApiError as error:
             if error.code is _E.TRANSACTIONAL_ID_NOT_FOUND:
                 return None

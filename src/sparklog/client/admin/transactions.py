@@ -37,6 +37,8 @@ _KEEPER_TIMEOUT_MS = 60_000
 """Of the transactions after the one that is ended: none will begin under the epoch that is given."""
 ONGOING = "Ongoing"
 """The state of an id whose transaction is open."""
+_ENDING = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""Its outcome is decided, and markers are yet to be written."""
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 
 
@@ -134,12 +136,21 @@ class TransactionAdmin(AdminBase):
         names = checked_names(transactional_ids, "transactional ids")
         return {each: await self._describe_transaction(each) for each in names}
 
-    async def _describe_transaction(self, transactional_id: str) -> TransactionDescription:
+    async def _describe_transaction(self, transactional_id: str, *, settled: bool = False) -> TransactionDescription:
+        """``settled``: wait until no transaction of the id is on the way to its end."""
+
+        def check(answer: DescribeTransactionsResponse) -> None:
+            described = answer.transaction_states[0]
+            _check_described(described, transactional_id)
+            if settled and described.transaction_state in _ENDING:
+                text = f"the transaction of {transactional_id!r} is about to end: {described.transaction_state}"
+                raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, text)
+
         answer = await self._ask_transaction_coordinator(
             transactional_id,
             ApiKey.DESCRIBE_TRANSACTIONS,
             lambda version: DescribeTransactionsRequest(version=version, transactional_ids=[transactional_id]),
-            lambda answer: _check_described(answer.transaction_states[0], transactional_id),
+            check,
         )
         found = answer.transaction_states[0]
         return TransactionDescription(
