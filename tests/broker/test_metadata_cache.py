@@ -9,16 +9,16 @@ import pytest
 from sparklog.broker.coordinator_log import CoordinatorLog
 from sparklog.broker.metadata_cache import MetadataCache, describe
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import UpdateMetadataRequest, decode_request, encode
+from sparklog.protocol.messages import FULL, INCREMENTAL, UpdateMetadataRequest, decode_request, encode
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import TopicPartition
 from sparklog.testing.steps import finish
 
-ONE, TWO = UUID(int=1), UUID(int=2)
+ONE, TWO, THREE = (UUID(int=number) for number in (1, 2, 3))
 DELETING = -2
 
 
-def update(brokers=(1, 2), topics=(), epoch=1):
+def update(brokers=(1, 2), topics=(), epoch=1, type=0):
     """An UpdateMetadata; ``topics`` are (name, id, {partition: leader})."""
     request = UpdateMetadataRequest
     endpoint = request.UpdateMetadataBroker.UpdateMetadataEndpoint
@@ -27,6 +27,7 @@ def update(brokers=(1, 2), topics=(), epoch=1):
         controller_id=1,
         controller_epoch=epoch,
         broker_epoch=0,
+        type=type,
         live_brokers=[
             request.UpdateMetadataBroker(
                 id=id_,
@@ -56,11 +57,11 @@ def update(brokers=(1, 2), topics=(), epoch=1):
             for name, topic_id, partitions in topics
         ],
     )
-    return decode_request(ApiKey.UPDATE_METADATA, 7, memoryview(encode(message, 7)))
+    return decode_request(ApiKey.UPDATE_METADATA, 8, memoryview(encode(message, 8)))
 
 
 def tell(cache, request):
-    return cache.update(request, finish(describe(request.topic_states)))
+    return cache.update(request, finish(describe(request.topic_states)), is_whole=request.type == FULL)
 
 
 @pytest.fixture
@@ -84,6 +85,26 @@ def test_of_a_topic_that_bears_another_id_all_that_was_is_gone(cache):
     assert tell(cache, update(topics=[("t", TWO, {0: 1})])) == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert (cache.name_of(ONE), cache.name_of(TWO)) == (None, "t")
     assert tell(cache, update(topics=[("t", TWO, {1: 1})])) == []
+
+
+def test_a_whole_update_leaves_no_topic_that_it_does_not_name(cache):
+    tell(cache, update(topics=[("t", ONE, {0: 1, 1: 2}), ("u", TWO, {0: 1})]))
+    version = cache.topics_version
+    assert tell(cache, update(topics=[("u", TWO, {0: 2})], type=INCREMENTAL)) == []
+    assert {each.name for each in cache.topics()} == {"t", "u"}
+    assert tell(cache, update(topics=[("u", TWO, {0: 2})], type=FULL)) == []
+    assert {each.name for each in cache.topics()} == {"u"}
+    assert (cache.name_of(ONE), cache.name_of(TWO), leader_of(cache, "u", 0)) == (None, "u", 2)
+    assert cache.topics_version > version
+
+
+@pytest.mark.parametrize(("again", "gone"), [(ONE, []), (THREE, [TopicPartition("t", 0), TopicPartition("t", 1)])])
+def test_what_was_of_a_topic_that_a_whole_update_left_out_is_gone_when_another_bears_its_name(cache, again, gone):
+    tell(cache, update(topics=[("t", ONE, {0: 1, 1: 2})]))
+    tell(cache, update(type=FULL))
+    assert tell(cache, update(topics=[("t", again, {0: 1})])) == gone
+    assert tell(cache, update(topics=[("t", again, {1: 1})])) == []
+    assert (cache.name_of(again), sorted(cache.topic("t").partitions)) == ("t", [0, 1])
 
 
 def test_nothing_is_coordinated_before_the_cluster_is_known(cache):

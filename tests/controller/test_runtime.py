@@ -15,6 +15,8 @@ from sparklog.errors import CoordinationError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import frame_response, parse_request
 from sparklog.protocol.messages import (
+    FULL,
+    INCREMENTAL,
     ApiVersionsResponse,
     LeaderAndIsrResponse,
     StopReplicaResponse,
@@ -29,7 +31,7 @@ from sparklog.zk.znodes import BrokerInfo, TopicAssignment
 
 pytestmark = pytest.mark.integration
 
-VERSIONS = {ApiKey.LEADER_AND_ISR: 6, ApiKey.STOP_REPLICA: 3, ApiKey.UPDATE_METADATA: 7}
+VERSIONS = {ApiKey.LEADER_AND_ISR: 6, ApiKey.STOP_REPLICA: 3, ApiKey.UPDATE_METADATA: 8}
 ANSWERS: dict[ApiKey, Callable[[], Any]] = {
     ApiKey.LEADER_AND_ISR: lambda: LeaderAndIsrResponse(error_code=0, topics=[]),
     ApiKey.STOP_REPLICA: lambda: StopReplicaResponse(error_code=0, partition_errors=[]),
@@ -315,6 +317,21 @@ def test_added_partitions_get_leaders_and_the_old_ones_keep_theirs(on_stage):
         await until(lambda: one.told_to_lead.keys() == {("t", 0), ("t", 2)} and two.told_to_lead == {("t", 1): 0})
         states = await stage.run_zk(zk.partition_states, everything)
         assert {state.leader_epoch for state in states.values()} == {0}
+
+    on_stage(test)
+
+
+def test_a_broker_that_comes_is_told_of_the_whole_cluster_and_then_of_what_changes(on_stage):
+    async def test(stage, zk):
+        await stage.broker(1)
+        await stage.controller(1)
+        await stage.run_zk(zk.create_topic, topic("t", 1), {})
+        two = await stage.broker(2)
+        await until(lambda: TopicPartition("t", 0) in two.leads)
+        await stage.run_zk(zk.create_topic, topic("u", 1), {})
+        await until(lambda: TopicPartition("u", 0) in two.leads)
+        first, *others = [message.type for api, message in two.heard if api is ApiKey.UPDATE_METADATA]
+        assert (first, {*others}) == (FULL, {INCREMENTAL})
 
     on_stage(test)
 

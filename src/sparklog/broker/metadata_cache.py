@@ -84,6 +84,10 @@ class MetadataCache:
         dict here.
         """
         self._topics: dict[str, TopicMetadata] = {}
+        self._left_out: dict[str, TopicMetadata] = {}
+        """Topics that a whole update did not name: until one of the name is told of, they are not known to be another's
+        than before, and what is kept for them stays.
+        """
         self._names: dict[UUID, str] = {}
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
@@ -123,9 +127,13 @@ class MetadataCache:
             return None
         return LeaderHint(leader.id, found.leader_epoch, leader.endpoint, leader.rack)
 
-    def update(self, request: UpdateMetadataRequest, topics: Iterable[TopicUpdate]) -> list[TopicPartition]:
+    def update(
+        self, request: UpdateMetadataRequest, topics: Iterable[TopicUpdate], *, is_whole: bool = False
+    ) -> list[TopicPartition]:
         """Take over an UpdateMetadata request, whose topics are described already, in one turn of the loop; whoever
-        waits for what it brings is woken. Returns what it deletes, and what was of a topic that bears another id now.
+        waits for what it brings is woken. With ``is_whole`` there are no other topics than it names.
+
+        Returns what it deletes, and what was of a topic that bears another id now.
         """
         self.answers = {}
         self.controller_id = request.controller_id
@@ -134,6 +142,10 @@ class MetadataCache:
             each.id: BrokerInfo(each.id, Endpoint(each.endpoints[0].host, each.endpoints[0].port), each.rack)
             for each in request.live_brokers
         }
+        if is_whole:
+            self._left_out.update(self._topics)
+            self._topics, self._names = {}, {}
+            self.topics_version += 1
         deleted = []
         for topic in topics:
             deleted += [TopicPartition(topic.name, number) for number in self._update_topic(topic)]
@@ -143,11 +155,14 @@ class MetadataCache:
 
     def _update_topic(self, update: TopicUpdate) -> Iterable[int]:
         """Returns which partitions are gone."""
-        topic, gone = self._topics.get(update.name), dict.fromkeys(update.deleted)
-        if topic is None or topic.topic_id != update.topic_id:
-            if topic is not None:
-                self._names.pop(topic.topic_id, None)
-                gone |= dict.fromkeys(topic.partitions)
+        gone = dict.fromkeys(update.deleted)
+        topic = self._topics.get(update.name)
+        before = topic or self._left_out.pop(update.name, None)
+        if before is not None and before.topic_id != update.topic_id:
+            self._names.pop(before.topic_id, None)
+            gone |= dict.fromkeys(before.partitions)
+            topic = None
+        if topic is None:
             topic = TopicMetadata(update.name, update.topic_id)
         for number in update.deleted:
             topic.partitions.pop(number, None)

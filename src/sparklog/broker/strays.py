@@ -22,19 +22,17 @@ from sparklog.broker import holdings
 from sparklog.broker.context import BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.making import Departure
-from sparklog.protocol.messages import LeaderAndIsrRequest
+from sparklog.protocol.messages import FULL, LeaderAndIsrRequest
 from sparklog.structs import TopicPartition, uuid_to_text
 from sparklog.zk.znodes import TopicAssignment
 
 _logger = logging.getLogger(__name__)
-_FULL = 2
-"""The type of a LeaderAndIsr that names all partitions of the broker."""
 
 
 async def make_way(broker: BrokerContext, request: LeaderAndIsrRequest) -> None:
     """Set aside what stands in the way of the ``request``, and if it is a full one what it does not name."""
     found: dict[TopicPartition, UUID | None] = dict(_replaced(broker, request))
-    if request.type == _FULL:
+    if request.type == FULL:
         found |= broker.replicas.strays(list(_named(request)))
     assignments: dict[str, TopicAssignment | None] = {}
     doomed = list[partial[Departure | ErrorCode]]()

@@ -14,6 +14,8 @@ from uuid import UUID
 from sparklog.controller.context import ControllerContext
 from sparklog.errors import ErrorCode
 from sparklog.protocol.messages import (
+    FULL,
+    INCREMENTAL,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
@@ -26,8 +28,6 @@ from sparklog.structs import NO_LEADER, TopicPartition
 
 LEADER_DURING_DELETE = -2
 """The leader that UpdateMetadata gives a partition that is going away."""
-FULL, _INCREMENTAL = 2, 1
-"""The types of a LeaderAndIsr."""
 _MetadataState = UpdateMetadataRequest.UpdateMetadataTopicState.UpdateMetadataPartitionState
 
 
@@ -85,7 +85,7 @@ def leader_and_isr(
         controller_id=controller_id,
         controller_epoch=context.epoch,
         broker_epoch=broker_epoch,
-        type=FULL if full else _INCREMENTAL,
+        type=FULL if full else INCREMENTAL,
         topic_states=topic_states,
         live_leaders=live,
     )
@@ -111,9 +111,14 @@ def refused_replicas(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse)
 
 
 def update_metadata(
-    context: ControllerContext, controller_id: int, broker_epoch: int, partitions: Iterable[TopicPartition]
+    context: ControllerContext,
+    controller_id: int,
+    broker_epoch: int,
+    partitions: Iterable[TopicPartition],
+    *,
+    full: bool,
 ) -> Steps[UpdateMetadataRequest]:
-    """Tells one broker which brokers live, and the state of ``partitions``."""
+    """Tells one broker which brokers live, and the state of ``partitions``; ``full`` says that there are no others."""
     request = UpdateMetadataRequest
     topic_states = []
     for topic, group in _by_topic(partitions).items():
@@ -139,6 +144,7 @@ def update_metadata(
         controller_id=controller_id,
         controller_epoch=context.epoch,
         broker_epoch=broker_epoch,
+        type=FULL if full else INCREMENTAL,
         topic_states=topic_states,
         live_brokers=brokers,
     )

@@ -27,6 +27,7 @@ from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZno
 from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
+    FULL,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaResponse,
@@ -292,7 +293,7 @@ class Controller:
         answer: asyncio.Future[LeaderAndIsrResponse],
     ) -> None:
         """Take note of which partitions the broker holds; what was decided anew meanwhile is asked anew."""
-        is_full = request.type == requests.FULL
+        is_full = request.type == FULL
         message = self._hear_whole(context, channel, ApiKey.LEADER_AND_ISR, answer, is_full=is_full)
         id_ = channel.broker.id
         if message is None:
@@ -325,7 +326,9 @@ class Controller:
         *,
         is_full: bool = False,
     ) -> None:
-        message = await _in_steps(requests.update_metadata(context, self._id, channel.broker.epoch, partitions))
+        message = await _in_steps(
+            requests.update_metadata(context, self._id, channel.broker.epoch, partitions, full=is_full)
+        )
         answer = channel.send(ApiKey.UPDATE_METADATA, message)
         answer.add_done_callback(
             lambda answer: self._hear_whole(context, channel, ApiKey.UPDATE_METADATA, answer, is_full=is_full)

@@ -794,6 +794,8 @@ class UpdateMetadataRequest(Request[UpdateMetadataResponse]):
         ) -> None: ...
 
     controller_id: int
+    is_k_raft_controller: bool
+    type: int
     controller_epoch: int
     broker_epoch: int
     topic_states: list[UpdateMetadataTopicState]
@@ -802,6 +804,8 @@ class UpdateMetadataRequest(Request[UpdateMetadataResponse]):
         self,
         *,
         controller_id: int = ...,
+        is_k_raft_controller: bool = ...,
+        type: int = ...,
         controller_epoch: int = ...,
         broker_epoch: int = ...,
         topic_states: Sequence[UpdateMetadataTopicState] = ...,

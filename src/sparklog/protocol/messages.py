@@ -17,6 +17,9 @@ from sparklog.protocol.message_classes import *
 
 M = TypeVar("M", bound="Message")
 
+INCREMENTAL, FULL = 1, 2
+"""The types of a LeaderAndIsr and an UpdateMetadata: FULL says that there is nothing else than it names (KIP-866)."""
+
 
 class Encoded(NamedTuple):
     """An answer that is encoded already, in the version asked for."""
