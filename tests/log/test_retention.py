@@ -142,6 +142,9 @@ def test_many_segments_go_some_at_a_time_and_their_files_one_by_one(
     while rig.manager.delete_old_segments(TP, rig.log.log_end_offset):
         left.append(rig.log.segment_count)
     assert len(left) > 3
+    snapshots = {int(path.stem) for path in tmp_path.rglob("*.snapshot")}
+    assert snapshots
+    assert snapshots <= set(rig.log._segments.bases)
     assert all(before - after <= 2 for before, after in pairwise(left))
     files = len(list(tmp_path.rglob("*.deleted")))
     rig.clock.advance(61)

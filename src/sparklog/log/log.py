@@ -43,7 +43,7 @@ Submit = Callable[[Callable[[], None]], object]
 """Runs something later, off the calling thread (an executor's ``submit``)."""
 
 
-_DELETED_AT_ONCE = 100
+_DELETED_AT_ONCE = 25
 """Segments: to rename the files of so many takes some milliseconds."""
 
 
@@ -495,7 +495,6 @@ class Log:
         deleted: list[Path] = []
         try:
             self._delete_from_front(segments[:count], deleted)
-            self._producers.discard_snapshots(before=self._segments.first.base_offset)
         except OSError as error:
             refused = disk_refused(f"cannot delete segments of {self.directory}", error)
             if not (deleted and isinstance(refused, DiskFull)):
@@ -511,6 +510,7 @@ class Log:
                 gone.append(segment)
                 for path in segment.delete_indexes():
                     deleted.append(path)
+                self._producers.discard_snapshot(segment.base_offset)
         finally:
             self._segments.remove(*gone)
 

@@ -258,13 +258,20 @@ class ProducerStateManager:
         self.discard_snapshots(beyond=-1)
         self.load(offset, offset)
 
-    def discard_snapshots(self, *, beyond: int | None = None, before: int | None = None) -> None:
-        """Remove those of offsets that the log no longer reaches, or no longer holds."""
+    def discard_snapshot(self, offset: int) -> None:
+        """Remove the one that was taken when the segment at ``offset`` was begun. There may be none.
+
+        The directory is not looked through, which takes long with many segments. A snapshot at another offset, of a
+        clean stop, is removed by the next start.
+        """
+        segment_path(self._directory, offset, SNAPSHOT_SUFFIX).unlink(missing_ok=True)
+
+    def discard_snapshots(self, *, beyond: int) -> None:
+        """Remove those of offsets that the log no longer reaches."""
         for offset, path in self._snapshots():
-            if (beyond is not None and offset > beyond) or (before is not None and offset < before):
+            if offset > beyond:
                 path.unlink()
-        if beyond is not None:
-            self._snapshot_offset = min(self._snapshot_offset, beyond)
+        self._snapshot_offset = min(self._snapshot_offset, beyond)
 
     def discard_stray(self, segment_bases: Collection[int]) -> None:
         """Keep a snapshot a segment, and the newest if it lies beyond the last segment's base."""
