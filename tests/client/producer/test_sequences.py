@@ -2,9 +2,9 @@
 
 import itertools
 from collections import deque
-from typing import NamedTuple
 
 import pytest
+from client.producer.leader_model import Leader
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +12,7 @@ from sparklog.client.producer.accumulator import Accumulator
 from sparklog.client.producer.config import ProducerConfig
 from sparklog.client.producer.sequences import LAST_EPOCH, Numbering, PartitionSequences, ProducerId, Verdict
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.record.batch import RecordBatch, increment_sequence
+from sparklog.record.batch import RecordBatch
 from sparklog.record.compression import CompressionType
 from sparklog.record.records import iter_records
 from sparklog.structs import TopicPartition
@@ -20,50 +20,6 @@ from sparklog.structs import TopicPartition
 _TP = TopicPartition("t", 0)
 _E = ErrorCode
 _PATIENCE = 10.0
-
-
-class _Known(NamedTuple):
-    """What a leader remembers of a batch."""
-
-    first: int
-    last: int
-    offset: int
-
-
-class Leader:
-    """One partition's leader, as Kafka's ``ProducerAppendInfo`` judges batches."""
-
-    def __init__(self):
-        self.log = []
-        self.producers = {}  # id → epoch, and the last five batches
-
-    def restart(self):
-        """As Kafka does it: of each producer the last batch alone is known afterwards."""
-        for producer, (epoch, known) in self.producers.items():
-            self.producers[producer] = epoch, deque([known[-1]], maxlen=5)
-
-    def append(self, data):
-        batch = RecordBatch(data)
-        batch.validate()
-        first, last = batch.base_sequence, batch.last_sequence
-        epoch, known = self.producers.get(batch.producer_id, (None, deque(maxlen=5)))
-        if epoch is not None and batch.producer_epoch < epoch:
-            return _E.INVALID_PRODUCER_EPOCH, -1
-        if epoch is not None and batch.producer_epoch > epoch and first != 0:
-            return _E.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-        if batch.producer_epoch == epoch:
-            for each in known:
-                if (each.first, each.last) == (first, last):
-                    return _E.NONE, each.offset
-            if first != increment_sequence(known[-1].last, 1):
-                return _E.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-        else:
-            known = deque(maxlen=5)
-        offset = len(self.log)
-        self.log += [int(record.value) for record in iter_records(batch)]
-        known.append(_Known(first, last, offset))
-        self.producers[batch.producer_id] = batch.producer_epoch, known
-        return _E.NONE, offset
 
 
 class Scene:
@@ -398,10 +354,8 @@ def test_a_numbering_goes_on_where_the_last_batch_ended():
     numbering = Numbering(ProducerId(7, 3))
     assert [numbering.stamp(count) for count in (2, 3)] == [(7, 3, 0), (7, 3, 2)]
     assert not numbering.is_proven
-    assert numbering.is_next(0)
     numbering.acknowledge(0, 2)
     assert (numbering.is_proven, numbering.is_settled) == (True, False)
-    assert [numbering.is_next(sequence) for sequence in (0, 2)] == [False, True]
     numbering.acknowledge(2, 3)
     assert numbering.is_settled
 

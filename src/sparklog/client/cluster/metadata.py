@@ -142,6 +142,10 @@ class ClusterMetadata:
             self.pool.forget(endpoint)
             raise
 
+    def request_any(self, api: ApiKey, build: Callable[[int], Request[A]]) -> A:
+        """One question to whichever broker answers it first, on a pooled connection, not retried."""
+        return self.pool.first_answer(self._candidates(), lambda connection: connection.request(api, build))
+
     def any_broker(self) -> BlockingConnection:
         """A connection to whichever broker answers first; the caller gives it back to the pool, or closes it."""
         return self.pool.first_reachable(self._candidates())
@@ -150,10 +154,10 @@ class ClusterMetadata:
         return list(dict.fromkeys([*self._leaders.brokers.values(), *self._bootstrap]))
 
     def _fetch_once(self, topics: Collection[str] | None, create: bool) -> ClusterInfo:
-        def ask(connection: BlockingConnection) -> MetadataResponse:
-            return connection.request(ApiKey.METADATA, lambda version: metadata_request(version, topics, create))
+        def build(version: int) -> Request[MetadataResponse]:
+            return metadata_request(version, topics, create)
 
-        info = read_metadata(self.pool.first_answer(self._candidates(), ask))
+        info = read_metadata(self.request_any(ApiKey.METADATA, build))
         self._leaders.apply(info)
         if self.cluster_id is None:
             self.cluster_id = info.cluster_id

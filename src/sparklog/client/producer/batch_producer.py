@@ -1,4 +1,4 @@
-"""Sending encoded batches to the leaders of their partitions: several requests in flight, at least once."""
+"""Sending encoded batches to the leaders of their partitions: several requests in flight."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ class BatchProducer:
     """Takes one record batch (v2, whole, with its CRC) at a time; ``flush`` returns when all are acknowledged.
 
     A request carries at most one batch a partition, as brokers demand. Retriable errors are retried until
-    ``delivery.timeout.ms`` after the last success, so a batch may be written twice, and after a retry batches of one
-    partition may change places; an error that is not raises ApiError naming the partition. Not for several threads.
+    ``delivery.timeout.ms`` after the last success; an error that is not raises ApiError naming the partition. These
+    batches have no numbers: one that is sent again may be written twice, and change places with others of its
+    partition. An IdempotentBatchProducer's are written once and in order. Not for several threads.
     """
 
     _transactional_id: str | None = None
@@ -242,6 +243,8 @@ def _refused(tp: TopicPartition, batch: Batch, code: ErrorCode, message: str | N
         text += f" ({message})"
     if refusal is Refusal.TOO_LARGE:
         text += _remedy(batch)
+    elif refusal is Refusal.OUT_OF_SEQUENCE:
+        text += "; the leader has lost what it knew of this producer's batches, and may have this one already"
     return BatchRefused(code, text, batch)
 
 

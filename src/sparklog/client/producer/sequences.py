@@ -22,8 +22,8 @@ rules, which keep the records of a partition in order, each once:
   raised too.
 
 The epoch is raised for the partition alone: brokers compare it partition by partition. A transaction has one epoch for
-all and is aborted instead. ``Numbering`` is the numbers of one epoch, and all that a Spark task's transaction needs of
-this; ``PartitionSequences`` is the whole.
+all and is aborted instead. ``Numbering`` is the numbers of one epoch, and all that
+``idempotent_batch_producer`` needs of this; ``PartitionSequences`` is the whole.
 
 Kafka's Java client (3.9, ``TransactionManager.canRetry``) raises the epoch for every batch out of sequence, numbers all
 that is in flight anew, and so writes a batch again whose answer was lost. librdkafka stops for good where the first in
@@ -95,10 +95,6 @@ class Numbering:
     def is_settled(self) -> bool:
         """Whether the last number that was given is acknowledged."""
         return self._acknowledged_to == self._next
-
-    def is_next(self, sequence: int) -> bool:
-        """Whether all before this number are acknowledged."""
-        return self._acknowledged_to == sequence
 
 
 class PartitionSequences:
