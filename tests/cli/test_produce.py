@@ -5,6 +5,9 @@ import os
 import subprocess
 
 import pytest
+from integration.proxy import Proxy
+
+from sparklog.protocol.api_key import ApiKey
 
 pytestmark = pytest.mark.integration
 
@@ -56,6 +59,21 @@ def test_a_partition_can_be_chosen(here, topic):
     result = here("produce", topic, "--partition", 3, stdin=b"a\n")
     assert result.status == 2
     assert result.err.endswith(f"--partition: topic '{topic}' has only partitions 0 to 2\n")
+
+
+@pytest.mark.parametrize("chosen", [("--partition", 0), ("--key-separator", ":")], ids=["partition", "keys"])
+def test_lines_are_written_once_and_in_order_while_answers_are_lost(run, bootstrap, monkeypatch, topic, chosen):
+    """But for those that another partition may take."""
+    lines = [b"k:%d" % number for number in range(3000)]
+    with Proxy(int(bootstrap.rpartition(":")[2])) as proxy:
+        monkeypatch.setenv("SPARKLOG_BOOTSTRAP", proxy.address)
+        run("topic", "create", topic, "--config", "max.message.bytes=1000")
+        proxy.lose_answers(ApiKey.PRODUCE, every=7)
+        result = run("produce", topic, *chosen, stdin=b"".join(line + b"\n" for line in lines))
+        assert result.status == 0, result.err
+        assert proxy.lost > 3
+        found = [value for _, _, value in records(run, topic)]
+    assert [int(value.removeprefix("k:")) for value in found] == list(range(3000))
 
 
 def test_a_separator_may_be_no_text(here, topic):

@@ -70,6 +70,9 @@ def produce(
     leader. What a broker cannot take now is tried again for two minutes: a line on standard error says why. With
     --key-separator, a line that does not have it becomes a value without a key; how many did is said.
 
+    With --key-separator or --partition, and --acks all, each line is written once and in order, even if an answer of
+    a broker is lost; otherwise some may be written twice then.
+
     A line that TOPIC will never take (too long, or without a key where it is compacted) ends the command, with its
     number: the lines before it are written, none after it. Whatever ends it, it says how many lines are written.
 
@@ -143,11 +146,9 @@ class _LineWriter:
         import pyarrow.compute as pc
 
         from sparklog.cli.lines import BLOCK, read_blocks, split_lines
-        from sparklog.client.producer.batch_producer import BatchProducer
 
         started = self._cluster.clock.monotonic()
-        reroute = self._living if self._partition is None and self._separator is None else None
-        sending = BatchProducer(self._cluster, self._waits.waiting_for, reroute)
+        sending = self._producer()
         with self._told(sending), sending as producer, progress(f"to {self._topic}", size, "bytes") as advance:
             for lines in split_lines(read_blocks(descriptor), self._check_unfinished):
                 self._send(producer, lines)
@@ -161,6 +162,15 @@ class _LineWriter:
         click.echo(f"produced {rate(self._records, self._bytes, seconds)} to {self._topic}", err=True)
         if self._keyless:
             self._warn_of_keyless()
+
+    def _producer(self) -> BatchProducer:
+        """Numbered batches keep to their partitions; those without keys rather go where there is a leader."""
+        from sparklog.client.producer.batch_producer import BatchProducer
+        from sparklog.client.producer.idempotent_batch_producer import best_producer
+
+        if self._partition is None and self._separator is None:
+            return BatchProducer(self._cluster, self._waits.waiting_for, self._living)
+        return best_producer(self._cluster, self._waits.waiting_for)
 
     @contextmanager
     def _told(self, producer: BatchProducer) -> Iterator[None]:

@@ -213,7 +213,8 @@ DELIVERY = Option(
     "delivery",
     choice({"exactly-once": True, "at-least-once": False}),
     Use.WRITE,
-    "`at-least-once` uses no transactions: a task that Spark runs again writes its rows again.",
+    "`at-least-once` uses no transactions: a run of a task writes each row once and in order (with `kafka.acks` of"
+    " `all`), and a task that Spark runs again writes its rows again.",
     True,
 )
 TXN_APP_ID: Option[str | None] = Option(
