@@ -495,6 +495,17 @@ def test_epochs_before_the_logs_start_may_be_forgotten(log_dir):
     assert problems(partition) == []
 
 
+def test_epochs_that_begin_late_after_a_crash_are_found_again_by_the_next_start(log_dir):
+    path = log_dir / "epochs-0" / "leader-epoch-checkpoint"
+    second, *rest = path.read_text().splitlines()[3:]
+    path.write_text("".join(f"{line}\n" for line in ("0", len(rest) + 1, second, *rest)))
+    assert {severity for severity, _, _ in problems(log_dir / "epochs-0")} == {"error"}
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    assert problems(log_dir / "epochs-0") == []
+    found, _ = check(log_dir / "epochs-0")
+    assert [each.severity for each in found if "begins at" in each.what] == ["note"]
+
+
 def test_a_falling_epoch_is_named(log_dir):
     path = segments(log_dir / "epochs-0")[-1]
     data = bytearray(path.read_bytes())

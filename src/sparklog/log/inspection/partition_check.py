@@ -176,6 +176,9 @@ class PartitionCheck:
             yield warning(path, "missing or empty, though the log has leader epochs", _EPOCHS_BY_HAND)
         elif not _rise(entries):
             yield error(path, "epochs and start offsets must both rise", _EPOCHS_BY_HAND)
+        elif entries and self._begin_late(entries[0]) and not self.context.was_stopped_cleanly:
+            what = f"the first epoch begins at {entries[0].start_offset}, the log at {self._begin}"
+            yield note(path, what, "nothing: the next start finds the epochs in the batches")
         elif entries:
             yield from self._epochs_beyond_end(entries[-1])
             for segment, run in runs:
@@ -187,11 +190,18 @@ class PartitionCheck:
 
     def _live_part(self, run: EpochRun, first: EpochEntry) -> EpochRun:
         """The batches of a run without those before the log's start, which the checkpoint has forgotten."""
-        start = self.context.log_start_offset
-        begin = max(start or 0, self._segments[0].job.base_offset if self._segments else 0)
-        if first.start_offset > begin and start is not None and not self.context.in_use:
+        if self._begin_late(first):
             return run
         return run._replace(first_offset=max(run.first_offset, first.start_offset))
+
+    @property
+    def _begin(self) -> int:
+        return max(self.context.log_start_offset or 0, self._segments[0].job.base_offset if self._segments else 0)
+
+    def _begin_late(self, first: EpochEntry) -> bool:
+        """Whether the first epoch is known not to begin where the log does."""
+        is_known = self.context.log_start_offset is not None and not self.context.in_use
+        return is_known and first.start_offset > self._begin
 
     def _epochs_beyond_end(self, last: EpochEntry) -> Iterator[Finding]:
         if last.start_offset > self._end and self._is_whole and not self.context.in_use:
