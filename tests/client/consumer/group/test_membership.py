@@ -9,6 +9,7 @@ import pytest
 
 from sparklog.client.consumer.assignors import assignors_named
 from sparklog.client.consumer.group.membership import (
+    Assigned,
     Generation,
     GroupSettings,
     Membership,
@@ -51,8 +52,12 @@ def stable(strategies=("range",), instance=None, owned=("a",), now=0.0):
     member.join(owned, now)
     joined(member, protocol=strategies[0])
     member.synced(member.generation, Answer(error_code=0), now)
-    member.take([TopicPartition(topic, 0) for topic in owned], lambda topic: True)
+    take(member, [TopicPartition(topic, 0) for topic in owned])
     return member
+
+
+def take(member, partitions, wanted=lambda topic: True):
+    return member.take(Assigned(member.generation, tuple(partitions)), wanted)
 
 
 def test_the_way_into_a_generation():
@@ -69,7 +74,7 @@ def test_the_way_into_a_generation():
     assert (sync.version, sync.generation_id, sync.protocol_name, sync.protocol_type) == (5, 1, "range", "consumer")
     answer = Answer(error_code=0, assignment=sync.assignments[0].assignment)
     assert member.synced(member.generation, answer, 0.0) is Verdict.GO_ON
-    change = member.take(decode_assignment(answer.assignment).partitions, lambda topic: topic == "a")
+    change = take(member, decode_assignment(answer.assignment).partitions, lambda topic: topic == "a")
     assert change.added == tuple(TopicPartition("a", number) for number in range(4))
     assert not member.needs_join
 
@@ -173,7 +178,7 @@ def test_the_consumer_stays_who_it_was_until_it_takes_another_assignment():
     joined(member, generation=2, name="m-2")
     member.synced(member.generation, Answer(error_code=0), 1.0)
     assert member.taken == was
-    member.take([], lambda topic: True)
+    take(member, [])
     assert member.taken == Generation(2, "m-2", "range")
 
 
@@ -205,7 +210,7 @@ def test_an_assignment_of_topics_that_are_not_wanted_any_more_is_not_taken():
     member.join(["a"], 1.0)
     joined(member, generation=2)
     member.synced(member.generation, Answer(error_code=0), 1.0)
-    assert member.take([TopicPartition("a", 0)], lambda topic: topic == "b") is None
+    assert take(member, [TopicPartition("a", 0)], lambda topic: topic == "b") is None
     assert member.needs_join
     assert member.owned == ()
 
@@ -217,6 +222,29 @@ def test_what_is_claimed_counts_for_the_generation_that_gave_it():
     member.synced(member.generation, Answer(error_code=int(ErrorCode.REBALANCE_IN_PROGRESS)), 1.0)
     claim = decode_subscription(member.join(["a"], 2.0)(9).protocols[0].metadata)
     assert (claim.owned, claim.generation) == (member.owned, 1)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, None])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_an_assignment_whose_generation_is_lost_before_it_is_taken_is_not_taken(code, strategy):
+    member = Membership(group_settings((strategy,)), 0.0)
+    member.join(["a"], 0.0)
+    joined(member, protocol=strategy)
+    member.synced(member.generation, Answer(error_code=0), 0.0)
+    late = Assigned(member.generation, (TopicPartition("a", 0),))
+    if code is None:
+        member.leave()
+    else:
+        member.heartbeat_answered(member.generation, code, 1.0)
+    assert member.take(late, lambda topic: True) is None
+    assert (member.owned, member.taken) == ((), Generation())
+    member.join(["a"], 1.0)
+    joined(member, protocol=strategy, generation=2)
+    assert member.take(late, lambda topic: True) is None
+    member.synced(member.generation, Answer(error_code=0), 1.0)
+    assert member.take(late, lambda topic: True) is None
+    assert take(member, late.partitions) == (late.partitions, ())
+    assert member.taken.number == 2
 
 
 def test_one_eager_strategy_makes_the_member_eager():
@@ -264,7 +292,7 @@ def test_a_commit_that_is_refused_on_the_way_into_a_generation_does_not_hold_it_
     if at == "join":
         joined(member, generation=2, protocol="cooperative-sticky")
     assert member.synced(member.generation, Answer(error_code=0), 1.0) is Verdict.GO_ON
-    assert member.take(owned, lambda topic: True) == ((), ())
+    assert take(member, owned) == ((), ())
     assert not member.needs_join
 
 
@@ -305,6 +333,7 @@ class Node:
         self.topics = frozenset("a")
         self.told = set()
         self.asked = None
+        self.assigned = None
 
     def wants(self, topic):
         return topic in self.topics
@@ -348,7 +377,8 @@ class Group:
         self._rebalance()
 
     def poll(self, which):
-        """The consumer polls: it joins if it must."""
+        """The consumer polls: it takes what has come, and joins if it must."""
+        self.take(which)
         node = self.nodes[which]
         if node.asked is None and node.member.state is not MemberState.SYNCING and node.member.needs_join:
             self._join(node)
@@ -406,10 +436,16 @@ class Group:
         else:
             answer.assignment = self.coming[self._id_of(node)]
         if node.member.synced(node.member.generation, answer, 0.0) is Verdict.GO_ON:
-            change = node.member.take(decode_assignment(answer.assignment).partitions, node.wants)
-            if change is not None:
-                node.told -= set(change.revoked)
-                node.told |= set(change.added)
+            node.assigned = Assigned(node.member.generation, decode_assignment(answer.assignment).partitions)
+
+    def take(self, which):
+        """The consumer polls, perhaps long after its assignment has come."""
+        node = self.nodes[which]
+        assigned, node.assigned = node.assigned, None
+        change = None if assigned is None else node.member.take(assigned, node.wants)
+        if change is not None:
+            node.told -= set(change.revoked)
+            node.told |= set(change.added)
 
     def expire(self, which):
         """The coordinator gives a member up, which does not know it yet."""
@@ -459,7 +495,17 @@ class Group:
         assert told == sorted(TopicPartition(topic, number) for topic in wanted for number in range(COUNTS[topic]))
 
 
-_STEPS = {"gather": 6, "sync": 12, "poll": 2, "beat": 2, "complete": 2, "expire": 1, "leave": 1, "subscribe": 1}
+_STEPS = {
+    "gather": 6,
+    "sync": 12,
+    "take": 12,
+    "poll": 2,
+    "beat": 2,
+    "complete": 2,
+    "expire": 1,
+    "leave": 1,
+    "subscribe": 1,
+}
 
 
 def _step(group, random):
@@ -561,11 +607,11 @@ def test_who_leaves_names_itself_and_owns_nothing_any_more():
 def test_what_an_assignment_changes():
     member = stable(("cooperative-sticky",), owned=("a", "b"))
     kept, gone, new = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
-    change = member.take([kept, new], lambda topic: True)
+    change = take(member, [kept, new])
     assert (change.added, change.revoked, member.owned) == ((new,), (gone,), (kept, new))
     assert member.needs_join  # another member waits for what was given up
     steady = stable(("cooperative-sticky",))
-    assert steady.take([TopicPartition("a", 0)], lambda topic: True) == ((), ())
+    assert take(steady, [TopicPartition("a", 0)]) == ((), ())
     assert not steady.needs_join
 
 

@@ -23,6 +23,7 @@ from sparklog.client.consumer.assignors.base import group_members
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.group.commits import Commits
 from sparklog.client.consumer.group.membership import (
+    Assigned,
     Membership,
     Verdict,
     group_settings,
@@ -69,7 +70,7 @@ class ConsumerCoordinator:
         self.offsets = GroupOffsets(session, config, subscription, self._membership)
         self.commits = Commits(self.offsets, config, session.clock, news)
         self._tasks: list[asyncio.Task[None]] = []
-        self._joining: asyncio.Task[tuple[TopicPartition, ...] | None] | None = None
+        self._joining: asyncio.Task[Assigned | None] | None = None
         self._stirred = asyncio.Event()
         self._failure: Exception | None = None
         self._watched: dict[str, int] | None = None
@@ -147,7 +148,7 @@ class ConsumerCoordinator:
         if failure is not None:
             raise failure
 
-    async def _take(self, assigned: tuple[TopicPartition, ...]) -> None:
+    async def _take(self, assigned: Assigned) -> None:
         change = self._membership.take(assigned, self._subscription.wants)
         if change is None:
             return
@@ -169,7 +170,7 @@ class ConsumerCoordinator:
 
     # -- joining
 
-    async def _join(self) -> tuple[TopicPartition, ...] | None:
+    async def _join(self) -> Assigned | None:
         """The assignment; None where the user must first give something up."""
         while True:
             try:
@@ -178,7 +179,7 @@ class ConsumerCoordinator:
                 if not is_retriable(error):
                     raise
                 self._session.obstacles.met("group", f"joining group {self._settings.group_id!r}: {error}")
-                verdict, assigned = Verdict.FIND_COORDINATOR, ()
+                verdict, assigned = Verdict.FIND_COORDINATOR, None
             if verdict is Verdict.GO_ON:
                 self._session.obstacles.over("group")
                 return assigned
@@ -186,7 +187,7 @@ class ConsumerCoordinator:
             if self._membership.surrender(self._subscription.wants).partitions:
                 return None
 
-    async def _join_once(self) -> tuple[Verdict, tuple[TopicPartition, ...]]:
+    async def _join_once(self) -> tuple[Verdict, Assigned | None]:
         if self._subscription.mode is Mode.PATTERN:
             await self._match_topics()
         membership = self._membership
@@ -196,13 +197,15 @@ class ConsumerCoordinator:
         answer = await self._ask(broker, ApiKey.JOIN_GROUP, request, patience)
         verdict = membership.joined(answer)
         if verdict is not Verdict.GO_ON:
-            return verdict, ()
+            return verdict, None
         self._stirred.set()
         shares = await self._lead(answer) if membership.is_leader else {}
         sent = membership.generation
         share = await self._ask(broker, ApiKey.SYNC_GROUP, membership.sync(shares), patience)
         verdict = membership.synced(sent, share, self._now())
-        return verdict, decode_assignment(share.assignment).partitions if verdict is Verdict.GO_ON else ()
+        if verdict is not Verdict.GO_ON:
+            return verdict, None
+        return verdict, Assigned(sent, decode_assignment(share.assignment).partitions)
 
     async def _ask(self, broker: BrokerId, api: ApiKey, request: Build[A], timeout: float) -> A:
         return await self._session.request(broker, api, request, timeout=timeout, lane=_JOIN_LANE)

@@ -15,7 +15,8 @@ Invariants:
 3. Eager: nothing is owned when JoinGroup goes out. Cooperative: what goes to others is given up first, and only after
    that does the member join again, so that the leader may assign it anew. What it claims is told with the generation
    of the assignment that gave it, so that a member who missed a generation is believed less.
-4. An answer to a request of an earlier generation or member id changes nothing.
+4. An answer to a request of an earlier generation or member id changes nothing, nor does an assignment that was not
+   taken before its generation was lost.
 5. What a fenced static member asks is refused for good: FENCED_INSTANCE_ID is raised. A static member never joins as
    a dynamic one: UNSUPPORTED_VERSION is raised where the coordinator knows no static members.
 
@@ -87,6 +88,13 @@ class Surrender(NamedTuple):
 
     partitions: tuple[TopicPartition, ...]
     lost: bool
+
+
+class Assigned(NamedTuple):
+    """What a generation assigned to the member; it counts only while that is the member's generation."""
+
+    generation: Generation
+    partitions: tuple[TopicPartition, ...]
 
 
 class Change(NamedTuple):
@@ -331,16 +339,21 @@ class Membership:
         self._heard_at = self._beat_at = now
         return Verdict.GO_ON
 
-    def take(self, assigned: Sequence[TopicPartition], wanted: Callable[[str], bool]) -> Change | None:
-        """What the assignment changes; None where the subscription has changed meanwhile: the member joins again."""
-        if not all(wanted(tp.topic) for tp in assigned):
+    def take(self, assigned: Assigned, wanted: Callable[[str], bool]) -> Change | None:
+        """What the assignment changes; None where it counts no more, or the subscription has changed meanwhile: the
+        member joins again."""
+        generation, partitions = assigned
+        if generation != self.generation or self.state is not MemberState.STABLE:
+            return None
+        if not all(wanted(tp.topic) for tp in partitions):
             self.request_rejoin("the assignment names topics that are no longer subscribed")
             return None
-        revoked = tuple(tp for tp in self.owned if tp not in set(assigned))
-        added = tuple(tp for tp in assigned if tp not in set(self.owned))
-        self.owned = tuple(tp for tp in self.owned if tp not in revoked) + added
-        self._last_assignment = (tuple(assigned), self.generation.number)
-        self.taken = self.generation
+        given, owned = set(partitions), set(self.owned)
+        revoked = tuple(tp for tp in self.owned if tp not in given)
+        added = tuple(tp for tp in partitions if tp not in owned)
+        self.owned = tuple(tp for tp in self.owned if tp in given) + added
+        self._last_assignment = (partitions, generation.number)
+        self.taken = generation
         if revoked:
             self.request_rejoin(f"gave up {len(revoked)} partitions for others")
         return Change(added, revoked)

@@ -1,0 +1,166 @@
+"""When a member's user is told what: rebalances between polls, in polls that are cut short, and in the end."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace as Answer
+
+import pytest
+
+from sparklog.client.cluster.obstacles import Obstacles
+from sparklog.client.consumer.config import ConsumerConfig
+from sparklog.client.consumer.group.coordinator import Callbacks, ConsumerCoordinator
+from sparklog.client.consumer.subscription import SubscriptionState
+from sparklog.cluster.leaders import Leaders
+from sparklog.errors import ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.subscription import Assignment, encode_assignment
+from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock, jump
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+_VERSIONS = {ApiKey.JOIN_GROUP: 5, ApiKey.SYNC_GROUP: 5, ApiKey.HEARTBEAT: 4, ApiKey.LEAVE_GROUP: 4}
+
+
+class Rig:
+    """A member of a group that another one leads; the test says what each generation assigns to it.
+
+    ``told`` has the callbacks in order: ``+`` assigned, ``-`` revoked, ``!`` lost.
+    """
+
+    def __init__(self, auto_commit=False, strategy="cooperative-sticky"):
+        self.clock = ManualClock()
+        self.leaders = Leaders()
+        self.obstacles = Obstacles(self.clock)
+        self.config = ConsumerConfig.from_properties(
+            {
+                "bootstrap.servers": "one:1",
+                "group.id": "g",
+                "partition.assignment.strategy": strategy,
+                "enable.auto.commit": str(auto_commit).lower(),
+                "retry.backoff.ms": "0",
+            }
+        )
+        self.subscription = SubscriptionState()
+        self.subscription.subscribe(["t"])
+        self.news = asyncio.Event()
+        self.generation = 0
+        self.shares = []
+        self.beat_with = ErrorCode.NONE
+        self.asked = {api: asyncio.Event() for api in _VERSIONS}
+        self.committing, self.stored = asyncio.Event(), asyncio.Event()
+        self.stored.set()
+        self.told = []
+        self.member = ConsumerCoordinator(self, self.config, self.subscription, self.news)
+        self.member.callbacks = Callbacks(self.tell("+"), self.tell("-"), self.tell("!"))
+
+    def tell(self, sign):
+        return lambda partitions: self.told.append((sign, partitions))
+
+    async def assigned_in_background(self, *partitions):
+        """One poll, with which a join begins; then it ends, and no poll comes."""
+        self.shares.append(partitions)
+        await self.member.step()
+        await self.joined()
+
+    async def joined(self):
+        while self.shares:
+            self.news.clear()
+            await self.news.wait()
+
+    async def poll_until_assigned(self, *partitions):
+        await self.assigned_in_background(*partitions)
+        await self.member.step()
+
+    async def rebalance(self, *partitions):
+        """The member finds that the group is rebalancing, and is assigned these in the background."""
+        self.member.subscription_changed()
+        await self.assigned_in_background(*partitions)
+
+    async def silence(self, seconds, until):
+        self.clock.advance(seconds)
+        jump(asyncio.get_running_loop(), seconds)
+        await self.asked[until].wait()
+        await asyncio.sleep(0)  # for the answer
+
+    # What a Session does.
+
+    async def coordinator(self, kind, key):
+        return 1
+
+    def forget_coordinator(self, kind, key):
+        pass
+
+    async def refresh(self, topics, *, create=False):
+        return Answer(raise_refusal=lambda topics: None)
+
+    async def request(self, broker, api, build, *, timeout, lane):
+        request = build(_VERSIONS[api])
+        self.asked[api].set()
+        if api is ApiKey.JOIN_GROUP:
+            self.generation += 1
+            name = request.member_id or f"m-{self.generation}"
+            return Answer(
+                error_code=0,
+                generation_id=self.generation,
+                member_id=name,
+                leader="x",
+                protocol_name=request.protocols[0].name,
+            )
+        if api is ApiKey.SYNC_GROUP:
+            return Answer(error_code=0, assignment=encode_assignment(Assignment(tuple(self.shares.pop(0)))))
+        return Answer(error_code=int(self.beat_with if api is ApiKey.HEARTBEAT else ErrorCode.NONE))
+
+    async def coordinator_request(self, kind, key, api, build, **more):
+        self.committing.set()
+        await self.stored.wait()
+
+
+@asynccontextmanager
+async def _rig(**settings):
+    async with asyncio.timeout(1000):
+        rig = Rig(**settings)
+        try:
+            yield rig
+        finally:
+            rig.stored.set()
+            rig.member.callbacks = Callbacks()
+            await rig.member.leave()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("by", ["a poll that does not come", "the coordinator"])
+def test_who_was_put_out_of_the_group_between_two_polls_takes_no_old_assignment(by, strategy):
+    async def test():
+        async with _rig(strategy=strategy) as rig:
+            await rig.assigned_in_background(A, B)
+            if by == "the coordinator":
+                rig.beat_with = ErrorCode.UNKNOWN_MEMBER_ID
+                await rig.silence(4, until=ApiKey.HEARTBEAT)
+            else:
+                await rig.silence(301, until=ApiKey.LEAVE_GROUP)
+            rig.shares.append([C])
+            await rig.member.step()
+            assert rig.told == []
+            assert rig.subscription.assignment == frozenset()
+            assert rig.member.metadata.generation_id == -1
+            await rig.joined()
+            await rig.member.step()
+            assert rig.told == [("+", [C])]
+            assert (rig.member.metadata.generation_id, rig.member.metadata.member_id) == (2, "m-2")
+
+    asyncio.run(test())
+
+
+def test_what_a_member_had_is_lost_with_a_later_assignment_that_it_did_not_take():
+    async def test():
+        async with _rig() as rig:
+            await rig.poll_until_assigned(A)
+            await rig.rebalance(A, B)
+            await rig.silence(301, until=ApiKey.LEAVE_GROUP)
+            rig.shares.append([])
+            await rig.member.step()
+            assert rig.told == [("+", [A]), ("!", [A])]
+            assert rig.subscription.assignment == frozenset()
+            assert rig.member.metadata.generation_id == 1
+
+    asyncio.run(test())
