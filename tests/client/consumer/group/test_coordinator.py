@@ -9,7 +9,7 @@ import pytest
 from sparklog.client.cluster.obstacles import Obstacles
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.group.coordinator import Callbacks, ConsumerCoordinator
-from sparklog.client.consumer.subscription import SubscriptionState
+from sparklog.client.consumer.subscription import Position, SubscriptionState
 from sparklog.cluster.leaders import Leaders
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
@@ -24,7 +24,8 @@ _VERSIONS = {ApiKey.JOIN_GROUP: 5, ApiKey.SYNC_GROUP: 5, ApiKey.HEARTBEAT: 4, Ap
 class Rig:
     """A member of a group that another one leads; the test says what each generation assigns to it.
 
-    ``told`` has the callbacks in order: ``+`` assigned, ``-`` revoked, ``!`` lost.
+    ``told`` has the callbacks that came to their end, in order: ``+`` assigned, ``-`` revoked, ``!`` lost.
+    They wait for ``may`` of the same name, and a commit for that of ``commit``.
     """
 
     def __init__(self, auto_commit=False, strategy="cooperative-sticky"):
@@ -47,14 +48,35 @@ class Rig:
         self.shares = []
         self.beat_with = ErrorCode.NONE
         self.asked = {api: asyncio.Event() for api in _VERSIONS}
-        self.committing, self.stored = asyncio.Event(), asyncio.Event()
-        self.stored.set()
+        self.begun = {each: asyncio.Event() for each in ("+", "-", "!", "commit")}
+        self.may = {each: asyncio.Event() for each in self.begun}
+        for each in self.may.values():
+            each.set()
         self.told = []
         self.member = ConsumerCoordinator(self, self.config, self.subscription, self.news)
         self.member.callbacks = Callbacks(self.tell("+"), self.tell("-"), self.tell("!"))
 
     def tell(self, sign):
-        return lambda partitions: self.told.append((sign, partitions))
+        async def callback(partitions):
+            await self.pass_by(sign)
+            self.told.append((sign, partitions))
+
+        return callback
+
+    async def pass_by(self, gate):
+        self.begun[gate].set()
+        await self.may[gate].wait()
+
+    async def cut_short(self, work, gate):
+        """Begin ``work``, and cancel it where it waits at this gate, which is open again then."""
+        self.begun[gate].clear()
+        self.may[gate].clear()
+        task = asyncio.create_task(work)
+        await self.begun[gate].wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        self.may[gate].set()
 
     async def assigned_in_background(self, *partitions):
         """One poll, with which a join begins; then it ends, and no poll comes."""
@@ -70,6 +92,8 @@ class Rig:
     async def poll_until_assigned(self, *partitions):
         await self.assigned_in_background(*partitions)
         await self.member.step()
+        for tp in partitions:
+            self.subscription.seek(tp, Position(0))
 
     async def rebalance(self, *partitions):
         """The member finds that the group is rebalancing, and is assigned these in the background."""
@@ -111,8 +135,7 @@ class Rig:
         return Answer(error_code=int(self.beat_with if api is ApiKey.HEARTBEAT else ErrorCode.NONE))
 
     async def coordinator_request(self, kind, key, api, build, **more):
-        self.committing.set()
-        await self.stored.wait()
+        await self.pass_by("commit")
 
 
 @asynccontextmanager
@@ -122,7 +145,6 @@ async def _rig(**settings):
         try:
             yield rig
         finally:
-            rig.stored.set()
             rig.member.callbacks = Callbacks()
             await rig.member.leave()
 
@@ -162,5 +184,72 @@ def test_what_a_member_had_is_lost_with_a_later_assignment_that_it_did_not_take(
             assert rig.told == [("+", [A]), ("!", [A])]
             assert rig.subscription.assignment == frozenset()
             assert rig.member.metadata.generation_id == 1
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("gate", ["commit", "-", "+"])
+def test_what_a_poll_that_is_cut_short_did_not_tell_the_next_one_tells(gate):
+    async def test():
+        async with _rig(auto_commit=True) as rig:
+            await rig.poll_until_assigned(A, B)
+            await rig.rebalance(A, C)
+            await rig.cut_short(rig.member.step(), gate)
+            assert ("-", [B]) in rig.told or rig.subscription.assignment == {A, B}
+            rig.shares.append([A, C])
+            await rig.member.step()
+            assert rig.told == [("+", [A, B]), ("-", [B]), ("+", [C])]
+            assert rig.subscription.assignment == {A, C}
+            await rig.joined()  # it gave something up for others, so the group rebalances again
+            await rig.member.step()
+            assert rig.told[3:] == [("+", [])]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("gate", ["commit", "-", "+"])
+def test_what_a_poll_that_is_cut_short_did_not_tell_is_lost_with_the_generation(gate):
+    async def test():
+        async with _rig(auto_commit=True) as rig:
+            await rig.poll_until_assigned(A, B)
+            await rig.rebalance(A, C)
+            await rig.cut_short(rig.member.step(), gate)
+            await rig.silence(301, until=ApiKey.LEAVE_GROUP)
+            rig.shares.append([])
+            await rig.member.step()
+            told = [("-", [B]), ("!", [A])] if gate == "+" else [("!", [A, B])]
+            assert rig.told == [("+", [A, B]), *told]
+            assert rig.subscription.assignment == frozenset()
+
+    asyncio.run(test())
+
+
+def test_what_is_lost_while_the_user_is_told_of_it_is_lost_at_once():
+    async def test():
+        async with _rig() as rig:
+            await rig.assigned_in_background(A)
+            rig.may["+"].clear()
+            poll = asyncio.create_task(rig.member.step())
+            await rig.begun["+"].wait()
+            await rig.silence(301, until=ApiKey.LEAVE_GROUP)
+            rig.shares.append([])
+            rig.may["+"].set()
+            await poll
+            assert rig.told == [("+", [A]), ("!", [A])]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("gate", ["commit", "-"])
+def test_a_member_whose_leaving_was_cut_short_reads_on_when_it_polls(gate):
+    async def test():
+        async with _rig(auto_commit=True) as rig:
+            await rig.poll_until_assigned(A)
+            await rig.cut_short(rig.member.leave(), gate)
+            assert rig.subscription.fetchable() == []
+            rig.shares.append([A])
+            await rig.member.step()
+            assert rig.subscription.fetchable() == [A]
+            assert rig.told == [("+", [A])]
 
     asyncio.run(test())

@@ -57,7 +57,12 @@ def stable(strategies=("range",), instance=None, owned=("a",), now=0.0):
 
 
 def take(member, partitions, wanted=lambda topic: True):
-    return member.take(Assigned(member.generation, tuple(partitions)), wanted)
+    assigned = Assigned(member.generation, tuple(partitions))
+    change = member.take(assigned, wanted)
+    if change is not None:
+        member.gave_up(change.revoked)
+        member.got(assigned)
+    return change
 
 
 def test_the_way_into_a_generation():
@@ -445,7 +450,9 @@ class Group:
         change = None if assigned is None else node.member.take(assigned, node.wants)
         if change is not None:
             node.told -= set(change.revoked)
+            node.member.gave_up(change.revoked)
             node.told |= set(change.added)
+            node.member.got(assigned)
 
     def expire(self, which):
         """The coordinator gives a member up, which does not know it yet."""

@@ -6,7 +6,8 @@ which the consumer calls when it polls.
 
 In ``step``, in this order: positions are committed (auto-commit), ``on_revoked`` or ``on_lost`` runs, partitions leave
 the subscription, the member joins; later, with the assignment, partitions enter it and ``on_assigned`` runs. An
-exception of a callback is raised when the step is done: the member's state does not depend on it.
+exception of a callback is raised when the step is done: the member's state does not depend on it. What a step that is
+cancelled has not done to its end, the next one does: a callback that was cut short counts as not called.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class ConsumerCoordinator:
         self.commits = Commits(self.offsets, config, session.clock, news)
         self._tasks: list[asyncio.Task[None]] = []
         self._joining: asyncio.Task[Assigned | None] | None = None
+        self._assigned: Assigned | None = None
+        """What a join brought, until the user is told of all of it."""
         self._stirred = asyncio.Event()
         self._failure: Exception | None = None
         self._watched: dict[str, int] | None = None
@@ -96,9 +99,9 @@ class ConsumerCoordinator:
         self._raise_failure()
         if self._joining is not None and self._joining.done():
             joining, self._joining = self._joining, None
-            assigned = joining.result()
-            if assigned is not None:
-                await self._take(assigned)
+            self._assigned = joining.result()
+        if self._assigned is not None:
+            await self._take(self._assigned)
         self._look_at_topics()
         if self._membership.needs_join and self._joining is None:
             await self._give_up()
@@ -110,7 +113,8 @@ class ConsumerCoordinator:
         self._membership.request_rejoin("the subscription has changed")
 
     async def leave(self) -> None:
-        """Give everything up and leave the group; a static member keeps its place there."""
+        """Give everything up and leave the group; a static member keeps its place there. Cut short, a poll rejoins."""
+        self._membership.request_rejoin("the consumer did not leave in time")
         joining, self._joining = self._joining, None
         if joining is not None:
             joining.cancel()
@@ -149,17 +153,23 @@ class ConsumerCoordinator:
             raise failure
 
     async def _take(self, assigned: Assigned) -> None:
-        change = self._membership.take(assigned, self._subscription.wants)
-        if change is None:
-            return
-        failure = None
-        if change.revoked:
+        membership, wants, failure = self._membership, self._subscription.wants, None
+        change = membership.take(assigned, wants)
+        if change is not None:
+            _log.info("group %s, generation %s: %s", self._settings.group_id, assigned.generation.number, change)
+        if change is not None and change.revoked:
             self._subscription.give_up(change.revoked)
             await self.offsets.auto_commit()
+            change = membership.take(assigned, wants)  # the commit may have shown that all is lost
+        if change is not None and change.revoked:
             failure = await _tell(self.callbacks.on_revoked, change.revoked)
-        self._subscription.assigned_by_group(self._membership.owned)
-        _log.info("group %s, generation %s: %s", self._settings.group_id, self.metadata.generation_id, change)
-        failure = await _tell(self.callbacks.on_assigned, change.added) or failure
+            membership.gave_up(change.revoked)
+            change = membership.take(assigned, wants)
+        if change is not None:
+            self._subscription.assigned_by_group(membership.owned + change.added)
+            failure = await _tell(self.callbacks.on_assigned, change.added) or failure
+            membership.got(assigned)
+        self._assigned = None
         if failure is not None:
             raise failure
 

@@ -9,7 +9,7 @@ The states, and which may follow which::
 Invariants:
 
 1. ``owned`` is what the consumer was told that it has (``on_assigned``) and not yet to give up. It changes in
-   ``gave_up`` and ``take`` alone, never behind the consumer's back.
+   ``gave_up`` and ``got`` alone, never behind the consumer's back.
 2. Where the generation is lost (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, a poll that did not come), ``surrender``
    says LOST until ``gave_up``: another member may have those partitions already, so nothing is committed for them.
 3. Eager: nothing is owned when JoinGroup goes out. Cooperative: what goes to others is given up first, and only after
@@ -340,8 +340,10 @@ class Membership:
         return Verdict.GO_ON
 
     def take(self, assigned: Assigned, wanted: Callable[[str], bool]) -> Change | None:
-        """What the assignment changes; None where it counts no more, or the subscription has changed meanwhile: the
-        member joins again."""
+        """What the assignment still changes, to be told and then confirmed with ``gave_up`` and ``got``.
+
+        None where it counts no more, or the subscription has changed meanwhile: the member joins again.
+        """
         generation, partitions = assigned
         if generation != self.generation or self.state is not MemberState.STABLE:
             return None
@@ -351,12 +353,16 @@ class Membership:
         given, owned = set(partitions), set(self.owned)
         revoked = tuple(tp for tp in self.owned if tp not in given)
         added = tuple(tp for tp in partitions if tp not in owned)
-        self.owned = tuple(tp for tp in self.owned if tp in given) + added
         self._last_assignment = (partitions, generation.number)
         self.taken = generation
         if revoked:
             self.request_rejoin(f"gave up {len(revoked)} partitions for others")
         return Change(added, revoked)
+
+    def got(self, assigned: Assigned) -> None:
+        """The consumer knows that these are its own; they are lost already where their generation is over."""
+        self.owned = tuple(dict.fromkeys(self.owned + assigned.partitions))
+        self._lost = assigned.generation != self.generation and bool(self.owned)
 
     # -- being a member
 
