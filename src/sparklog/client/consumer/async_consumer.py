@@ -123,10 +123,14 @@ class AsyncConsumer:
         self._subscription.assign(arguments.check_partitions(partitions))
 
     async def unsubscribe(self) -> None:
-        """Read nothing any more; leaves the group."""
+        """Read nothing any more; leaves the group. Raises what a callback raised, when that is done."""
         with self._alone():
-            if self._coordinator is not None and self._subscription.is_group_managed:
-                await self._coordinator.leave()
+            try:
+                if self._coordinator is not None and self._subscription.is_group_managed:
+                    await self._coordinator.leave()
+            except Exception:  # of a callback
+                self._subscription.unsubscribe()
+                raise
             self._subscription.unsubscribe()
 
     @property
@@ -356,10 +360,11 @@ class AsyncConsumer:
         with self._alone():
             self._end_handout()
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(timeout) as limit:
                     await self._say_goodbye()
             except TimeoutError:
-                pass
+                if not limit.expired():  # it is a callback's
+                    raise
             finally:
                 self._is_closed = True
                 await self._positions.close()
@@ -369,11 +374,18 @@ class AsyncConsumer:
     async def _say_goodbye(self) -> None:
         if self._coordinator is None:
             return
-        await self._coordinator.commits.finish()
+        try:
+            await self._coordinator.commits.finish()
+        except Exception:  # of a callback
+            await self._let_go(self._coordinator)
+            raise
+        await self._let_go(self._coordinator)
+
+    async def _let_go(self, coordinator: ConsumerCoordinator) -> None:
         if self._subscription.is_group_managed:
-            await self._coordinator.leave()
+            await coordinator.leave()
         else:
-            await self._coordinator.offsets.auto_commit()
+            await coordinator.offsets.auto_commit()
 
     # -- what every call needs
 

@@ -20,6 +20,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
+from sparklog.client import Admin
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.consumer.consumer import Consumer
@@ -312,6 +313,45 @@ def test_a_callback_may_commit_and_its_exception_comes_out_of_poll(consumer, par
     assert threads == [threading.get_ident()]
     other = consumer()
     assert other.committed(tp)[tp].offset == 1
+
+
+@pytest.mark.parametrize("raised", [ValueError, TimeoutError])
+def test_a_commit_callback_that_raises_in_close_does_not_keep_the_group_from_being_left(
+    consumer, partitions, put, servers, topic, raised
+):
+    (tp,) = partitions()
+    put(tp, b"a", b"b")
+    one, told = consumer(auto_commit_interval_ms=600_000), []
+
+    def fail(offsets, error):
+        raise raised("from the callback")
+
+    one.subscribe([topic])
+    read(one, 2)
+    one.commit_async(fail, {tp: 1})
+    one.commit_async(lambda offsets, error: told.append(error), {tp: 1})
+    with pytest.raises(raised, match="from the callback"):
+        one.close()
+    assert told == [None]
+    with Admin(bootstrap_servers=servers) as admin:
+        assert admin.describe_groups([topic])[topic].members == ()
+    assert consumer().committed(tp)[tp].offset == 2
+
+
+def test_a_callback_that_raises_does_not_keep_a_consumer_subscribed(consumer, partitions):
+    (tp,) = partitions()
+    one = consumer()
+
+    def on_revoked(taken):
+        raise ValueError("from the callback")
+
+    one.subscribe([tp.topic], on_revoked=on_revoked)
+    eventually(lambda: one.poll(0.05) or one.assignment, 60)
+    with pytest.raises(ValueError, match="from the callback"):
+        one.unsubscribe()
+    assert (one.assignment, one.subscription) == (frozenset(), frozenset())
+    one.assign([tp])
+    assert one.assignment == {tp}
 
 
 def test_a_topic_that_grows_is_shared_out_anew(consumer, partitions, put, metadata):

@@ -7,6 +7,7 @@ from types import SimpleNamespace as Answer
 import pytest
 
 from sparklog.client.cluster.obstacles import Obstacles
+from sparklog.client.cluster.retry import Backoff
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.group.coordinator import Callbacks, ConsumerCoordinator
 from sparklog.client.consumer.subscription import Position, SubscriptionState
@@ -116,6 +117,9 @@ class Rig:
 
     async def refresh(self, topics, *, create=False):
         return Answer(raise_refusal=lambda topics: None)
+
+    def backoff(self, timeout_ms=None):
+        return Backoff(self.config, self.clock, timeout_ms or self.config.api_timeout_ms)
 
     async def request(self, broker, api, build, *, timeout, lane):
         request = build(_VERSIONS[api])

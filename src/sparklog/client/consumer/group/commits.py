@@ -70,6 +70,13 @@ class Commits:
         return self._schedule.seconds_left(self._clock.monotonic())
 
     async def finish(self) -> None:
-        """Wait for what is under way, and tell of it."""
+        """Wait for what is under way, and tell of all of it; what the first callback raised is raised then."""
         await asyncio.gather(*self._tasks, *([self._auto] if self._auto else []), return_exceptions=True)
-        await self.tell()
+        failure = None
+        while self._settled:
+            try:
+                await self.tell()
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
