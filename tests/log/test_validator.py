@@ -10,7 +10,15 @@ from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError, RecordsRefused
 from sparklog.log.origin import AppendOrigin
-from sparklog.log.validator import LONG, as_topic_compresses, batches_of_leader, is_short, prepare, validate_appended
+from sparklog.log.validator import (
+    LONG,
+    MOST_NAMED,
+    as_topic_compresses,
+    batches_of_leader,
+    is_short,
+    prepare,
+    validate_appended,
+)
 from sparklog.record.batch import RecordBatch, patch_header
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
@@ -223,6 +231,31 @@ def test_the_records_whose_times_are_out_of_bounds_are_named(bound):
     with pytest.raises(RecordsRefused) as caught:
         check(batch_of(NOW - 11, -1, NOW - 10, NOW - 5000), parse(TopicConfig, {bound: "10"}))
     assert caught.value.records == (0, 3), "a record without a time has none that is out of bounds"
+
+
+def keyless_of(time, count):
+    builder = RecordBatchBuilder(compression=CompressionType.ZSTD)
+    for _ in range(count):
+        builder.append(time, None, None)
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    ("settings", "time"),
+    [
+        ({"cleanup.policy": "compact"}, NOW),
+        ({"message.timestamp.before.max.ms": "10"}, NOW - 11),
+        ({"message.timestamp.after.max.ms": "10"}, NOW + 11),
+    ],
+)
+@pytest.mark.parametrize("more", [0, 1, 5000])
+def test_of_many_records_to_blame_the_first_are_named(settings, time, more):
+    batch = memoryview(bytearray(keyless_of(time, MOST_NAMED + more)))
+    with pytest.raises(RecordsRefused) as caught:
+        check(batch, parse(TopicConfig, settings))
+    assert caught.value.records == tuple(range(MOST_NAMED))
+    told = f"; {MOST_NAMED + more} records are to blame, of which the first {MOST_NAMED} are named"
+    assert caught.value.reason.endswith(told) == bool(more)
 
 
 @pytest.mark.parametrize(("before", "refused"), [("20", ()), ("9223372036854775807", (0,)), ("5", (0, 1))])

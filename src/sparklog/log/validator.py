@@ -39,6 +39,8 @@ LONG = 64 << 10
 """Bytes of records that are looked into and compressed anew, or decoded, at once: some milliseconds at the slowest."""
 _WALKED_AS_ONE = 8
 """So many bytes are decompressed and walked in the time in which one is compressed anew."""
+MOST_NAMED = 100
+"""Of the records to blame for a refusal. The answer has the complaint once for each, and a small batch has millions."""
 _UNBOUNDED = MAX_INT64
 _KNOWN_CODECS = frozenset(CompressionType)
 _CODECS = {"uncompressed": CompressionType.NONE} | {kind.name.lower(): kind for kind in list(CompressionType)[1:]}
@@ -207,10 +209,10 @@ def _check_timestamps(batch: RecordBatch, config: TopicConfig, now_ms: int) -> N
         complaint = (
             f"a record's time lies {now_ms - bounds['min']} ms before the broker's; the topic allows {before} ms"
         )
-        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, complaint, _where(pc.less(times, earliest)))
+        raise _refusal(ErrorCode.INVALID_TIMESTAMP, complaint, pc.less(times, earliest))
     if bounds["max"] > latest:
         complaint = f"a record's time lies {bounds['max'] - now_ms} ms after the broker's; the topic allows {after} ms"
-        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, complaint, _where(pc.greater(times, latest)))
+        raise _refusal(ErrorCode.INVALID_TIMESTAMP, complaint, pc.greater(times, latest))
 
 
 def _column(batch: RecordBatch, name: str) -> pa.Array:
@@ -225,10 +227,12 @@ def _column(batch: RecordBatch, name: str) -> pa.Array:
 def _check_keys(batch: RecordBatch) -> None:
     keys = _column(batch, "key")
     if keys.null_count:
-        complaint = "a compacted topic takes no record without a key"
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, complaint, _where(keys.is_null()))
+        raise _refusal(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key", keys.is_null())
 
 
-def _where(chosen: pa.Array) -> list[int]:
-    indices: list[int] = pc.indices_nonzero(chosen).to_pylist()
-    return indices
+def _refusal(code: ErrorCode, complaint: str, to_blame: pa.Array) -> RecordsRefused:
+    """Of a batch, with the places of the records that are to blame, or of the first of them."""
+    places = pc.indices_nonzero(to_blame)
+    if len(places) > MOST_NAMED:
+        complaint = f"{complaint}; {len(places)} records are to blame, of which the first {MOST_NAMED} are named"
+    return RecordsRefused(code, complaint, places[:MOST_NAMED].to_pylist())
