@@ -45,8 +45,14 @@ def ask(module, broker, message):
     return decode_response(module.API, version, memoryview(encode(answer, version)))
 
 
+async def unpaced(items):
+    for each in items:
+        yield each
+
+
 def broker_with(context):
-    return SimpleNamespace(controller=SimpleNamespace(context=context, is_active=context is not None))
+    controller = SimpleNamespace(context=context, is_active=context is not None)
+    return SimpleNamespace(controller=controller, turns=SimpleNamespace(paced=unpaced))
 
 
 def cluster(leader, live=(1,), deleting=()):

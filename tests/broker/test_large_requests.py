@@ -10,6 +10,9 @@ from broker.test_metadata_cache import update
 from sparklog.broker.apis import (
     add_partitions_to_txn,
     alter_configs,
+    create_partitions,
+    delete_topics,
+    elect_leaders,
     offset_delete,
     update_metadata,
     write_txn_markers,
@@ -21,6 +24,9 @@ from sparklog.group.removal import OffsetDeletion
 from sparklog.protocol.messages import (
     AddPartitionsToTxnRequest,
     AlterConfigsRequest,
+    CreatePartitionsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
     OffsetDeleteRequest,
     WriteTxnMarkersRequest,
 )
@@ -88,7 +94,7 @@ def serve(broker, module, version, message):
     steps = 0
     if not inspect.iscoroutine(answer):
         steps, answer = counted(answer)
-    return steps, asyncio.run(answer)
+    return steps, asyncio.run(answer) if inspect.iscoroutine(answer) else answer
 
 
 def test_partitions_of_a_transaction(broker):
@@ -195,3 +201,42 @@ def test_a_cluster_is_looked_into_in_steps_and_taken_over_at_once(broker):
     broker.taken = None
     _, answer = serve(broker, update_metadata, 7, update(topics=[*topics, ("v", None, {-1: 1})]))
     assert (answer.error_code, broker.taken) == (ErrorCode.INVALID_REQUEST, None)
+
+
+def names():
+    return [f"t{number}" for number in range(MANY)]
+
+
+def growth():
+    topic = CreatePartitionsRequest.CreatePartitionsTopic
+    topics = [topic(name=name, count=5, assignments=None) for name in names()]
+    return create_partitions, 3, CreatePartitionsRequest(topics=topics, timeout_ms=0, validate_only=False)
+
+
+def deletion(version):
+    topics = [DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None) for name in names()]
+    return delete_topics, version, DeleteTopicsRequest(topics=topics, topic_names=names(), timeout_ms=0)
+
+
+@pytest.mark.parametrize(("module", "version", "message"), [growth(), deletion(5), deletion(6)])
+def test_topics_are_dealt_with_one_after_another(broker, module, version, message):
+    broker.controller = SimpleNamespace(context=None, is_active=False)
+    broker.metadata.name_of = broker.metadata.topic = lambda _: None
+    _, answer = serve(broker, module, version, message)
+    assert broker.looks >= MANY
+    results = answer.results if module is create_partitions else answer.responses
+    assert [(each.name, each.error_code) for each in results] == [(name, ErrorCode.NOT_CONTROLLER) for name in names()]
+
+
+@pytest.mark.parametrize("topics", [1, MANY])
+def test_elections_are_answered_in_steps(broker, topics):
+    broker.controller = SimpleNamespace(context=None)
+    asked = [
+        ElectLeadersRequest.TopicPartitions(topic=f"t{number}", partitions=list(range(MANY // topics)))
+        for number in range(topics)
+    ]
+    message = ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout_ms=0)
+    steps, answer = serve(broker, elect_leaders, 2, message)
+    assert steps >= MANY + topics
+    codes = [each.error_code for result in answer.replica_election_results for each in result.partition_result]
+    assert codes == [ErrorCode.NOT_CONTROLLER] * MANY

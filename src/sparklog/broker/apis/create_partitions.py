@@ -22,7 +22,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreatePartitionsRequ
     message = request.message
     times = Counter(topic.name for topic in message.topics)
     results = []
-    for topic in {each.name: each for each in message.topics}.values():
+    async for topic in broker.turns.paced({each.name: each for each in message.topics}.values()):
         code, text = ErrorCode.NONE, None
         try:
             if times[topic.name] > 1:

@@ -5,6 +5,7 @@ By id only the topic that bears it is deleted, whatever the brokers know by its 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -21,12 +22,13 @@ _Result = DeleteTopicsResponse.DeletableTopicResult
 
 async def handle(broker: BrokerContext, request: ApiRequest[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     message = request.message
-    asked: list[tuple[str | None, UUID | None]] = (
-        [(each.name, each.topic_id) for each in message.topics]
+    asked: Iterable[tuple[str | None, UUID | None]] = (
+        ((each.name, each.topic_id) for each in message.topics)
         if request.version >= 6
-        else [(name, ZERO_UUID) for name in message.topic_names]
+        else ((name, ZERO_UUID) for name in message.topic_names)
     )
-    results = [await _delete(broker, name, topic_id, message.timeout_ms / 1000) for name, topic_id in asked]
+    timeout = message.timeout_ms / 1000
+    results = [await _delete(broker, name, topic_id, timeout) async for name, topic_id in broker.turns.paced(asked)]
     return DeleteTopicsResponse(throttle_time_ms=0, responses=results)
 
 

@@ -24,7 +24,7 @@ def handle(broker: BrokerContext, request: ApiRequest[ElectLeadersRequest]) -> S
     message, context = request.message, broker.controller.context
     kind = message.election_type if request.version >= _FIRST_VERSION_WITH_TYPE else _PREFERRED
     if kind not in (_PREFERRED, _UNCLEAN):
-        return _answer(ErrorCode.INVALID_REQUEST, {})
+        return (yield from _answer(ErrorCode.INVALID_REQUEST, {}))
     everywhere = message.topic_partitions is None
     if message.topic_partitions is None:
         asked = list(context.states) if context else []
@@ -32,11 +32,11 @@ def handle(broker: BrokerContext, request: ApiRequest[ElectLeadersRequest]) -> S
         asked = [TopicPartition(each.topic, number) for each in message.topic_partitions for number in each.partitions]
     if context is None:
         no_controller: Verdict = ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
-        return _answer(ErrorCode.NOT_CONTROLLER, dict.fromkeys(asked, no_controller))
+        return (yield from _answer(ErrorCode.NOT_CONTROLLER, dict.fromkeys(asked, no_controller)))
     verdicts = dict(zip(asked, (yield from each_of(partial(_judge, context, kind), asked)), strict=True))
     if everywhere:  # then only what was done, or could not be, is told
         verdicts = {tp: each for tp, each in verdicts.items() if each[0] is not ErrorCode.ELECTION_NOT_NEEDED}
-    return _answer(ErrorCode.NONE, verdicts)
+    return (yield from _answer(ErrorCode.NONE, verdicts))
 
 
 def _judge(context: ControllerContext, kind: int, tp: TopicPartition) -> Verdict:
@@ -52,11 +52,12 @@ def _judge(context: ControllerContext, kind: int, tp: TopicPartition) -> Verdict
     return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {context.replicas(tp)[0]} cannot lead {tp} now"
 
 
-def _answer(code: ErrorCode, verdicts: dict[TopicPartition, Verdict]) -> ElectLeadersResponse:
+def _answer(code: ErrorCode, verdicts: dict[TopicPartition, Verdict]) -> Steps[ElectLeadersResponse]:
     topics: dict[str, list[_Result.PartitionResult]] = {}
     for tp, (verdict, text) in verdicts.items():
         topics.setdefault(tp.topic, []).append(
             _Result.PartitionResult(partition_id=tp.partition, error_code=verdict, error_message=text)
         )
-    results = [_Result(topic=topic, partition_result=partitions) for topic, partitions in topics.items()]
+        yield
+    results = yield from each_of(lambda each: _Result(topic=each[0], partition_result=each[1]), topics.items())
     return ElectLeadersResponse(throttle_time_ms=0, error_code=code, replica_election_results=results)
