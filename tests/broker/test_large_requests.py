@@ -13,6 +13,7 @@ from sparklog.broker.apis import (
     create_partitions,
     delete_topics,
     elect_leaders,
+    leave_group,
     offset_delete,
     update_metadata,
     write_txn_markers,
@@ -20,6 +21,7 @@ from sparklog.broker.apis import (
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.holdings import SLICE
 from sparklog.errors import ErrorCode
+from sparklog.group.classic.requests import LeaveAnswer
 from sparklog.group.removal import OffsetDeletion
 from sparklog.protocol.messages import (
     AddPartitionsToTxnRequest,
@@ -27,6 +29,7 @@ from sparklog.protocol.messages import (
     CreatePartitionsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
+    LeaveGroupRequest,
     OffsetDeleteRequest,
     WriteTxnMarkersRequest,
 )
@@ -240,3 +243,16 @@ def test_elections_are_answered_in_steps(broker, topics):
     assert steps >= MANY + topics
     codes = [each.error_code for result in answer.replica_election_results for each in result.partition_result]
     assert codes == [ErrorCode.NOT_CONTROLLER] * MANY
+
+
+def test_members_leave_in_steps(broker):
+    async def leave(_group, members):
+        return LeaveAnswer(ErrorCode.NONE, (ErrorCode.UNKNOWN_MEMBER_ID,) * len(members))
+
+    broker.groups = SimpleNamespace(members=SimpleNamespace(leave=leave))
+    identity = LeaveGroupRequest.MemberIdentity
+    members = [identity(member_id=str(number), group_instance_id=None) for number in range(MANY)]
+    steps, answer = serve(broker, leave_group, 5, LeaveGroupRequest(group_id="g", members=members))
+    assert steps >= MANY
+    assert broker.looks >= MANY
+    assert [each.member_id for each in answer.members] == [str(number) for number in range(MANY)]

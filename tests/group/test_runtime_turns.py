@@ -10,9 +10,10 @@ from group.scene import GROUP, HOME, Play, Scene
 from group.test_consumer_groups import Member
 
 from sparklog.errors import ErrorCode
-from sparklog.group.classic.group import CommittedOffset
-from sparklog.group.classic.requests import CommitRequest, MemberIdentity, TransactionalCommit
+from sparklog.group.classic.group import CommittedOffset, GroupState
+from sparklog.group.classic.requests import CommitRequest, LeaveAnswer, MemberIdentity, TransactionalCommit
 from sparklog.group.consumer.records import read_consumer_key
+from sparklog.group.members import _SLICE
 from sparklog.group.offsets import read_key
 from sparklog.net.turns import SHARE_S
 from sparklog.record.control import ProducerIdAndEpoch
@@ -184,6 +185,38 @@ def test_a_deletion_is_dropped_if_another_broker_leads_by_then(play: Play) -> No
         scene.groups.unload(HOME)
         assert await deleting is ErrorCode.NOT_COORDINATOR
         assert logged(scene) == before
+
+    play(body)
+
+
+def test_many_members_leave_a_slice_at_a_time(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        joined = await scene.join()
+        slow(scene)
+        strangers = [MemberIdentity(f"stranger-{number}", None) for number in range(10 * MANY)]
+        leaving = [*strangers, MemberIdentity(joined.member_id, None), *strangers]
+        number, answer = await looks(scene.groups.members.leave(GROUP, leaving))
+        assert number >= 20 * MANY / _SLICE
+        assert answer.error is ErrorCode.NONE
+        assert [place for place, error in enumerate(answer.members) if error is ErrorCode.NONE] == [len(strangers)]
+        assert set(answer.members) == {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID}
+        assert len(answer.members) == len(leaving)
+        assert scene.state is not GroupState.STABLE
+
+    play(body)
+
+
+def test_members_that_leave_hear_if_another_broker_leads_meanwhile(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        joined = await scene.join()
+        slow(scene)
+        strangers = [MemberIdentity(f"stranger-{number}", None) for number in range(10 * MANY)]
+        leaving = [MemberIdentity(joined.member_id, None), *strangers]
+        task = asyncio.ensure_future(scene.groups.members.leave(GROUP, leaving))
+        while scene.groups.members.heartbeat(GROUP, leaving[0]) is not ErrorCode.UNKNOWN_MEMBER_ID:
+            await asyncio.sleep(0)
+        scene.store.led.clear()
+        assert await task == LeaveAnswer(ErrorCode.NOT_COORDINATOR)
 
     play(body)
 

@@ -37,6 +37,8 @@ from sparklog.group.reserved import reserved_error
 from sparklog.group.storage import GROUP_STORE_ERRORS
 
 T = TypeVar("T")
+_SLICE = 500
+"""So many members leave a group in one step."""
 
 
 class MemberRequests:
@@ -131,6 +133,18 @@ class MemberRequests:
         return self._machine.heartbeat(self._board.peek(group_id), identity, self._board.now_ms())
 
     async def leave(self, group_id: str, members: list[MemberIdentity]) -> LeaveAnswer:
+        """Of many members a slice leaves at a time, as if each slice were a request of its own."""
+        if len(members) <= _SLICE:
+            return await self._leave(group_id, members)
+        errors: list[ErrorCode] = []
+        async for start in self._board.turns.paced(range(0, len(members), _SLICE)):
+            answer = await self._leave(group_id, members[start : start + _SLICE])
+            if answer.error is not ErrorCode.NONE:
+                return answer
+            errors += answer.members
+        return LeaveAnswer(ErrorCode.NONE, tuple(errors))
+
+    async def _leave(self, group_id: str, members: list[MemberIdentity]) -> LeaveAnswer:
         error = self._board.status(group_id)
         if error is not ErrorCode.NONE:
             return LeaveAnswer(error)

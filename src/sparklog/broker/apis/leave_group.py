@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.requests import MemberIdentity
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+from sparklog.protocol.slices import Steps, each_of
 
 API = ApiKey.LEAVE_GROUP
 VERSIONS = range(0, 6)
@@ -14,19 +17,33 @@ VERSIONS = range(0, 6)
 _FIRST_BATCHED_VERSION = 3
 
 
-async def handle(broker: BrokerContext, request: ApiRequest[LeaveGroupRequest]) -> LeaveGroupResponse:
+def handle(broker: BrokerContext, request: ApiRequest[LeaveGroupRequest]) -> Steps[Awaitable[LeaveGroupResponse]]:
     message = request.message
     if request.version < _FIRST_BATCHED_VERSION:
-        answer = await broker.groups.members.leave(message.group_id, [MemberIdentity(message.member_id, None)])
-        error = answer.error if answer.error is not ErrorCode.NONE else answer.members[0]
-        return LeaveGroupResponse(error_code=int(error))
-    leaving = [MemberIdentity(each.member_id, each.group_instance_id) for each in message.members]
-    answer = await broker.groups.members.leave(message.group_id, leaving)
+        yield from ()
+        return _leave(broker, message)
+    leaving = yield from each_of(_identity, message.members)
+    return _remove(broker, message.group_id, leaving)
+
+
+def _identity(member: LeaveGroupRequest.MemberIdentity) -> MemberIdentity:
+    return MemberIdentity(member.member_id, member.group_instance_id)
+
+
+async def _leave(broker: BrokerContext, message: LeaveGroupRequest) -> LeaveGroupResponse:
+    answer = await broker.groups.members.leave(message.group_id, [MemberIdentity(message.member_id, None)])
+    error = answer.error if answer.error is not ErrorCode.NONE else answer.members[0]
+    return LeaveGroupResponse(error_code=int(error))
+
+
+async def _remove(broker: BrokerContext, group_id: str, leaving: list[MemberIdentity]) -> LeaveGroupResponse:
+    answer = await broker.groups.members.leave(group_id, leaving)
+    # A request that failed as a whole has no errors of its members.
+    removed = zip(leaving, answer.members, strict=answer.error is ErrorCode.NONE)
     members = [
         LeaveGroupResponse.MemberResponse(
             member_id=each.member_id, group_instance_id=each.instance_id, error_code=int(error)
         )
-        # A request that failed as a whole has no errors of its members.
-        for each, error in zip(leaving, answer.members, strict=answer.error is ErrorCode.NONE)
+        async for each, error in broker.turns.paced(removed)
     ]
     return LeaveGroupResponse(error_code=int(answer.error), members=members)
