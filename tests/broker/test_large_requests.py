@@ -13,15 +13,17 @@ from sparklog.broker.apis import (
     create_partitions,
     delete_topics,
     elect_leaders,
+    join_group,
     leave_group,
     offset_delete,
     update_metadata,
     write_txn_markers,
 )
+from sparklog.broker.apis.join_group import MOST_PROTOCOLS
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.holdings import SLICE
 from sparklog.errors import ErrorCode
-from sparklog.group.classic.requests import LeaveAnswer
+from sparklog.group.classic.requests import JoinAnswer, LeaveAnswer
 from sparklog.group.removal import OffsetDeletion
 from sparklog.protocol.messages import (
     AddPartitionsToTxnRequest,
@@ -29,6 +31,7 @@ from sparklog.protocol.messages import (
     CreatePartitionsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
+    JoinGroupRequest,
     LeaveGroupRequest,
     OffsetDeleteRequest,
     WriteTxnMarkersRequest,
@@ -256,3 +259,20 @@ def test_members_leave_in_steps(broker):
     assert steps >= MANY
     assert broker.looks >= MANY
     assert [each.member_id for each in answer.members] == [str(number) for number in range(MANY)]
+
+
+def test_a_member_of_too_many_protocols_is_refused(broker):
+    asked = []
+
+    async def join(_group, request):
+        asked.append(len(request.protocols))
+        return JoinAnswer(ErrorCode.NONE, "m")
+
+    broker.groups = SimpleNamespace(members=SimpleNamespace(join=join))
+    for count, code in ((MOST_PROTOCOLS, ErrorCode.NONE), (MOST_PROTOCOLS + 1, ErrorCode.INVALID_REQUEST)):
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol
+        protocols = [protocol(name=str(number), metadata=b"") for number in range(count)]
+        message = JoinGroupRequest(group_id="g", member_id="m", protocols=protocols)
+        _, answer = serve(broker, join_group, 9, message)
+        assert (answer.error_code, answer.member_id, answer.generation_id) == (code, "m", -1)
+    assert asked == [MOST_PROTOCOLS]

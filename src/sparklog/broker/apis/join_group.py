@@ -1,15 +1,21 @@
-"""JoinGroup: a member enters a group, or its next generation."""
+"""JoinGroup: a member enters a group, or its next generation.
+
+A member that names more than ``MOST_PROTOCOLS`` protocols is refused: each rebalance looks at those of every member.
+(Kafka has no such bound; consumers name one for each assignor that they are configured with.)
+"""
 
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import Protocol
-from sparklog.group.classic.requests import JoinRequest
+from sparklog.group.classic.requests import JoinAnswer, JoinRequest
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
 API = ApiKey.JOIN_GROUP
 VERSIONS = range(0, 10)
+MOST_PROTOCOLS = 100
 
 _FIRST_VERSION_OF_REQUIRED_MEMBER_ID = 4
 _FIRST_VERSION_OF_NULL_PROTOCOL = 7
@@ -17,7 +23,11 @@ _FIRST_VERSION_OF_SKIPPED_ASSIGNMENT = 9
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[JoinGroupRequest]) -> JoinGroupResponse:
-    answer = await broker.groups.members.join(request.message.group_id, _join_request(request))
+    message = request.message
+    if len(message.protocols) > MOST_PROTOCOLS:
+        answer = JoinAnswer(ErrorCode.INVALID_REQUEST, message.member_id)
+    else:
+        answer = await broker.groups.members.join(message.group_id, _join_request(request))
     no_protocol = None if request.version >= _FIRST_VERSION_OF_NULL_PROTOCOL else ""
     return JoinGroupResponse(
         error_code=int(answer.error),
