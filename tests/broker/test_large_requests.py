@@ -16,6 +16,7 @@ from sparklog.broker.apis import (
     join_group,
     leave_group,
     offset_delete,
+    offset_fetch,
     update_metadata,
     write_txn_markers,
 )
@@ -34,6 +35,7 @@ from sparklog.protocol.messages import (
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetDeleteRequest,
+    OffsetFetchRequest,
     WriteTxnMarkersRequest,
 )
 from sparklog.structs import Endpoint, TopicPartition
@@ -276,3 +278,19 @@ def test_a_member_of_too_many_protocols_is_refused(broker):
         _, answer = serve(broker, join_group, 9, message)
         assert (answer.error_code, answer.member_id, answer.generation_id) == (code, "m", -1)
     assert asked == [MOST_PROTOCOLS]
+
+
+def fetches(names, topics):
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    asked = [group.OffsetFetchRequestTopics(name=f"t{number}", partition_indexes=[0]) for number in range(topics)]
+    return OffsetFetchRequest(groups=[group(group_id=name, topics=asked) for name in names], require_stable=False)
+
+
+@pytest.mark.parametrize(("groups", "topics"), [(MANY, 0), (1, MANY)])
+def test_offsets_of_groups_are_fetched_in_steps(broker, groups, topics):
+    broker.groups.fetch_offsets = lambda _group, partitions, *_: (ErrorCode.NONE, dict.fromkeys(partitions))
+    named = [f"g{number}" for number in range(groups)]
+    steps, answer = serve(broker, offset_fetch, 8, fetches(named, topics))
+    assert steps >= 2 * MANY
+    assert [each.group_id for each in answer.groups] == named
+    assert [len(each.topics) for each in answer.groups] == [topics] * groups

@@ -348,6 +348,24 @@ def test_fetch_all(loop: Any, client: Client, version: int) -> None:
     loop.run_until_complete(body())
 
 
+@versions(offset_fetch, first=8)
+@pytest.mark.parametrize(
+    ("asked", "told"), [([[0], [1], []], {0: 100, 1: -1}), ([[1], None, [2]], {0: 100}), ([None, None], {0: 100})]
+)
+def test_a_group_whose_offsets_are_asked_for_twice_is_told_once(
+    loop: Any, client: Client, version: int, asked: list[list[int] | None], told: dict[int, int]
+) -> None:
+    async def body() -> None:
+        await client.commit(100)
+        groups = [group for each in asked for group in fetch_request(version, each).groups]
+        answer = await client.call(offset_fetch, version, OffsetFetchRequest(groups=groups))
+        assert [each.group_id for each in answer.groups] == ["g", "none"]
+        (topic,) = answer.groups[0].topics
+        assert {each.partition_index: each.committed_offset for each in topic.partitions} == told
+
+    loop.run_until_complete(body())
+
+
 @versions(offset_fetch)
 def test_a_fetch_from_the_wrong_broker(loop: Any, client: Client, version: int) -> None:
     client.store.led.clear()

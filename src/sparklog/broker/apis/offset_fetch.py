@@ -1,4 +1,8 @@
-"""OffsetFetch: how far a group has read, in some partitions or in all; several groups at once from version 8 on."""
+"""OffsetFetch: how far a group has read, in some partitions or in all; several groups at once from version 8 on.
+
+A group that is named more than once is told once, with all that is asked of it: a short request would have a huge
+answer otherwise. (Kafka tells it as often as it is named; clients look for groups by name.)
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import CommittedOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
-from sparklog.protocol.slices import Steps
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 
 API = ApiKey.OFFSET_FETCH
@@ -21,10 +25,8 @@ _FIRST_BATCHED_VERSION = 8
 _FIRST_VERSION_OF_MEMBER_EPOCH = 9
 _NOT_COMMITTED = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
-_AskedTopics = (
-    list[OffsetFetchRequest.OffsetFetchRequestTopic]
-    | list[OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics]
-)
+_AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+_AskedTopics = list[OffsetFetchRequest.OffsetFetchRequestTopic] | list[_AskedGroup.OffsetFetchRequestTopics]
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
 _GroupTopic = _Group.OffsetFetchResponseTopics
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
@@ -36,7 +38,7 @@ def handle(broker: BrokerContext, request: ApiRequest[OffsetFetchRequest]) -> St
     message = request.message
     if request.version >= _FIRST_BATCHED_VERSION:
         groups = []
-        for each in message.groups:
+        for each in (yield from _named_once(message.groups)):
             member_id, epoch = each.member_id, each.member_epoch
             if request.version < _FIRST_VERSION_OF_MEMBER_EPOCH:
                 member_id, epoch = None, -1
@@ -44,6 +46,7 @@ def handle(broker: BrokerContext, request: ApiRequest[OffsetFetchRequest]) -> St
             errors = _unstable(broker, each.group_id, offsets, message)
             told = yield from _topics(_GroupTopic, _GroupTopic.OffsetFetchResponsePartitions, offsets, errors)
             groups.append(_Group(group_id=each.group_id, topics=told, error_code=int(error)))
+            yield
         return OffsetFetchResponse(groups=groups)
     partitions = _partitions(message.topics)
     error, offsets = broker.groups.fetch_offsets(message.group_id, partitions)
@@ -52,6 +55,19 @@ def handle(broker: BrokerContext, request: ApiRequest[OffsetFetchRequest]) -> St
     errors = dict.fromkeys(offsets, error) if error else _unstable(broker, message.group_id, offsets, message)
     topics = yield from _topics(_Topic, _Topic.OffsetFetchResponsePartition, offsets, errors)
     return OffsetFetchResponse(error_code=int(error), topics=topics)
+
+
+def _named_once(groups: list[_AskedGroup]) -> Steps[list[_AskedGroup]]:
+    """Each group where it is first named, with the topics that are asked of it there and later."""
+    first: dict[str, _AskedGroup] = {}
+    for each in groups:
+        asked = first.setdefault(each.group_id, each)
+        if each.topics is None:
+            asked.topics = None
+        elif asked is not each and asked.topics is not None:
+            asked.topics.extend(each.topics)
+        yield
+    return [*first.values()]
 
 
 def _unstable(
@@ -92,4 +108,4 @@ def _topics(
             )
         )
         yield
-    return [topic_type(name=name, partitions=partitions) for name, partitions in by_topic.items()]
+    return (yield from each_of(lambda each: topic_type(name=each[0], partitions=each[1]), by_topic.items()))
