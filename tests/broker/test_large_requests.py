@@ -12,6 +12,7 @@ from sparklog.broker.apis import (
     alter_configs,
     create_partitions,
     delete_topics,
+    describe_producers,
     elect_leaders,
     join_group,
     leave_group,
@@ -23,7 +24,7 @@ from sparklog.broker.apis import (
 from sparklog.broker.apis.join_group import MOST_PROTOCOLS
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.holdings import SLICE
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.classic.requests import JoinAnswer, LeaveAnswer
 from sparklog.group.removal import OffsetDeletion
 from sparklog.protocol.messages import (
@@ -31,6 +32,7 @@ from sparklog.protocol.messages import (
     AlterConfigsRequest,
     CreatePartitionsRequest,
     DeleteTopicsRequest,
+    DescribeProducersRequest,
     ElectLeadersRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -294,3 +296,20 @@ def test_offsets_of_groups_are_fetched_in_steps(broker, groups, topics):
     assert steps >= 2 * MANY
     assert [each.group_id for each in answer.groups] == named
     assert [len(each.topics) for each in answer.groups] == [topics] * groups
+
+
+def test_a_partition_whose_producers_are_asked_for_twice_is_described_once(broker):
+    described = []
+
+    def partition(tp):
+        described.append(tp)
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    broker.replicas = SimpleNamespace(partition=partition)
+    topic = DescribeProducersRequest.TopicRequest
+    asked = [("t", [0, 1, 0]), ("u", [0]), ("t", [1, 2])]
+    message = DescribeProducersRequest(topics=[topic(name=name, partition_indexes=numbers) for name, numbers in asked])
+    _, answer = serve(broker, describe_producers, 0, message)
+    told = {each.name: [partition.partition_index for partition in each.partitions] for each in answer.topics}
+    assert told == {"t": [0, 1, 2], "u": [0]}
+    assert len(described) == 4

@@ -438,6 +438,13 @@ def test_describe(loop: Any, client: Client, version: int) -> None:
     loop.run_until_complete(body())
 
 
+@versions(describe_groups)
+def test_a_group_is_described_once(loop: Any, client: Client, version: int) -> None:
+    request = DescribeGroupsRequest(groups=["g", "none", "g", "none"])
+    answer = loop.run_until_complete(client.call(describe_groups, version, request))
+    assert [each.group_id for each in answer.groups] == ["g", "none"]
+
+
 @versions(find_coordinator)
 def test_find_coordinator(loop: Any, client: Client, version: int) -> None:
     def ask(key_type: int) -> Any:

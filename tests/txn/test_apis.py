@@ -428,6 +428,13 @@ def test_list(loop: Any, client: Client, version: int) -> None:
 
 
 @versions(describe_transactions)
+def test_an_id_is_described_once(loop: Any, client: Client, version: int) -> None:
+    request = DescribeTransactionsRequest(transactional_ids=["x", "y", "x", "y"])
+    answer = loop.run_until_complete(client.call(describe_transactions, version, request))
+    assert [each.transactional_id for each in answer.transaction_states] == ["x", "y"]
+
+
+@versions(describe_transactions)
 def test_describe(loop: Any, client: Client, version: int) -> None:
     async def body() -> None:
         await client.init()

@@ -100,6 +100,13 @@ def test_an_expression_comes_with_version_1(loop: Any, client: ConsumerClient) -
 
 
 @VERSIONS
+def test_a_group_is_described_once(loop: Any, client: ConsumerClient, version: int) -> None:
+    request = ConsumerGroupDescribeRequest(group_ids=["g", "none", "g", "none"])
+    answer = loop.run_until_complete(client.call(consumer_group_describe, version, request))
+    assert [each.group_id for each in answer.groups] == ["g", "none"]
+
+
+@VERSIONS
 def test_describe(loop: Any, client: ConsumerClient, version: int) -> None:
     async def body() -> None:
         await client.beat(1, "mine", instance_id="i", rack_id="r", server_assignor="range")

@@ -1,4 +1,7 @@
-"""ConsumerGroupDescribe: epochs, members and assignments of groups of the consumer protocol."""
+"""ConsumerGroupDescribe: epochs, members and assignments of groups of the consumer protocol.
+
+A group that is named more than once is described once, as by DescribeGroups.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def handle(
     broker: BrokerContext, request: ApiRequest[ConsumerGroupDescribeRequest]
 ) -> Steps[ConsumerGroupDescribeResponse]:
     groups = []
-    for group_id in request.message.group_ids:
+    for group_id in dict.fromkeys(request.message.group_ids):
         groups.append((yield from _describe(broker, group_id)))
         yield
     return ConsumerGroupDescribeResponse(groups=groups)

@@ -1,4 +1,8 @@
-"""DescribeGroups: state, members and assignments of groups. A group that does not exist is Dead, which is no error."""
+"""DescribeGroups: state, members and assignments of groups. A group that does not exist is Dead, which is no error.
+
+A group that is named more than once is described once: a short request would have a huge answer otherwise. (Kafka
+describes it as often as it is named; clients look for groups by name.)
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ _Described = DescribeGroupsResponse.DescribedGroup
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeGroupsRequest]) -> Steps[DescribeGroupsResponse]:
     allowed = authorized_operations(request.message.include_authorized_operations, ON_GROUP)
-    groups = yield from each_of(partial(_describe, broker, allowed), request.message.groups)
+    groups = yield from each_of(partial(_describe, broker, allowed), dict.fromkeys(request.message.groups))
     return DescribeGroupsResponse(groups=groups)
 
 

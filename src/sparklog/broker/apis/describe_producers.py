@@ -1,4 +1,8 @@
-"""DescribeProducers: the producers that partitions led here remember, and where their open transactions begin."""
+"""DescribeProducers: the producers that partitions led here remember, and where their open transactions begin.
+
+A partition that is named more than once is described once: a short request would have a huge answer otherwise. (Kafka
+describes it as often as it is named; clients look for partitions by name and number.)
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,18 @@ _Partition = _Topic.PartitionResponse
 
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeProducersRequest]) -> Steps[DescribeProducersResponse]:
-    topics = []
+    topics: dict[str, _Topic] = {}
+    seen = set()
     for topic in request.message.topics:
-        partitions = []
+        described = topics.setdefault(topic.name, _Topic(name=topic.name, partitions=[]))
         for each in topic.partition_indexes:
-            partitions.append((yield from _describe(broker, TopicPartition(topic.name, each))))
+            tp = TopicPartition(topic.name, each)
+            if tp not in seen:
+                seen.add(tp)
+                described.partitions.append((yield from _describe(broker, tp)))
             yield
-        topics.append(_Topic(name=topic.name, partitions=partitions))
-    return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+        yield
+    return DescribeProducersResponse(throttle_time_ms=0, topics=[*topics.values()])
 
 
 def _describe(broker: BrokerContext, tp: TopicPartition) -> Steps[_Partition]:

@@ -1,4 +1,7 @@
-"""DescribeTransactions: what the coordinator knows of some transactional ids."""
+"""DescribeTransactions: what the coordinator knows of some transactional ids.
+
+An id that is named more than once is described once, as a group is by DescribeGroups.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _State = DescribeTransactionsResponse.TransactionState
 def handle(
     broker: BrokerContext, request: ApiRequest[DescribeTransactionsRequest]
 ) -> Steps[DescribeTransactionsResponse]:
-    states = yield from each_of(partial(_describe, broker), request.message.transactional_ids)
+    states = yield from each_of(partial(_describe, broker), dict.fromkeys(request.message.transactional_ids))
     return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 
 
