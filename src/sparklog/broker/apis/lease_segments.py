@@ -6,7 +6,6 @@ plans learns how many bytes there are. Granted leases end at their time, or when
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -25,6 +24,8 @@ from sparklog.structs import IsolationLevel, TopicPartition
 API = ApiKey.LEASE_SEGMENTS
 VERSIONS = range(0, 1)
 _NO_LEASE = -1
+_SLICE = 100
+"""So many files are looked up in one step."""
 _AskedTopic = LeaseSegmentsRequest.LeaseTopic
 _Topic = LeaseSegmentsResponse.LeasedTopic
 _Partition = _Topic.LeasedPartition
@@ -47,7 +48,10 @@ def handle(broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest]) -> 
         number, lease = broker.leases.grant(duration_ms / 1000)
     topics = []
     for topic in message.topics:
-        answers = yield from each_of(partial(_answer, broker, message, topic, lease), topic.partitions)
+        answers = []
+        for asked in topic.partitions:
+            answers.append((yield from _answer(broker, message, topic, lease, asked)))
+            yield
         topics.append(_Topic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
         yield
     return LeaseSegmentsResponse(throttle_time_ms=0, lease_id=number, duration_ms=duration_ms, topics=topics)
@@ -59,10 +63,10 @@ def _answer(
     topic: _AskedTopic,
     lease: Lease | None,
     asked: _AskedTopic.LeasePartition,
-) -> _Partition:
+) -> Steps[_Partition]:
     code, found = ErrorCode.NONE, _Found()
     try:
-        found = _find(broker, message, topic, asked, lease)
+        found = yield from _find(broker, message, topic, asked, lease)
     except ApiError as error:
         code = error.code
     except (CorruptRecord, LogClosed, OSError):
@@ -72,7 +76,7 @@ def _answer(
         error_code=code,
         log_start_offset=found.log_start_offset,
         end_offset=found.extents.end_offset,
-        files=[_file(each) for each in found.extents.files],
+        files=(yield from each_of(_file, found.extents.files)),
         aborted_transactions=[
             _Partition.LeasedAbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
             for each in found.aborted
@@ -86,6 +90,33 @@ def _find(
     topic: _AskedTopic,
     asked: _AskedTopic.LeasePartition,
     lease: Lease | None,
+) -> Steps[_Found]:
+    """A slice of the files a step. What is told of a slice is of one moment; the next begins where it ends, in the
+    files that hold that offset by then.
+    """
+    most = None if message.max_files < 0 else message.max_files
+    files: list[Extent] = []
+    aborted: dict[AbortedTransaction, None] = {}
+    start = asked.start_offset
+    while True:
+        wanted = _SLICE if most is None else min(_SLICE, most - len(files))
+        found = _find_some(broker, message, topic, asked, start, wanted, lease)
+        files += found.extents.files
+        aborted |= dict.fromkeys(found.aborted)
+        start = found.extents.end_offset
+        if len(found.extents.files) < wanted or len(files) == most:
+            return found._replace(extents=Extents(files, start), aborted=[*aborted])
+        yield
+
+
+def _find_some(
+    broker: BrokerContext,
+    message: LeaseSegmentsRequest,
+    topic: _AskedTopic,
+    asked: _AskedTopic.LeasePartition,
+    start: int,
+    most: int,
+    lease: Lease | None,
 ) -> _Found:
     partition = broker.held(TopicPartition(topic.topic, asked.partition_index))
     if topic.topic_id not in (None, ZERO_UUID):
@@ -93,11 +124,10 @@ def _find(
     partition.check_leader()
     committed = message.isolation_level == IsolationLevel.READ_COMMITTED
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    most = None if message.max_files < 0 else message.max_files
-    extents = partition.extents(asked.start_offset, asked.end_offset, isolation, most, lease)
+    extents = partition.extents(start, asked.end_offset, isolation, most, lease)
     aborted = []
     if committed and extents.files:
-        aborted = partition.aborted_transactions(asked.start_offset, extents.end_offset)
+        aborted = partition.aborted_transactions(start, extents.end_offset)
     return _Found(partition.log_start_offset, extents, aborted)
 
 

@@ -1,0 +1,99 @@
+"""LeaseSegments of a partition with more files than are looked up in one step."""
+
+from types import SimpleNamespace
+
+import pytest
+from log.samples import SMALL, batch_of, open_log
+
+from sparklog.broker.apis import lease_segments
+from sparklog.broker.context import ApiRequest
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.indexes.transaction_index import AbortedTransaction
+from sparklog.protocol.messages import LeaseSegmentsRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.testing.steps import counted, finish
+
+SLICE, SEGMENTS = 3, 10
+THROUGHOUT = AbortedTransaction(7, 0, 1 << 20, 0)
+
+
+class Partition:
+    """A log of many segments. Leadership has moved when as many slices as ``moved_after`` were looked up."""
+
+    def __init__(self, directory):
+        self.log = open_log(directory, SMALL)
+        while self.log.segment_count < SEGMENTS:
+            self.log.append_as_leader(batch_of(1, 2, 3, size=30), 0)
+        self.log_start_offset = 0
+        self.slices = []
+        self.moved_after = -1
+
+    def check_leader(self):
+        if len(self.slices) == self.moved_after:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def extents(self, start, end, _isolation, most, lease):
+        found = self.log.extents(start, end, most, lease)
+        self.slices.append(len(found.files))
+        return found
+
+    def aborted_transactions(self, start, end):
+        return [THROUGHOUT, AbortedTransaction(8, start, start, 0)]
+
+
+@pytest.fixture
+def partition(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease_segments, "_SLICE", SLICE)
+    return Partition(tmp_path / "t-0")
+
+
+def asking(partition, most=-1, end=1 << 40):
+    """The steps of the answer."""
+    topic = LeaseSegmentsRequest.LeaseTopic
+    asked = topic.LeasePartition(partition_index=0, start_offset=1, end_offset=end)
+    message = LeaseSegmentsRequest(
+        isolation_level=1,
+        duration_ms=0,
+        max_files=most,
+        ended_leases=[],
+        topics=[topic(topic="t", topic_id=ZERO_UUID, partitions=[asked])],
+    )
+    broker = SimpleNamespace(leases=SimpleNamespace(end=lambda _: None), held=lambda _: partition)
+    return lease_segments.handle(broker, ApiRequest(lease_segments.API, 0, "c", "h", message))
+
+
+def told(answer):
+    (partition,) = answer.topics[0].partitions
+    files = [(each.path, each.start_position, each.end_position) for each in partition.files]
+    return partition.error_code, files, partition.end_offset
+
+
+@pytest.mark.parametrize("most", [-1, *range(SEGMENTS + 2)])
+@pytest.mark.parametrize("short", [0, 1, 20])
+def test_many_files_are_told_as_in_one_step(partition, most, short):
+    end = partition.log.log_end_offset - short
+    at_once = partition.log.extents(1, end, None if most < 0 else most)
+    _, answer = counted(asking(partition, most, end))
+    expected = [(str(each.path), each.start, each.end) for each in at_once.files]
+    assert told(answer) == (ErrorCode.NONE, expected, at_once.end_offset)
+    assert max(partition.slices) <= SLICE
+
+
+def test_the_files_are_looked_up_a_slice_a_step(partition):
+    steps = asking(partition)
+    next(steps)
+    assert partition.slices == [SLICE]
+    assert counted(steps)[0] >= SEGMENTS
+    assert sum(partition.slices) == SEGMENTS
+
+
+def test_aborted_transactions_are_told_once(partition):
+    (answer,) = finish(asking(partition)).topics[0].partitions
+    found = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
+    starts = [1, *partition.log._segments.bases[SLICE::SLICE]]
+    assert sorted(found) == [(7, 0), *((8, start) for start in starts)]
+
+
+def test_a_partition_whose_leader_changes_between_two_steps_is_refused(partition):
+    partition.moved_after = 2
+    assert told(finish(asking(partition))) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [], -1)
