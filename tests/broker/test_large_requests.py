@@ -12,6 +12,7 @@ from sparklog.broker.apis import (
     alter_configs,
     create_partitions,
     delete_topics,
+    describe_groups,
     describe_producers,
     elect_leaders,
     join_group,
@@ -25,6 +26,7 @@ from sparklog.broker.apis.join_group import MOST_PROTOCOLS
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.holdings import SLICE
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.group.classic.group import Group, GroupState, Member, Protocol
 from sparklog.group.classic.requests import JoinAnswer, LeaveAnswer
 from sparklog.group.removal import OffsetDeletion
 from sparklog.protocol.messages import (
@@ -32,6 +34,7 @@ from sparklog.protocol.messages import (
     AlterConfigsRequest,
     CreatePartitionsRequest,
     DeleteTopicsRequest,
+    DescribeGroupsRequest,
     DescribeProducersRequest,
     ElectLeadersRequest,
     JoinGroupRequest,
@@ -313,3 +316,22 @@ def test_a_partition_whose_producers_are_asked_for_twice_is_described_once(broke
     told = {each.name: [partition.partition_index for partition in each.partitions] for each in answer.topics}
     assert told == {"t": [0, 1, 2], "u": [0]}
     assert len(described) == 4
+
+
+def test_a_large_group_is_described_in_steps_as_it_was(broker):
+    group = Group("g", GroupState.STABLE, generation=1, protocol_type="consumer", protocol="range")
+    for number in range(MANY):
+        group.add(Member(f"m{number}", None, "c", "/h", 1, 1, (Protocol("range", b"old"),), b"old"))
+    broker.groups.describe_group = lambda _: (ErrorCode.NONE, group)
+    message = DescribeGroupsRequest(groups=["g"], include_authorized_operations=False)
+    answering = describe_groups.handle(broker, ApiRequest(describe_groups.API, 5, "c", "h", message))
+    next(answering)
+    for member in group.members.values():
+        member.protocols, member.assignment = (Protocol("range", b"new"),), b"new"
+    group.remove("m1")
+    group.state = GroupState.PREPARING_REBALANCE
+    steps, answer = counted(answering)
+    assert steps >= MANY - 1
+    assert (answer.groups[0].group_state, answer.groups[0].protocol_data) == ("Stable", "range")
+    assert [each.member_id for each in answer.groups[0].members] == [f"m{number}" for number in range(MANY)]
+    assert {(each.member_metadata, each.member_assignment) for each in answer.groups[0].members} == {(b"old", b"old")}

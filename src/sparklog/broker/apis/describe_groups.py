@@ -6,12 +6,10 @@ describes it as often as it is named; clients look for groups by name.)
 
 from __future__ import annotations
 
-from functools import partial
-
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import ON_GROUP, Allowed, authorized_operations
 from sparklog.errors import ErrorCode
-from sparklog.group.classic.group import Group, GroupState
+from sparklog.group.classic.group import Group, GroupState, Member
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 from sparklog.protocol.slices import Steps, each_of
@@ -20,15 +18,19 @@ API = ApiKey.DESCRIBE_GROUPS
 VERSIONS = range(0, 6)
 
 _Described = DescribeGroupsResponse.DescribedGroup
+_Member = _Described.DescribedGroupMember
 
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeGroupsRequest]) -> Steps[DescribeGroupsResponse]:
     allowed = authorized_operations(request.message.include_authorized_operations, ON_GROUP)
-    groups = yield from each_of(partial(_describe, broker, allowed), dict.fromkeys(request.message.groups))
+    groups = []
+    for group_id in dict.fromkeys(request.message.groups):
+        groups.append((yield from _describe(broker, allowed, group_id)))
+        yield
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(broker: BrokerContext, allowed: Allowed, group_id: str) -> _Described:
+def _describe(broker: BrokerContext, allowed: Allowed, group_id: str) -> Steps[_Described]:
     error, group = broker.groups.describe_group(group_id)
     if group is None:
         state = GroupState.DEAD.value if error is ErrorCode.NONE else ""
@@ -44,21 +46,27 @@ def _describe(broker: BrokerContext, allowed: Allowed, group_id: str) -> _Descri
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=group.protocol or "" if stable else "",
-        members=_members(group, with_data=stable),
+        members=(yield from _members(group, with_data=stable)),
         authorized_operations=allowed,
     )
 
 
-def _members(group: Group, *, with_data: bool) -> list[_Described.DescribedGroupMember]:
-    """Subscription and assignment mean something only while the group is stable."""
-    return [
-        _Described.DescribedGroupMember(
-            member_id=each.member_id,
-            group_instance_id=each.instance_id,
-            client_id=each.client_id,
-            client_host=each.client_host,
-            member_metadata=each.metadata(group.protocol) if with_data else b"",
-            member_assignment=each.assignment if with_data else b"",
-        )
+def _members(group: Group, *, with_data: bool) -> Steps[list[_Member]]:
+    """As they are now. Subscription and assignment mean something only while the group is stable."""
+    told = [
+        (each, each.metadata(group.protocol), each.assignment) if with_data else (each, b"", b"")
         for each in group.members.values()
     ]
+    return (yield from each_of(_member, told))
+
+
+def _member(told: tuple[Member, bytes, bytes]) -> _Member:
+    member, metadata, assignment = told
+    return _Member(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=metadata,
+        member_assignment=assignment,
+    )
