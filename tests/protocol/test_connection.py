@@ -5,7 +5,8 @@ from protocol.schema_bytes import uvarint
 
 from sparklog.errors import RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.connection import ClientConnection, frame_response, parse_request
+from sparklog.protocol.connection import ClientConnection, describe_request, frame_response, parse_request
+from sparklog.protocol.wire import MOST_TAGS
 from sparklog.structs import FileSlice
 
 
@@ -36,6 +37,13 @@ def test_tags_of_a_flexible_header_are_passed_over():
     tags = uvarint(1) + uvarint(9) + uvarint(2) + b"??"
     request = parse_request(memoryview(b"\0\x03\0\x0c\0\0\0\x07\0\x01c" + tags + b"body"))
     assert (request.client_id, bytes(request.body)) == ("c", b"body")
+
+
+def test_a_header_of_more_tags_than_anybody_sends_is_refused_unread():
+    header = memoryview(b"\0\x03\0\x0c\0\0\0\x07\0\x01c" + uvarint(MOST_TAGS + 1))
+    with pytest.raises(RemoteProtocolError, match="tagged fields"):
+        parse_request(header)
+    assert describe_request(header) == "a malformed request"
 
 
 @pytest.mark.parametrize(("api", "version"), [(7, 3), (999, 0), (-1, 0)])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import RemoteProtocolError
-from sparklog.protocol.wire import WireReader, WireWriter, frame
+from sparklog.protocol.wire import MOST_TAGS, MOST_TAGS_IN_ALL, WireReader, WireWriter, frame
 from sparklog.structs import FileSlice
 
 FLEXIBLE = pytest.mark.parametrize("flexible", [False, True])
@@ -98,6 +98,30 @@ def test_a_string_that_must_be_there_may_not_be_null():
 def test_a_string_is_utf_8():
     with pytest.raises(RemoteProtocolError, match="UTF-8"):
         WireReader(memoryview(b"\0\x02\xff\xfe")).string()
+
+
+def with_tags(count):
+    writer = WireWriter(flexible=True)
+    writer.tagged(dict.fromkeys(range(count), b"??"))
+    return writer.data()
+
+
+def test_a_structure_has_a_hundred_tagged_fields_at_most():
+    reader = WireReader(memoryview(with_tags(MOST_TAGS)), flexible=True)
+    reader.skip_tags()
+    assert reader.position == len(reader.buffer)
+    with pytest.raises(RemoteProtocolError, match="101 tagged fields"):
+        WireReader(memoryview(with_tags(MOST_TAGS + 1)), flexible=True).skip_tags()
+
+
+def test_the_structures_of_a_message_have_fifty_thousand_tagged_fields_at_most():
+    reader = WireReader(memoryview(with_tags(MOST_TAGS)), flexible=True)
+    for _ in range(MOST_TAGS_IN_ALL // MOST_TAGS):
+        reader.position = 0
+        reader.skip_tags()
+    reader.position = 0
+    with pytest.raises(RemoteProtocolError, match="a message 50000"):
+        reader.skip_tags()
 
 
 def test_bytes_are_a_view_of_the_message():

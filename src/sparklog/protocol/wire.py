@@ -17,17 +17,22 @@ _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
+MOST_TAGS = 100
+"""Of one structure: what Kafka's own have is a handful."""
+MOST_TAGS_IN_ALL = 50_000
+"""Of one message: two of each partition that a large one may name, and some."""
 
 
 class WireReader:
     """Reads primitives from ``buffer``; anything past its end raises RemoteProtocolError."""
 
-    __slots__ = ("buffer", "flexible", "position")
+    __slots__ = ("_tags_left", "buffer", "flexible", "position")
 
     def __init__(self, buffer: memoryview, position: int = 0, *, flexible: bool = False) -> None:
         self.buffer = buffer
         self.position = position
         self.flexible = flexible
+        self._tags_left = MOST_TAGS_IN_ALL
 
     def int8(self) -> int:
         return self.numbers(_I8)[0]
@@ -108,9 +113,20 @@ class WireReader:
     def skip_tags(self) -> None:
         """Pass over the tagged fields of a structure; nothing in the fixed-width encoding."""
         if self.flexible:
-            for _ in range(self.uvarint()):
-                self.uvarint()
-                self.take(self.uvarint())
+            count = self.uvarint()
+            if count:
+                self.count_tags(count)
+                for _ in range(count):
+                    self.uvarint()
+                    self.take(self.uvarint())
+
+    def count_tags(self, count: int) -> None:
+        """A structure is said to have so many tagged fields. Raises RemoteProtocolError if nobody sends so many."""
+        self._tags_left -= count
+        if count > MOST_TAGS or self._tags_left < 0:
+            raise RemoteProtocolError(
+                f"a structure has {count} tagged fields; it may have {MOST_TAGS}, and a message {MOST_TAGS_IN_ALL}"
+            )
 
 
 class Budget:

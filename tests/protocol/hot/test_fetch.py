@@ -13,7 +13,7 @@ from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest, ForgottenPartition, LeaderHint
 from sparklog.protocol.messages import encode
 from sparklog.protocol.slices import MOST_ELEMENTS, SLICE
-from sparklog.protocol.wire import ZERO_UUID
+from sparklog.protocol.wire import MOST_TAGS, ZERO_UUID
 from sparklog.structs import Endpoint, IsolationLevel
 from sparklog.testing.steps import counted, finish
 
@@ -165,6 +165,9 @@ def test_a_follower_gives_its_id_in_a_tag(version):
         version,
     )
     assert fetch.decode_request(memoryview(data), version).replica_id == 7
+    crowded = memoryview(data[: data.index(b"\x01" * 3) + 3] + bytes([MOST_TAGS + 1]))
+    with pytest.raises(RemoteProtocolError, match="tagged fields"):
+        fetch.decode_request(crowded, version)
 
 
 FETCHED = st.builds(

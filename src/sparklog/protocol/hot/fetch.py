@@ -172,8 +172,9 @@ _REPLICA_STATE_TAG = 1
 
 
 def _replica_id_tag(reader: WireReader) -> int:
-    replica_id = -1
-    for _ in range(reader.uvarint()):
+    replica_id, count = -1, reader.uvarint()
+    reader.count_tags(count)
+    for _ in range(count):
         tag, size = reader.uvarint(), reader.uvarint()
         value = WireReader(reader.take(size), flexible=True)
         if tag == _REPLICA_STATE_TAG:
