@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from protocol.schema_bytes import uvarint
 
 from sparklog.errors import ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
@@ -208,6 +209,12 @@ def test_a_large_request_is_read_in_steps_as_in_one(version):
     assert read == produce.decode_request(body, version)
     with pytest.raises(RemoteProtocolError):
         finish(produce.decoding_request(body[:-1], version))
+
+
+def test_a_request_of_many_topics_is_not_read_in_one_though_it_names_no_partition():
+    body = memoryview(b"\0" + bytes(6) + uvarint(MANY + 1) + b"\x02t\x01\0" * MANY + b"\0")
+    assert produce.decode_if_few(body, 9, MANY - 1) is None
+    assert counted(produce.decoding_request(body, 9)) == (MANY, produce.decode_request(body, 9))
 
 
 @pytest.mark.parametrize("version", [0, 8, produce.MAX_VERSION])

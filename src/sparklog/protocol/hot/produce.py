@@ -56,12 +56,15 @@ def decode_request(body: memoryview, version: int) -> ProduceRequest:
 
 
 def decode_if_few(body: memoryview, version: int, most: int) -> ProduceRequest | None:
-    """``decode_request``, unless more than ``most`` partitions are named."""
+    """``decode_request``, unless more than ``most`` topics or partitions are named."""
     reader = WireReader(body, flexible=is_flexible(ApiKey.PRODUCE, version))
     transactional_id = reader.string_or_none() if version >= 3 else None
     acks, timeout_ms = reader.numbers(_ACKS)
+    topics = checked_count(ApiKey.PRODUCE, 0, reader.array_length())
+    if topics > most:
+        return None
     records: list[tuple[TopicPartition, memoryview | None]] = []
-    for _ in range(checked_count(ApiKey.PRODUCE, 0, reader.array_length())):
+    for _ in range(topics):
         topic = reader.string()
         count = checked_count(ApiKey.PRODUCE, len(records), reader.array_length())
         if len(records) + count > most:
