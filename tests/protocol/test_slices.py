@@ -1,12 +1,17 @@
 """Large messages in steps: the same as in one go, and little between two steps."""
 
+import tracemalloc
+from uuid import UUID
+
 import pytest
+from protocol.schema_bytes import uvarint
 
 from sparklog.errors import RemoteProtocolError
 from sparklog.protocol import messages, slices
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import encode
 from sparklog.protocol.slices import MOST_ELEMENTS, Shared, decoding, encoding, is_large_answer
+from sparklog.protocol.wire import MOST_TAGS
 from sparklog.testing.steps import counted, finish
 
 
@@ -113,6 +118,68 @@ def test_null_where_there_may_be_none_is_malformed():
     nameless = encode(list_offsets(1, 1), 1).replace(b"\0\x02t0", b"\xff\xff")
     with pytest.raises(RemoteProtocolError, match="name is null"):
         finish(decoding(ApiKey.LIST_OFFSETS, 1, memoryview(nameless)))
+
+
+def tagged(count):
+    return uvarint(count) + b"".join(uvarint(1000 + number) + b"\2??" for number in range(count))
+
+
+def metadata(topics, tags, end=b"\0"):
+    """Version 9, of topics that have so many tagged fields each."""
+    return memoryview(uvarint(topics + 1) + (b"\2t" + tagged(tags)) * topics + bytes(3) + end)
+
+
+def test_tagged_fields_that_nobody_knows_are_passed_over_and_not_kept():
+    decoded = finish(decoding(ApiKey.METADATA, 9, metadata(3, 5, tagged(4))))
+    assert [each.name for each in decoded.topics] == ["t", "t", "t"]
+    assert [each.unknown_tags for each in (decoded, *decoded.topics)] == [None] * 4
+
+
+@pytest.mark.parametrize("body", [metadata(0, 0, tagged(MOST_TAGS + 1)), metadata(1, MOST_TAGS + 1)])
+def test_a_structure_of_more_tagged_fields_than_anybody_sends_is_refused(body):
+    with pytest.raises(RemoteProtocolError, match="tagged fields"):
+        finish(decoding(ApiKey.METADATA, 9, body))
+
+
+def test_tagged_fields_count_as_elements():
+    topics = MOST_ELEMENTS // (MOST_TAGS + 1)
+    number, decoded = counted(decoding(ApiKey.METADATA, 9, metadata(topics, MOST_TAGS)))
+    assert number == len(decoded.topics) == topics
+    with pytest.raises(RemoteProtocolError, match="ask for fewer"):
+        finish(decoding(ApiKey.METADATA, 9, metadata(topics + 1, MOST_TAGS)))
+
+
+@pytest.mark.parametrize("cursor", [b"\xff", b"\1\2t\0\0\0\3" + tagged(2), b"\1\2t\0\0\0\3" + tagged(MOST_TAGS + 1)])
+def test_the_tagged_fields_of_a_structure_within_are_passed_over_too(cursor):
+    steps = decoding(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, memoryview(b"\1\0\0\0\7" + cursor + b"\0"))
+    if len(cursor) > MOST_TAGS:
+        with pytest.raises(RemoteProtocolError, match="tagged fields"):
+            finish(steps)
+        return
+    found = finish(steps).cursor
+    assert found is None if cursor == b"\xff" else (found.topic_name, found.partition_index) == ("t", 3)
+
+
+def test_tagged_fields_that_the_schema_has_are_read():
+    cluster = b"\0\3\3ab"
+    state = b"\1\x0d" + (7).to_bytes(4, "big") + (9).to_bytes(8, "big") + b"\0"
+    head = bytes(4 + 4 + 4 + 1 + 4 + 4)
+    partition = bytes(4 + 4 + 8 + 4 + 8 + 4) + b"\1\0\x10" + UUID(int=5).bytes
+    body = head + b"\2" + bytes(16) + b"\2" + partition + b"\0\1\1\3" + b"\x63\1?" + state + cluster
+    decoded = finish(decoding(ApiKey.FETCH, 17, memoryview(body)))
+    assert decoded.topics[0].partitions[0].replica_directory_id == UUID(int=5)
+    assert (decoded.replica_state.replica_id, decoded.replica_state.replica_epoch) == (7, 9)
+    assert decoded.cluster_id == "ab"
+
+
+def test_a_body_is_not_copied_to_be_decoded():
+    body = memoryview(bytes(4_000_000))
+    tracemalloc.start()
+    try:
+        finish(decoding(ApiKey.LIST_OFFSETS, 5, body))
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_element_longer_than_the_window_is_decoded_too():

@@ -11,7 +11,6 @@ its arrays.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Generic, TypeVar, cast
 
@@ -30,6 +29,7 @@ from sparklog.protocol.messages import (
     reject_null,
     reject_nulls,
 )
+from sparklog.protocol.wire import WireStream
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -121,13 +121,16 @@ def decoding(api: ApiKey, version: int, body: memoryview) -> Steps[Message]:
 
 
 class _Decoder:
-    """Walks a schema down to the structs that are small enough for the library's compiled decoder."""
+    """Walks a schema down to the structs that are small enough for the library's compiled decoder.
+
+    Tagged fields count as elements. Those that the schema does not have are passed over.
+    """
 
     def __init__(self, api: ApiKey, version: int, body: memoryview) -> None:
-        self._api, self._version, self._body = api, version, body
+        self._api, self._version = api, version
         self._schema = SCHEMAS[api].request
-        self._stream = io.BytesIO(body)
         flexible = self._schema.flexible_version_q(version)
+        self._stream = WireStream(body, flexible=flexible)
         self._form = {"version": version, "compact": flexible, "tagged": flexible}
         self._flexible = flexible
         self._most = self._left = MOST_OF_CONTROLLER if api in _OF_CONTROLLER else MOST_ELEMENTS
@@ -142,22 +145,46 @@ class _Decoder:
     def _walk(self, schema: Any, data_class: Any) -> Steps[Any]:
         values: dict[str, Any] = {}
         for field in schema.untagged_fields(self._version):
-            value: Any
-            if field.is_array():
-                value = yield from self._array(field)
-            else:
-                value = field.decode(self._stream, **self._form)
-            if value is None:
-                reject_null(field, self._schema.name, self._version)
-            elif field.is_struct():
-                reject_nulls(field, value, self._version)
-            values[field.name] = value
+            values[field.name] = yield from self._field(field)
         if self._flexible:
-            values |= schema.tagged_fields(self._version).decode(self._stream, version=self._version)
+            values |= yield from self._tagged(schema)
         return data_class(version=self._version, **values)
 
+    def _field(self, field: Any) -> Steps[Any]:
+        value: Any
+        if field.is_array():
+            value = yield from self._array(field)
+        elif not field.is_struct():
+            value = field.decode(self._stream, **self._form)
+        elif field.nullable_for_version_q(self._version) and self._stream.read(1) == b"\xff":
+            value = None
+        else:
+            value = yield from self._walk(field, field.data_class)
+        if value is None:
+            reject_null(field, self._schema.name, self._version)
+        return value
+
+    def _tagged(self, schema: Any) -> Steps[dict[str, Any]]:
+        values: dict[str, Any] = {}
+        stream, version = self._stream, self._version
+        count = stream.uvarint()
+        if count:
+            stream.count_tags(count)
+            self._count(count)
+            fields = (each for each in schema.fields.values() if each.for_version_q(version))
+            known = {each.tag: each for each in fields if each.tagged_field_q(version)}
+            for _ in range(count):
+                tag, size = stream.uvarint(), stream.uvarint()
+                start = stream.position
+                stream.take(size)
+                if tag in known:
+                    end, stream.position = stream.position, start
+                    values[known[tag].name] = yield from self._field(known[tag])
+                    stream.position = end
+        return values
+
     def _array(self, field: Any) -> Steps[list[Any] | None]:
-        count = (UnsignedVarInt32.decode(self._stream) - 1) if self._flexible else Int32.decode(self._stream)
+        count = (self._stream.uvarint() - 1) if self._flexible else self._stream.int32()
         if count == -1:
             return None
         self._count(max(count, 0))
@@ -180,8 +207,8 @@ class _Decoder:
             raise _too_many(self._api, self._most)
 
     def _element(self, schema: Any) -> Steps[Struct]:
-        start = self._stream.tell()
-        window = self._body[start : start + _WINDOW]
+        start = self._stream.position
+        window = self._stream.buffer[start : start + _WINDOW]
         if not self._flexible or not ENDLESS_VARINT.search(window):
             message: Struct
             try:
@@ -190,11 +217,27 @@ class _Decoder:
                 end = _WINDOW + 1  # it may be whole beyond the window
             if end <= len(window):
                 reject_nulls(schema, message, self._version)
-                self._count(_elements(schema, message, self._version))
-                self._stream.seek(start + end)
-                return message
+                if not _has_tags(schema, message, self._version):
+                    self._count(_elements(schema, message, self._version))
+                    self._stream.position = start + end
+                    return message
         walked: Struct = yield from self._walk(schema, schema.data_class)
         return walked
+
+
+def _has_tags(schema: Any, message: Any, version: int) -> bool:
+    """Whether a struct of the message, which the library decoded, has a tagged field."""
+    if message.tags is not None or message.unknown_tags is not None:
+        return True
+    for field in schema.untagged_fields(version):
+        if field.is_struct_array():
+            if any(_has_tags(field.array_of, each, version) for each in getattr(message, field.name) or ()):
+                return True
+        elif field.is_struct():
+            value = getattr(message, field.name)
+            if value is not None and _has_tags(field, value, version):
+                return True
+    return False
 
 
 def _struct_arrays(schema: Any, version: int) -> Iterator[Any]:

@@ -155,6 +155,18 @@ class BoundedReader(WireReader):
         return size
 
 
+class WireStream(WireReader):
+    """For a decoder that reads from a file: of the buffer no more is copied than it asks for."""
+
+    __slots__ = ()
+
+    def read(self, size: int) -> bytes:
+        """The next ``size`` bytes, or what is left."""
+        data = bytes(self.buffer[self.position : self.position + size])
+        self.position += len(data)
+        return data
+
+
 class WireWriter:
     """Builds a message as a list of chunks: bytes, and slices that are not copied."""
 
