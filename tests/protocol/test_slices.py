@@ -11,7 +11,7 @@ from sparklog.protocol import messages, slices
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import encode
 from sparklog.protocol.slices import MOST_ELEMENTS, Shared, decoding, encoding, is_large_answer
-from sparklog.protocol.wire import MOST_TAGS
+from sparklog.protocol.wire import MOST_OF_STRING, MOST_TAGS
 from sparklog.testing.steps import counted, finish
 
 
@@ -180,6 +180,41 @@ def test_a_body_is_not_copied_to_be_decoded():
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
+
+
+def described(*groups):
+    return memoryview(
+        encode(messages.DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False), 5)
+    )
+
+
+def named(size):
+    topic = messages.MetadataRequest.MetadataRequestTopic
+    return memoryview(encode(messages.MetadataRequest(topics=[topic(name="t" * size)]), 9))
+
+
+def beating(size):
+    return memoryview(encode(messages.HeartbeatRequest(group_id="g" * size, generation_id=1, member_id="m"), 4))
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"),
+    [
+        (ApiKey.HEARTBEAT, 4, beating),
+        (ApiKey.METADATA, 9, named),
+        (ApiKey.DESCRIBE_GROUPS, 5, lambda size: described("g", "g" * size)),
+    ],
+)
+def test_a_compact_string_is_no_longer_than_another(api, version, body):
+    longest = body(MOST_OF_STRING)
+    assert encode(finish(decoding(api, version, longest)), version) == longest
+    with pytest.raises(RemoteProtocolError, match="a string of 32768 bytes"):
+        finish(decoding(api, version, body(MOST_OF_STRING + 1)))
+
+
+def test_long_texts_are_fewer_a_step():
+    body = described(*["g" * MOST_OF_STRING] * 100)
+    assert counted(decoding(ApiKey.DESCRIBE_GROUPS, 5, body))[0] >= len(body) // (slices._FAR + MOST_OF_STRING)
 
 
 def test_an_element_longer_than_the_window_is_decoded_too():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.errors import RemoteProtocolError
-from sparklog.protocol.wire import MOST_TAGS, MOST_TAGS_IN_ALL, WireReader, WireWriter, frame
+from sparklog.protocol.wire import MOST_OF_STRING, MOST_TAGS, MOST_TAGS_IN_ALL, WireReader, WireWriter, frame
 from sparklog.structs import FileSlice
 
 FLEXIBLE = pytest.mark.parametrize("flexible", [False, True])
@@ -98,6 +98,17 @@ def test_a_string_that_must_be_there_may_not_be_null():
 def test_a_string_is_utf_8():
     with pytest.raises(RemoteProtocolError, match="UTF-8"):
         WireReader(memoryview(b"\0\x02\xff\xfe")).string()
+
+
+def test_a_string_is_as_long_as_two_bytes_can_say_in_either_encoding():
+    for flexible in (False, True):
+        writer = WireWriter(flexible=flexible)
+        writer.string("a" * MOST_OF_STRING)
+        assert WireReader(written(writer), flexible=flexible).string() == "a" * MOST_OF_STRING
+    writer.string("ü" * (MOST_OF_STRING // 2 + 1))
+    reader = WireReader(written(writer)[MOST_OF_STRING + 3 :], flexible=True)
+    with pytest.raises(RemoteProtocolError, match="a string of 32768 bytes is longer than 32767"):
+        reader.string_or_none()
 
 
 def with_tags(count):

@@ -3,8 +3,9 @@
 ``decoding`` and ``encoding`` are steps: generators that stop after every element of an array, wherever it is nested,
 and give the message, or its bytes, at the end. What they give is what ``decode_request`` and ``encode`` give.
 
-Invariants: between two steps lies the work of one element, or of ``_RUN`` numbers; a request names at most
-``MOST_ELEMENTS`` elements in all of its arrays (a controller's more), and is refused before more than that are made.
+Invariants: between two steps lies the work of one element, or of ``_RUN`` numbers or texts, or of ``_FAR`` bytes of
+texts; a request names at most ``MOST_ELEMENTS`` elements in all of its arrays (a controller's more), and is refused
+before more than that are made.
 Whether a message is large is told without looking at its elements: a request by its bytes, an answer by the lengths of
 its arrays.
 """
@@ -48,6 +49,7 @@ SLICE = 50
 """So many partitions of a Produce or a Fetch are one step, in which each costs some µs."""
 _OF_CONTROLLER = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
 _RUN = 500
+_FAR = 256 << 10
 _WINDOW = 2 << 10
 """An element that ends within so many bytes is decoded in one go by the library's fast decoder."""
 
@@ -155,7 +157,7 @@ class _Decoder:
         if field.is_array():
             value = yield from self._array(field)
         elif not field.is_struct():
-            value = field.decode(self._stream, **self._form)
+            value = self._simple(field)
         elif field.nullable_for_version_q(self._version) and self._stream.read(1) == b"\xff":
             value = None
         else:
@@ -163,6 +165,11 @@ class _Decoder:
         if value is None:
             reject_null(field, self._schema.name, self._version)
         return value
+
+    def _simple(self, field: Any) -> Any:
+        if field.type_str == "string":
+            return self._stream.string_or_none()
+        return field.decode(self._stream, **self._form)
 
     def _tagged(self, schema: Any) -> Steps[dict[str, Any]]:
         values: dict[str, Any] = {}
@@ -188,14 +195,16 @@ class _Decoder:
         if count == -1:
             return None
         self._count(max(count, 0))
+        begun = self._stream.position
         values: list[Any] = []
         for number in range(count):
             if field.is_struct_array():
                 values.append((yield from self._element(field.array_of)))
                 yield
             else:
-                values.append(field.array_of.decode(self._stream, **self._form))
-                if number % _RUN == _RUN - 1:
+                values.append(self._simple(field.array_of))
+                if number % _RUN == _RUN - 1 or self._stream.position - begun > _FAR:
+                    begun = self._stream.position
                     yield
         if None in values:
             raise RemoteProtocolError(f"malformed {self._schema.name}: null in {field.name}")

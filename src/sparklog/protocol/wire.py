@@ -17,6 +17,8 @@ _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
+MOST_OF_STRING = 0x7FFF
+"""Bytes of one string, whose length could say more where it is a varint; Kafka refuses those too."""
 MOST_TAGS = 100
 """Of one structure: what Kafka's own have is a handful."""
 MOST_TAGS_IN_ALL = 50_000
@@ -87,6 +89,8 @@ class WireReader:
         size = self.uvarint() - 1 if self.flexible else self.int16()
         if size < 0:
             return None
+        if size > MOST_OF_STRING:
+            raise RemoteProtocolError(f"a string of {size} bytes is longer than {MOST_OF_STRING}")
         try:
             return str(self.take(size), "utf-8")
         except UnicodeDecodeError as error:
