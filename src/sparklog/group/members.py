@@ -101,16 +101,13 @@ class MemberRequests:
     async def sync(self, group_id: str, request: SyncRequest) -> SyncAnswer:
         """Returns when the leader's assignment is stored."""
         error = self._board.status(group_id)
-        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance that this belonged to is lost with the old coordinator, and old clients know no such error.
-            error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is not ErrorCode.NONE:
-            return SyncAnswer(error)
+            return _not_synced(error)
         if not self._is_plain(group_id):
             try:
                 answered = await self._in_turn(group_id, lambda hosted: self._sync_consumers(hosted, request))
             except ApiError as failure:
-                return SyncAnswer(failure.code)
+                return _not_synced(failure.code)
             if answered is not None:
                 return answered
         hosted = self._board.hosted(group_id)
@@ -171,7 +168,7 @@ class MemberRequests:
     async def _in_turn(self, group_id: str, act: Callable[[Hosted], Coroutine[Any, Any, T | None]]) -> T | None:
         """What ``act`` says in the group's turn, also if the client hangs up. Raises ApiError.
 
-        None leaves it to the machine of the classic protocol, whose group it is when this returns.
+        None leaves it to the machine of the classic protocol, whose group it is, ours and loaded, when this returns.
         """
 
         async def run() -> T | None:
@@ -179,9 +176,14 @@ class MemberRequests:
                 return await act(hosted)
 
         answer = await asyncio.shield(self._board.spawn(run()))
-        if answer is None and not self._is_plain(group_id):
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # it became another meanwhile; ask again
-        return answer
+        if answer is not None:
+            return answer
+        error = self._board.status(group_id)  # the turn is over, and with it what was known of the group
+        if error is ErrorCode.NONE and not self._is_plain(group_id):
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # it became another meanwhile; ask again
+        if error is not ErrorCode.NONE:
+            raise ApiError(error)
+        return None
 
     # What a member may do with its group's offsets. The group is ours, and loaded.
 
@@ -258,3 +260,10 @@ class MemberRequests:
 
     async def _stored(self, hosted: Hosted, store: Store, written: asyncio.Future[ErrorCode]) -> None:
         self._apply(hosted, self._machine.stored(hosted.group, store, await written, self._board.now_ms()))
+
+
+def _not_synced(error: ErrorCode) -> SyncAnswer:
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        # The rebalance that this belonged to is lost with the old coordinator, and old clients know no such error.
+        return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+    return SyncAnswer(error)
