@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from group.scene import GROUP, HOME, Play, Scene
-from group.test_consumer_groups import Classic, Member, waiting_requests
+from group.test_consumer_groups import SESSION_S, Classic, Member, group_of, waiting_requests
 
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import GroupState
@@ -102,5 +102,35 @@ def test_requests_that_wait_for_a_group_to_end_are_answered_whenever_it_is_led_e
         answers = await asyncio.gather(*requests)
         assert answers[0].error is away or turns
         assert {each.error for each in answers} <= {away, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID}
+
+    play(body)
+
+
+def test_a_group_of_a_coordinator_that_is_no_more_is_not_woken(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        classic, new = Classic(scene), Member(scene)
+        await classic.lead()
+        await new.beat()
+        await classic.follow()
+        replicated = hold_writes(scene)
+        for _ in range(5):
+            assert classic.heartbeat() is ErrorCode.NONE
+            await asyncio.sleep(SESSION_S / 5)
+        await asyncio.sleep(0.1)
+        scene.store.gate = None
+        assert group_of(scene) is not None, "its end is being written: the last member of its protocol is lost"
+        await scene.groups.load(HOME)
+        replicated.set_result(None)
+        await asyncio.sleep(0.1)
+        assert group_of(scene) is None
+        await classic.lead()
+        for _ in range(4):
+            await asyncio.sleep(5)
+            assert classic.heartbeat() is ErrorCode.NONE
+        again = await scene.restarted()
+        found = [each.groups.describe_group(GROUP)[1] for each in (scene, again)]
+        assert [each and (each.state, each.generation) for each in found] == [
+            (GroupState.STABLE, classic.generation)
+        ] * 2
 
     play(body)

@@ -111,7 +111,7 @@ class Board:
         return led.hosted.get(hosted.group.group_id, hosted) is hosted
 
     def wake(self, hosted: Hosted, wake_ms: int) -> None:
-        """Call ``on_wake`` no later than this."""
+        """Call ``on_wake`` no later than this, if the group is still current by then."""
         if hosted.timer is not None:
             if hosted.wake_ms <= wake_ms:
                 return
@@ -121,7 +121,8 @@ class Board:
 
     def _woken(self, hosted: Hosted) -> None:
         hosted.timer = None
-        self._on_wake(hosted)
+        if self.is_current(hosted):  # a change that was under way may have ended after the group had gone
+            self._on_wake(hosted)
 
     async def take(self, steps: Steps[T], group_id: str) -> T:
         """The result of what is decided about the group, while others have the loop between its steps."""
