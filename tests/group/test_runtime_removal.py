@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from group.scene import ANONYMOUS, COUNT, GROUP, HOME, OTHER, TP, Play, Scene, one_member
+from group.test_pending import commit as commit_in_transaction
+from group.test_pending import end as end_transaction
 
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.group.classic.group import CommittedOffset, GroupState, Protocol
 from sparklog.group.classic.requests import CommitRequest, MemberIdentity
 from sparklog.group.offsets import group_key, offset_key
@@ -80,6 +82,38 @@ def test_what_is_committed_after_a_refused_deletion_stays(play: Play) -> None:
         again = await scene.restarted()
         for each in (scene, again):
             assert each.groups.fetch_offsets(GROUP, None)[1].keys() == {TP}
+
+    play(body)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("in_transaction", [True, False])
+def test_a_refused_deletion_waits_for_what_is_being_committed(play: Play, in_transaction: bool, counts: bool) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.commit(3)
+        scene.store.error = ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await scene.groups.delete_offsets(GROUP, [TP])).partitions != {TP: ErrorCode.NONE}
+        scene.store.error = None
+        if in_transaction:
+            await commit_in_transaction(scene, 5)
+        else:
+            gate = gated(scene)
+            commit = asyncio.ensure_future(scene.commit(5))
+        await asyncio.sleep(60)
+        assert tombstones(scene) == []
+        if in_transaction:
+            await end_transaction(scene, commits=counts)
+        else:
+            scene.store.gate = None
+            if counts:
+                gate.set_result(None)
+            else:
+                gate.set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+            await commit
+        await asyncio.sleep(60)
+        assert tombstones(scene) == ([] if counts else [offset_key(GROUP, TP)])
+        expected = 5 if counts else None
+        assert (scene.offset(), (await scene.restarted()).offset()) == (expected, expected)
 
     play(body)
 

@@ -157,11 +157,13 @@ class Board:
 
     def _bury_again(self, led: LedPartition) -> None:
         led.burial = None
-        some = list(islice(led.unburied, _BURIED_AT_ONCE))
-        for key in some:
+        some = {key: led.knows(key) for key in islice(led.unburied, _BURIED_AT_ONCE)}
+        for key, known in some.items():
             del led.unburied[key]
+            if known is None:
+                led.unburied[key] = None  # behind all others
         self._bury_later(led)
-        keys = [key for key in some if not led.knows(key)]
+        keys = [key for key, known in some.items() if known is False]
         if keys and self.led.get(led.number) is led:
             self.bury(led, keys)
 

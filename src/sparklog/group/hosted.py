@@ -34,14 +34,19 @@ class LedPartition:
     burial: asyncio.TimerHandle | None = None
     """When these are written again."""
 
-    def knows(self, key: bytes) -> bool:
-        """Whether what the log has under ``key`` is part of a group now."""
+    def knows(self, key: bytes) -> bool | None:
+        """Whether what the log has under ``key`` is part of a group now; None while that is being decided.
+
+        An offset that is only being committed, maybe in a transaction, may yet come to nothing.
+        """
         parsed = read_key(key) or read_consumer_key(key)
         hosted = self.hosted.get(parsed.group_id) if parsed is not None else None
         if hosted is None:
             return False
         if isinstance(parsed, OffsetKey):
-            return parsed.tp in hosted.group.offsets or parsed.tp in hosted.group.pending_commits
+            if parsed.tp in hosted.group.offsets:
+                return True
+            return None if parsed.tp in hosted.group.pending_commits else False
         return not hosted.is_empty
 
     def host(self, group_id: str) -> Hosted:
