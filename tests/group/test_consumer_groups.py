@@ -402,6 +402,49 @@ def test_a_deletion_that_the_log_refused_is_written_later(play: Play) -> None:
     play(body)
 
 
+async def left_and_not_deleted(scene: Scene) -> None:
+    """An empty group whose deletion the log has refused."""
+    member = Member(scene)
+    await member.beat()
+    await member.beat(epoch=-1)
+    scene.store.error = ErrorCode.KAFKA_STORAGE_ERROR
+    assert await scene.groups.delete_group(GROUP) is not ErrorCode.NONE
+    scene.store.error = None
+
+
+def test_a_classic_group_after_a_refused_deletion_is_not_taken_for_the_deleted_one(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await left_and_not_deleted(scene)
+        classic = Classic(scene)
+        await classic.lead()
+        await asyncio.sleep(9)
+        assert classic.heartbeat() is ErrorCode.NONE
+        await asyncio.sleep(9)
+        again = await scene.restarted()
+        assert group_of(again) is None
+        found = [each.groups.describe_group(GROUP)[1] for each in (scene, again)]
+        assert [group and group.members.keys() for group in found] == [{classic.member_id}] * 2
+
+    play(body)
+
+
+def test_a_refused_deletion_does_not_overtake_a_group_that_is_being_written(play: Play) -> None:
+    async def body(scene: Scene) -> None:
+        await left_and_not_deleted(scene)
+        gate = scene.loop.create_future()
+        scene.store.gate = lambda: gate
+        joining = asyncio.ensure_future(Member(scene).beat())
+        await asyncio.sleep(15)
+        scene.store.gate = None
+        gate.set_result(None)
+        assert (await joining).error is ErrorCode.NONE
+        await asyncio.sleep(15)
+        assert group_of(scene) is not None
+        assert group_of(await scene.restarted()) == group_of(scene)
+
+    play(body)
+
+
 def test_members_that_join_around_a_deletion_join_one_group(play: Play) -> None:
     async def body(scene: Scene) -> None:
         first, second, third = Member(scene, "one"), Member(scene, "two"), Member(scene, "three")

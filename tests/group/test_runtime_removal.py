@@ -78,7 +78,7 @@ def test_what_is_committed_after_a_refused_deletion_stays(play: Play) -> None:
         scene.store.error = None
         assert await scene.commit(7, ANONYMOUS, TP) is ErrorCode.NONE
         await asyncio.sleep(60)
-        assert tombstones(scene) == [offset_key(GROUP, OTHER)]
+        assert tombstones(scene) == [offset_key(GROUP, OTHER), group_key(GROUP)]
         again = await scene.restarted()
         for each in (scene, again):
             assert each.groups.fetch_offsets(GROUP, None)[1].keys() == {TP}

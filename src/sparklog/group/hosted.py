@@ -10,7 +10,7 @@ from sparklog.group.classic.group import CommittedOffset, Group, GroupState
 from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.records import read_consumer_key, tombstones
 from sparklog.group.consumer.timers import Timers
-from sparklog.group.offsets import OffsetKey, group_key, offset_key, read_key
+from sparklog.group.offsets import GroupKey, OffsetKey, group_key, offset_key, read_key
 from sparklog.group.pending import PendingOffsets
 from sparklog.structs import TopicPartition
 
@@ -37,7 +37,8 @@ class LedPartition:
     def knows(self, key: bytes) -> bool | None:
         """Whether what the log has under ``key`` is part of a group now; None while that is being decided.
 
-        An offset that is only being committed, maybe in a transaction, may yet come to nothing.
+        An offset that is only being committed, maybe in a transaction, may yet come to nothing; so may a change of the
+        group by whoever has its turn.
         """
         parsed = read_key(key) or read_consumer_key(key)
         hosted = self.hosted.get(parsed.group_id) if parsed is not None else None
@@ -47,7 +48,9 @@ class LedPartition:
             if parsed.tp in hosted.group.offsets:
                 return True
             return None if parsed.tp in hosted.group.pending_commits else False
-        return not hosted.is_empty
+        if hosted.turn.locked():
+            return None
+        return bool(hosted.group.generation) if isinstance(parsed, GroupKey) else hosted.consumer is not None
 
     def host(self, group_id: str) -> Hosted:
         """The group, made if need be; ``Hosted.keep`` keeps it if something came of it."""
