@@ -269,6 +269,30 @@ def test_a_topic_deleted_while_the_groups_are_loaded_takes_its_offsets_too(play:
     play(body)
 
 
+@pytest.mark.parametrize("ends", ["before", "in between"])
+def test_a_topic_deleted_during_a_load_takes_its_offsets_too_if_the_groups_are_loaded_again(
+    play: Play, ends: str
+) -> None:
+    async def body(scene: Scene) -> None:
+        tps = await commit_many(scene, 1001)
+        again = Scene(scene.loop, scene.clock, scene.store, 0)
+        for each in range(COUNT):
+            if each != HOME:
+                await again.groups.load(each)
+        loading = asyncio.ensure_future(again.groups.load(HOME))
+        await asyncio.sleep(0)
+        finish(again.groups.forget_topics(tps[1:]))
+        while ends == "in between" and not tombstones(scene):
+            await asyncio.sleep(0)
+        assert len(tombstones(scene)) <= MOST_A_STEP
+        await again.groups.load(HOME)
+        await loading
+        assert [tp for tp in tps if again.offset(tp) is not None] == tps[:1]
+        assert sorted(tombstones(scene)) == sorted(offset_key(GROUP, tp) for tp in tps[1:])
+
+    play(body)
+
+
 def test_a_topic_deleted_while_the_groups_come_back_takes_its_offsets_too(play: Play) -> None:
     async def body(scene: Scene) -> None:
         others = [each for each in (f"g{number}" for number in range(2000)) if scene.groups.partition_for(each) == HOME]

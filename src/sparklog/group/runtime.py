@@ -231,8 +231,11 @@ class GroupCoordinator:
 
         A broker may lead before it hears how many partitions there are, so nothing here asks where a group belongs.
         """
+        begun = self._board.led.get(partition)
         self.unload(partition)
         led = self._board.led[partition] = LedPartition(partition)
+        if begun is not None and begun.is_loading:  # it came to no end: what went is still there
+            led.deleted = [*begun.deleted]
         async with self._loading:  # one after another, so that each turn of the loop is short
             loader = await self._read(led)
         if loader is None:
@@ -259,12 +262,13 @@ class GroupCoordinator:
         for _ in loader.parse():
             await asyncio.sleep(0)
         while led.deleted:
-            for keys in loader.forget(led.deleted.pop()):
+            for keys in loader.forget(led.deleted[0]):
                 if not self._is_current(led):
                     return None
                 if keys:
                     self._board.bury(led, keys)
                 await asyncio.sleep(0)
+            del led.deleted[0]
         return loader if self._is_current(led) else None
 
     def _is_current(self, led: LedPartition) -> bool:
