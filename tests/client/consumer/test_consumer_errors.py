@@ -334,6 +334,88 @@ def test_a_commit_that_is_refused_says_so(code):
     run(test)
 
 
+class Offsets:
+    """What a coordinator stored, in order; one offset it refuses once, for a reason that passes."""
+
+    def __init__(self, refused=None):
+        self.stored = []
+        self.refused = refused
+
+    def __call__(self, asked):
+        if _offset(asked) == self.refused:
+            self.refused = None
+            return _commit_answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self.stored.append(_offset(asked))
+        return _commit_answer(ErrorCode.NONE)
+
+
+def _offset(asked):
+    return asked.message.topics[0].partitions[0].committed_offset
+
+
+@asynccontextmanager
+async def committing(coordinator, **settings):
+    given = {"group_id": "g", "enable_auto_commit": False, **settings}
+    async with consuming(Log(*TWO, end=3), **given) as (consumer, cluster):
+        cluster.ceilings[ApiKey.OFFSET_COMMIT] = 9
+        cluster.on[ApiKey.OFFSET_COMMIT] = coordinator
+        yield consumer, cluster
+
+
+def test_a_commit_that_is_retried_undoes_no_later_one():
+    async def test():
+        coordinator, told = Offsets(refused=100), []
+        async with committing(coordinator) as (consumer, _):
+            for offset in (100, 105):
+                consumer.commit_async(lambda offsets, error: told.append((offsets[T0].offset, error)), {T0: offset})
+            await consumer.commit({T0: 50})
+            assert coordinator.stored == [100, 105, 50]
+        assert coordinator.stored == [100, 105, 50]
+        assert told == [(100, None), (105, None)]
+
+    run(test)
+
+
+def test_an_auto_commit_is_of_what_earlier_polls_gave_and_undoes_no_later_commit():
+    async def test():
+        coordinator, clock = Offsets(refused=1), ManualClock()
+        async with committing(coordinator, clock=clock, enable_auto_commit=True) as (consumer, _):
+            consumer.seek(T0, 0)
+            assert [record.offset for record in await consumer.poll(20.0, max_records=1)] == [0]
+            clock.advance(6)
+            assert [record.offset for record in await consumer.poll(20.0, max_records=1)] == [1]
+            await consumer.commit({T0: 500})
+            assert coordinator.stored == [1, 500]
+        assert coordinator.stored == [1, 500, 2]
+
+    run(test)
+
+
+def test_a_commit_whose_time_is_over_before_its_turn_is_not_sent():
+    async def test():
+        asked, told = asyncio.Event(), []
+
+        async def never(_asked):
+            asked.set()
+            await asyncio.Event().wait()
+
+        patient = {"default_api_timeout_ms": 10_000, "request_timeout_ms": 100_000}
+        clock = ManualClock()
+        async with committing(never, clock=clock, **patient) as (consumer, cluster):
+            consumer.commit_async(lambda _, error: told.append(error.code), {T0: 1})
+            later = asyncio.create_task(consumer.commit({T0: 2}))
+            await asked.wait()
+            clock.advance(11)
+            jump(asyncio.get_running_loop(), 11)
+            with pytest.raises(ApiError, match="not sent in time: commits before them are under way") as raised:
+                await later
+            assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+            assert [_offset(each) for each in cluster.asked(ApiKey.OFFSET_COMMIT)] == [1]
+        assert told == [ErrorCode.REQUEST_TIMED_OUT]
+
+    run(test)
+
+
 def test_close_does_not_wait_for_a_broker_that_is_silent():
     async def test():
         async def never(_asked):

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sparklog.client.consumer.config import ConsumerConfig
@@ -26,24 +27,22 @@ class Commits:
         self._news = news
         self._retry_pause = config.retry_backoff_ms / 1000
         self._schedule = AutoCommit(config.auto_commit_interval, clock.monotonic())
-        self._auto: asyncio.Task[bool] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._auto: asyncio.Task[SparklogError | None] | None = None
+        self._tasks: set[asyncio.Task[SparklogError | None]] = set()
         self._settled: deque[tuple[CommitCallback, Offsets, SparklogError | None]] = deque()
 
     def start(self, offsets: Offsets, callback: CommitCallback | None) -> None:
         """Commit; the callback is told by the next ``tell`` after that."""
-        task = asyncio.create_task(self._commit(offsets, callback), name="sparklog commit")
+        task = self._offsets.start(offsets)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._settle, offsets, callback))
 
-    async def _commit(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        failure = None
-        try:
-            await self._offsets.commit(offsets)
-        except SparklogError as error:
-            failure = error
-        if callback is not None:
-            self._settled.append((callback, offsets, failure))
+    def _settle(
+        self, offsets: Offsets, callback: CommitCallback | None, task: asyncio.Task[SparklogError | None]
+    ) -> None:
+        self._tasks.discard(task)
+        if callback is not None and not task.cancelled():
+            self._settled.append((callback, offsets, task.result()))
             self._news.set()
 
     async def tell(self) -> None:
@@ -58,11 +57,11 @@ class Commits:
         """Commit the positions as they are now, if it is time; after a failure sooner than after a success."""
         now = self._clock.monotonic()
         if self._auto is not None and self._auto.done():
-            if not self._auto.result():
+            if self._auto.result() is not None:
                 self._schedule.postpone(now, self._retry_pause)
             self._auto = None
         if self._auto is None and self._schedule.due(now):
-            self._auto = asyncio.create_task(self._offsets.auto_commit(), name="sparklog auto-commit")
+            self._auto = self._offsets.start_auto_commit()
 
     @property
     def seconds_left(self) -> float:

@@ -1,11 +1,18 @@
-"""The offsets of a group as one consumer commits and reads them, be it a member or by itself."""
+"""The offsets of a group as one consumer commits and reads them, be it a member or by itself.
+
+Commits are sent one after another, in the order of the calls: each waits until those before it are stored or given up.
+So a commit that is retried never undoes a later one, and what returned last stays.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
 from uuid import UUID
 
+from sparklog.client.cluster.retry import Backoff
 from sparklog.client.cluster.session import CoordinatorKind, Session
 from sparklog.client.consumer.config import ConsumerConfig
 from sparklog.client.consumer.group.committed import OffsetAndMetadata, Offsets, to_commit
@@ -41,12 +48,48 @@ class GroupOffsets:
         self._subscription = subscription
         self._membership = membership
         self._group_id = config.group_id
+        self._row = asyncio.Lock()  # which is handed on in the order in which it was asked for
 
-    async def commit(self, offsets: Offsets, patience_ms: int | None = None) -> None:
+    async def commit(self, offsets: Offsets) -> None:
         """Store offsets for the group, retrying what passes. Raises ApiError for what does not."""
+        failure = await self.start(offsets)
+        if failure is not None:
+            raise failure
+
+    def start(self, offsets: Offsets, patience_ms: int | None = None) -> asyncio.Task[SparklogError | None]:
+        """Begin to commit; the result is why that failed, None if it did not.
+
+        ``patience_ms`` counts from now, the wait for earlier commits included.
+        """
+        # A task even for who waits for it: tasks begin in the order in which they were made, and stand in the row so.
+        return asyncio.create_task(self._outcome(offsets, patience_ms), name="sparklog commit")
+
+    async def _outcome(self, offsets: Offsets, patience_ms: int | None) -> SparklogError | None:
         if not offsets:
-            return
-        generation = self._commits_as()
+            return None
+        backoff = self._session.backoff(patience_ms)
+        try:
+            generation = self._commits_as()
+            async with self._turn(backoff):
+                await self._commit(offsets, generation, round(backoff.seconds_left * 1000))
+        except SparklogError as error:
+            return error
+        return None
+
+    @asynccontextmanager
+    async def _turn(self, backoff: Backoff) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(backoff.seconds_left):
+                await self._row.acquire()
+        except TimeoutError:
+            text = f"the offsets for group {self._group_id!r} were not sent in time: commits before them are under way"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+        try:
+            yield
+        finally:
+            self._row.release()
+
+    async def _commit(self, offsets: Offsets, generation: Generation, patience_ms: int) -> None:
         ids = self._topic_ids(offsets)
         request = commit_request(
             Asker(self._group_id, generation, self._config.group_instance_id or None), offsets, ids
@@ -82,16 +125,20 @@ class GroupOffsets:
             )
         return generation
 
-    async def auto_commit(self) -> bool:
-        """Commit all positions, if auto-commit is on; False, and a line in the log, if that failed."""
-        if self._config.auto_commit_interval is None:
-            return True
-        try:
-            await self.commit(to_commit(self._subscription.positions()), _AUTO_COMMIT_PATIENCE_MS)
-        except SparklogError as error:
-            _log.warning("auto-commit for group %s failed: %s", self._group_id, error)
-            return False
-        return True
+    def start_auto_commit(self) -> asyncio.Task[SparklogError | None]:
+        """Begin to commit all positions as they are now; a failure is a line in the log."""
+        started = self.start(to_commit(self._subscription.positions()), _AUTO_COMMIT_PATIENCE_MS)
+        started.add_done_callback(self._warn)
+        return started
+
+    def _warn(self, auto_commit: asyncio.Task[SparklogError | None]) -> None:
+        if not auto_commit.cancelled() and (failure := auto_commit.result()) is not None:
+            _log.warning("auto-commit for group %s failed: %s", self._group_id, failure)
+
+    async def auto_commit(self) -> None:
+        """Commit all positions, if auto-commit is on."""
+        if self._config.auto_commit_interval is not None:
+            await self.start_auto_commit()
 
     async def committed(
         self, partitions: Collection[TopicPartition]
