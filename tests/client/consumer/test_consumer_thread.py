@@ -1,12 +1,18 @@
 """The consumer for programs that block, without any broker: who may use it, and what it refuses at once."""
 
+import asyncio
 import contextlib
 import threading
+from queue import SimpleQueue
 
 import pytest
 
+from sparklog.client.consumer import consumer as module
 from sparklog.client.consumer.consumer import Consumer
 from sparklog.errors import ClientClosed, ConfigError, LocalProtocolError, WokenUp
+from sparklog.fetch.scan import Scan
+from sparklog.record.batch import RecordBatch
+from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
@@ -98,3 +104,77 @@ def test_a_consumer_that_cannot_be_made_leaves_no_thread():
     assert set(threading.enumerate()) <= before
     with pytest.raises(ConfigError, match=r"settings are a mapping, .*, not 'a:1'"):
         Consumer("a:1")
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Has the next wait for the loop end with Ctrl-C, after what it is handed."""
+    todo = []
+
+    class Jobs(SimpleQueue[object]):
+        def get(self, *args, **named):
+            if not todo:
+                return super().get(*args, **named)
+            todo.pop()(super())
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "SimpleQueue", Jobs)
+    return todo.append
+
+
+def fetched(reader):
+    """Have the records from the position on wait to be polled."""
+
+    def add():
+        consumer = reader._consumer
+        builder = RecordBatchBuilder(base_offset=0)
+        for number in range(3):
+            builder.append(1, None, b"%d" % number)
+        consumer._buffer.buffer(T0).add(Scan([RecordBatch(builder.build())], 3, 0))
+
+    reader._do(add)
+
+
+@pytest.mark.parametrize("poll", [lambda reader: reader.poll(60.0), lambda reader: reader.poll_arrow(60.0)])
+def test_an_interrupted_poll_gives_back_what_it_had_taken(reader, interrupt, poll):
+    reader.seek(T0, 1)
+    fetched(reader)
+    interrupt(lambda jobs: jobs.get())  # the poll is done by then
+    with pytest.raises(KeyboardInterrupt):
+        poll(reader)
+    assert reader.positions()[T0].offset == 1
+    assert reader.poll(0) == []
+    fetched(reader)
+    assert [record.offset for record in reader.poll(60.0)] == [1, 2]
+    assert reader.positions()[T0].offset == 3
+
+
+def test_an_interrupted_poll_that_took_nothing_leaves_the_one_before_it_alone(reader, interrupt):
+    reader.seek(T0, 0)
+    fetched(reader)
+    assert len(reader.poll(60.0)) == 3
+    interrupt(lambda jobs: None)
+    with pytest.raises(KeyboardInterrupt):
+        reader.poll(60.0)
+    assert reader.positions()[T0].offset == 3
+
+
+def test_an_interrupted_call_has_ended_before_the_next_one(reader, interrupt, monkeypatch):
+    monkeypatch.setattr(module, "_END_PATIENCE", 60.0)
+    begun, ended = threading.Event(), []
+
+    async def slow(_offsets, _error):
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            ended.append(True)
+
+    reader.commit_async(slow, {})
+    interrupt(lambda jobs: begun.wait(20))
+    with pytest.raises(KeyboardInterrupt):
+        reader.poll(60.0)
+    assert ended
+    assert reader.poll(0) == []

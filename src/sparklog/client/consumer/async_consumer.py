@@ -215,6 +215,10 @@ class AsyncConsumer:
             pass
         return records[0]
 
+    def give_back(self) -> None:
+        """Have what ``poll`` or ``poll_arrow`` just returned fetched again: it did not reach the user."""
+        self._buffer.give_back()
+
     def lend(self, records: list[ConsumerRecord]) -> Handout:
         """What ``poll`` just returned, to be given to the user one by one."""
         self._handout = Handout(self._subscription, records)

@@ -3,20 +3,23 @@
 The caller's thread waits; callbacks (of rebalances and of commits) run in it, inside the call that led to them, while
 the loop goes on: heartbeats are sent however long they take, and they may use the consumer. The thread ends with
 ``close``.
+
+An exception may end the wait at any time: Ctrl-C, or what a signal handler raises. The call is then cancelled, and
+records that it had taken already are given by the next poll.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import functools
 import inspect
 import re
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -34,11 +37,49 @@ from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.consumer.record import ConsumerRecord
 from sparklog.clock import Clock
 from sparklog.cluster.info import PartitionInfo
-from sparklog.errors import LocalProtocolError
+from sparklog.errors import ClientClosed, LocalProtocolError
 from sparklog.structs import TopicPartition
 
 T = TypeVar("T")
 _Job = Callable[[], None]
+_END_PATIENCE = 1.0
+"""Seconds for which an interrupted call waits until it has ended on the loop, so that the next is not refused."""
+
+
+class _Call(Generic[T]):
+    """One call of the user, at work on the loop. ``undo`` takes back what it did if its result reached nobody."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], undo: Callable[[], object] | None) -> None:
+        self.work = work
+        self._undo = undo
+        self._task: asyncio.Task[Any] | None = None
+        self._has_result = self._is_given_up = False
+
+    async def run(self) -> T:
+        if self._is_given_up:
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        result = await self.work
+        self._has_result = True
+        if self._is_given_up:
+            self._take_back()
+        return result
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more. To be called on the loop."""
+        if self._is_given_up:
+            return
+        self._is_given_up = True
+        if self._task is None:
+            self.work.close()
+        elif self._has_result:
+            self._take_back()
+        else:
+            self._task.cancel()
+
+    def _take_back(self) -> None:
+        if self._undo is not None:
+            self._undo()
 
 
 class Consumer:
@@ -60,7 +101,8 @@ class Consumer:
     ) -> None:
         self.config = ConsumerConfig.of(settings, **more)
         self._loop = LoopThread("sparklog consumer")
-        self._jobs: list[SimpleQueue[_Job | None]] = []
+        self._jobs: tuple[SimpleQueue[_Job | None], ...] = ()
+        """What is to be done in the caller's thread: of each call under way, the innermost last."""
         self._user = threading.RLock()
         self._is_closed = False
 
@@ -129,7 +171,7 @@ class Consumer:
 
         Within a partition they are in order; partitions take turns.
         """
-        return self._call(self._consumer.poll(timeout, max_records))
+        return self._call(self._consumer.poll(timeout, max_records), undo=self._consumer.give_back)
 
     def poll_arrow(
         self, timeout: float = 1.0, max_bytes: int = ARROW_BYTES, max_rows: int = 1 << 31
@@ -138,7 +180,7 @@ class Consumer:
 
         ``max_bytes`` is looked at between record batches, so the result may be larger by one.
         """
-        return self._call(self._consumer.poll_arrow(timeout, max_bytes, max_rows))
+        return self._call(self._consumer.poll_arrow(timeout, max_bytes, max_rows), undo=self._consumer.give_back)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """One record after another, for ever; a commit in between is of the records given so far.
@@ -273,21 +315,33 @@ class Consumer:
 
     # -- between the caller's thread and the loop's
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def _call(self, work: Coroutine[Any, Any, T], undo: Callable[[], object] | None = None) -> T:
         """The result of ``work`` on the loop; what it wants done in this thread meanwhile is done."""
+        call = _Call(work, undo)
         try:
-            self._enter()
-        except LocalProtocolError:
-            work.close()
+            return self._run(call)
+        except BaseException:  # which may have come from a signal handler, at any step
+            self._give_up(call)
             raise
-        jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._jobs.append(jobs)
+
+    def _give_up(self, call: _Call[Any]) -> None:
         try:
-            future = self._loop.submit(work, waits=True)
+            self._loop.call_soon(call.give_up)
+        except ClientClosed:
+            call.work.close()
+
+    def _run(self, call: _Call[T]) -> T:
+        jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._enter()
+        outer = self._jobs
+        self._jobs = (*outer, jobs)
+        try:
+            future = self._loop.submit(call.run(), waits=True)
             future.add_done_callback(lambda _: jobs.put(None))
-            return self._attend(future, jobs)
+            self._attend(call, jobs)
+            return future.result()
         finally:
-            self._jobs.remove(jobs)
+            self._jobs = outer
             self._user.release()
 
     def _enter(self) -> None:
@@ -295,14 +349,16 @@ class Consumer:
         if not self._user.acquire(blocking=False):
             raise LocalProtocolError("another thread is using this consumer; a consumer is for one at a time")
 
-    def _attend(self, future: concurrent.futures.Future[T], jobs: SimpleQueue[_Job | None]) -> T:
+    def _attend(self, call: _Call[Any], jobs: SimpleQueue[_Job | None]) -> None:
         try:
             while (job := jobs.get()) is not None:
                 job()
         except BaseException:
-            future.cancel()
+            self._give_up(call)
+            with suppress(Empty):
+                while jobs.get(timeout=_END_PATIENCE) is not None:
+                    pass
             raise
-        return future.result()
 
     def _do(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call something short on the loop."""

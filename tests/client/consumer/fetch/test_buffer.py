@@ -273,6 +273,34 @@ def test_a_handout_moves_positions_with_what_was_given(one, other, given_out):
             assert before[tp].offset <= position(state, tp).offset <= mine[0]
 
 
+@pytest.mark.parametrize("form", ["records", "columns"])
+def test_what_was_taken_last_and_is_given_back_is_fetched_again(form):
+    state, buffer = reading(A, B)
+    fill(buffer, A, batch(0, 3), batch(3, 3))
+    fill(buffer, B, batch(0, 1))
+    assert offsets(buffer.take(2)) == [0, 0]
+    after = state.positions()
+    for _ in range(2):
+        assert (buffer.take(3) if form == "records" else buffer.take_arrow(1 << 20, 3)) is not None
+        assert position(state, A).offset == 4
+        buffer.give_back()
+        assert state.positions() == after
+        assert not buffer.take(3)
+        fill(buffer, A, batch(0, 3), batch(3, 3))
+    assert offsets(buffer.take(3)) == [1, 2, 3]
+
+
+def test_what_is_given_back_late_moves_no_partition_that_has_other_plans():
+    state, buffer = reading(A, B)
+    fill(buffer, A, batch(0, 3))
+    fill(buffer, B, batch(0, 3))
+    buffer.take(6)
+    state.seek(A, Position(9))
+    state.assign([A])
+    buffer.give_back()
+    assert state.positions() == {A: Position(9)}
+
+
 def test_a_handout_ends_with_a_seek():
     state, buffer = reading(A)
     fill(buffer, A, batch(0, 5))

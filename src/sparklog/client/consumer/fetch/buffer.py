@@ -7,6 +7,8 @@ Invariants:
 3. What was fetched for an earlier incarnation, or stands in a partition that is not fetchable now (paused, being given
    up), is not handed over; what is paused is kept, what is of an earlier incarnation is thrown away.
 4. Partitions take turns: none waits for more than one ``take`` of every other, and a ``take`` shares its limit evenly.
+5. What the last ``take`` handed over can be given back, as long as nothing else has moved the position: it is fetched
+   again.
 """
 
 from __future__ import annotations
@@ -110,6 +112,8 @@ class RecordBuffer:
         self._buffers: dict[TopicPartition, PartitionBuffer] = {}
         self._turns: deque[TopicPartition] = deque()
         self._topics: dict[str, pa.Scalar] = {}
+        self._before: dict[TopicPartition, tuple[int, Position]] = {}
+        """The incarnation and the position of each partition that the last ``take`` moved, before it did."""
 
     def buffer(self, tp: TopicPartition) -> PartitionBuffer:
         """The buffer of the partition as it is now, an empty one at its position if it was elsewhere before.
@@ -158,10 +162,23 @@ class RecordBuffer:
         self._turns.remove(tp)
         self._turns.append(tp)
 
+    def give_back(self) -> None:
+        """Have what the last ``take`` gave fetched again: it reached nobody."""
+        before, self._before = self._before, {}
+        for tp, (incarnation, position) in before.items():
+            if self._subscription.is_current(tp, incarnation):
+                self._subscription.seek(tp, position)
+
+    def _remember(self, tp: TopicPartition) -> None:
+        state = self._subscription.states[tp]
+        assert state.position is not None
+        self._before.setdefault(tp, (state.incarnation, state.position))
+
     # -- as records
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """The next records of the partitions in turn. Raises DeserializationError or CorruptRecord for the first."""
+        self._before = {}
         taken: list[ConsumerRecord] = []
         while (ready := self.ready()) and len(taken) < max_records:
             for number, tp in enumerate(ready):
@@ -173,6 +190,7 @@ class RecordBuffer:
 
     def _take_from(self, tp: TopicPartition, until: int, taken: list[ConsumerRecord]) -> bool:
         """Add records of one partition until there are ``until``; False where one could not be read."""
+        self._remember(tp)
         buffer = self._buffers[tp]
         while buffer.batches and len(taken) < until:
             try:
@@ -219,6 +237,7 @@ class RecordBuffer:
 
         ``max_bytes`` is looked at between batches, so the last one may go beyond it.
         """
+        self._before = {}
         decoder = ColumnarDecoder(COLUMNS, timestamp_unit="us")
         runs: list[tuple[TopicPartition, int]] = []
         ready = self.ready()
@@ -236,6 +255,7 @@ class RecordBuffer:
         return self._arrow(decoder, runs) if decoder.rows else None
 
     def _decode_from(self, tp: TopicPartition, decoder: ColumnarDecoder, max_bytes: int, max_rows: int) -> bool:
+        self._remember(tp)
         buffer = self._buffers[tp]
         while buffer.batches and decoder.nbytes < max_bytes and decoder.rows < max_rows:
             batch = buffer.batches[0]
