@@ -9,7 +9,7 @@ import re
 import shlex
 import uuid
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pytest
@@ -602,16 +602,24 @@ def neighbour(decider, metadata, admin, scope):
 
 @pytest.fixture
 def undecided_before(decider, metadata, admin, neighbour):
-    """A neighbour's decision that is written and not yet committed, so that nothing after it is stable."""
+    """``with undecided_before():`` a neighbour's decision is written and not yet committed; nothing after it is stable.
+
+    A scope's first decider waits for such a one, and the broker aborts it meanwhile: take over before.
+    """
     one = decider(neighbour)
     one.take_over()
     producer, place = one._producer, DecisionLog(metadata, admin).partition_of(neighbour)
-    producer.begin_transaction()
-    producer.send(place.topic, b"{}", key=neighbour.key, partition=place.partition)
-    producer.flush()
-    yield
-    with suppress(ApiError):  # the broker may have done so
-        producer.abort_transaction()
+
+    @contextmanager
+    def undecided():
+        producer.begin_transaction()
+        producer.send(place.topic, b"{}", key=neighbour.key, partition=place.partition)
+        producer.flush()
+        yield
+        with suppress(ApiError):  # the broker may have done so
+            producer.abort_transaction()
+
+    return undecided
 
 
 _ODD_SETTINGS = {
@@ -635,9 +643,10 @@ def test_no_setting_of_the_write_hides_a_decision(metadata, scope, attempt, unde
     named = attempt(b"decided")
     with Decider(config, scope) as one:
         one.take_over()
-        one.record(Decision(0, (named,)))
-    with Decider(config, scope) as again:
-        assert again.commit(0, [attempt(b"again", run="again")]).transactions == (named,)
+        with undecided_before():
+            one.record(Decision(0, (named,)))
+            with Decider(config, scope) as again:
+                assert again.commit(0, [attempt(b"again", run="again")]).transactions == (named,)
     assert visible() == [b"decided"]
 
 
