@@ -1,6 +1,7 @@
 """What a broker keeps over stops and crashes, and what it refuses to start on."""
 
 import random
+import sys
 import threading
 from contextlib import suppress
 
@@ -167,9 +168,23 @@ def test_a_killed_broker_is_back_before_its_session_has_ended(tmp_path, chroot):
         assert stored(broker) == numbered(0, 3)
 
 
+_IN_A_HURRY = """
+from sparklog.broker import registration
+from sparklog.cli.main import main
+registration._TIMEOUTS_TO_WAIT = 0
+main()
+"""
+
+
+class _Hasty(BrokerHarness):
+    """It asks twice for its id, and does not go on for as long as ZooKeeper may keep the session of a dead process."""
+
+    program = (sys.executable, "-P", "-c", _IN_A_HURRY)
+
+
 def test_a_duplicate_broker_id_is_refused(broker, tmp_path, chroot):
     make_topic(broker)
-    twin = BrokerHarness(tmp_path / "twin", chroot, broker_id=0)
+    twin = _Hasty(tmp_path / "twin", chroot, broker_id=0)
     assert refusal(twin).startswith("sparklog: broker id 0 is already registered in ZooKeeper")
     send(broker, numbered(0, 3))
     assert stored(broker) == numbered(0, 3)
