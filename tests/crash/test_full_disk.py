@@ -25,9 +25,9 @@ CONFIGS = {"index.interval.bytes": "1", "segment.bytes": "400000"}
 
 @pytest.fixture
 def small_disk(disk_of):
-    """Where the broker keeps its logs: 3 MB, 1 MB of it taken by ``ballast``."""
+    """Where the broker keeps its logs: 3 MB, 2 MB of it taken by ``ballast``."""
     disk = disk_of("3m")
-    (disk / "ballast").write_bytes(b"x" * (1 << 20))
+    (disk / "ballast").write_bytes(b"x" * (2 << 20))
     return disk
 
 
