@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
 
 pytestmark = pytest.mark.integration
@@ -134,17 +135,17 @@ def test_follow_goes_on_until_it_is_interrupted_and_is_quiet_then(here, spawn, i
     assert (follower.returncode, out, err.strip()) == (130, b"", b"")
 
 
-def test_follow_waits_for_a_broker_that_was_stopped_and_says_so(run, spawn, interrupt, topic, tmp_path):
-    with ClusterHarness(tmp_path / "cluster") as cluster:
-        at = ("--bootstrap", cluster.bootstrap_servers)
+def test_follow_waits_for_a_broker_that_was_stopped_and_says_so(run, spawn, interrupt, topic, tmp_path, chroot):
+    with BrokerHarness(tmp_path, chroot) as broker:
+        at = ("--bootstrap", broker.address)
         assert run("produce", topic, *at, stdin=b"before\n").status == 0
         follower = spawn("consume", topic, "--follow", *at, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert follower.stdout.readline() == "before\n"
-        cluster.stop_broker(0)
+        broker.stop()
         said = follower.stderr.readline()
-        assert cluster.bootstrap_servers in said
+        assert broker.address in said
         assert said.endswith("; still trying, until Ctrl-C\n")
-        cluster.start_broker(0)
+        broker.start()
         assert run("produce", topic, *at, stdin=b"after\n").status == 0
         assert follower.stdout.readline() == "after\n"
         assert follower.stderr.readline() == "going on\n"
