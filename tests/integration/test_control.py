@@ -1,16 +1,19 @@
 """Brokers under a ZooKeeper that comes and goes, a controller that is forged, and a disk that is full for a while."""
 
+import json
+
 import pytest
 from integration import wire
 
 from sparklog.errors import ErrorCode
+from sparklog.log.files import SESSION_FILE
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.eventually import eventually, wait_for_death
 from sparklog.testing.zookeeper import CuttingProxy
-from sparklog.zk.client import ZkClient
+from sparklog.zk.client import Session, ZkClient
 from sparklog.zk.znodes import PartitionState
 
 pytestmark = pytest.mark.integration
@@ -47,6 +50,18 @@ def distant(tmp_path, chroot, proxy, zk):
         yield harness
 
 
+@pytest.fixture
+def end_session(distant, zk):
+    """Ends the distant broker's session while it is away from ZooKeeper, as if its time were over."""
+
+    def end():
+        noted = json.loads((distant.spec.data_dir / SESSION_FILE).read_text())
+        zk.end_session(Session(noted["session"], bytes.fromhex(noted["password"])))
+        eventually(lambda: not zk.brokers(), timeout=60, what="the session ends")
+
+    return end
+
+
 def told(connection, api, message):
     """What a broker answers that is told so."""
     return connection.request(api, lambda _: message)
@@ -60,12 +75,12 @@ def serves(address, topic, **how):
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_a_broker_outlives_lines_that_break_while_it_registers_again(distant, proxy, zk, answered):
+def test_a_broker_outlives_lines_that_break_while_it_registers_again(distant, proxy, zk, end_session, answered):
     first = zk.brokers()[0].epoch
     for _ in range(4):
         proxy.cut(b"/brokers/ids/0", answered=answered)
     proxy.set_down(True)
-    eventually(lambda: not zk.brokers(), timeout=60, what="the session ends")
+    end_session()
     proxy.set_down(False)
     eventually(lambda: 0 in zk.brokers(), timeout=60, what="the broker is registered")
     assert zk.brokers()[0].epoch > first
@@ -76,10 +91,10 @@ def test_a_broker_outlives_lines_that_break_while_it_registers_again(distant, pr
 
 
 @pytest.mark.parametrize("registered", [True, False])
-def test_a_broker_stops_though_zookeeper_is_away(distant, proxy, zk, registered):
+def test_a_broker_stops_though_zookeeper_is_away(distant, proxy, zk, end_session, registered):
     proxy.set_down(True)
     if not registered:
-        eventually(lambda: not zk.brokers(), timeout=60, what="the session ends")
+        end_session()
         proxy.cut(b"/brokers/ids/0", answered=False)
         proxy.set_down(False)
         eventually(lambda: proxy.cuts, timeout=60)
