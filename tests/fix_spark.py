@@ -1,4 +1,4 @@
-"""Fixtures: the one Spark session of a run."""
+"""Fixtures: the one Spark session of a run, and what makes the Spark of a program of its own start sooner."""
 
 import contextlib
 import os
@@ -12,6 +12,15 @@ from sparklog.errors import ConfigError
 from sparklog.local.jars import jar_set
 from sparklog.local.java import find_java
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""For a JVM that loads ten thousand classes and runs few of them twice: compiled in haste, and not verified."""
+QUICK_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # To compile a query costs more than to interpret it for a few rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -26,6 +35,14 @@ def delta_jars():
 
 
 @pytest.fixture(scope="session")
+def quick_spark(tmp_path_factory):
+    """What the environment of a program has that starts a Spark of its own, for a few rows."""
+    directory = tmp_path_factory.mktemp("spark-conf")
+    (directory / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in QUICK_CONF.items()))
+    return {"SPARK_CONF_DIR": str(directory), "SPARK_LAUNCHER_OPTS": QUICK_JVM, "SPARK_SUBMIT_OPTS": QUICK_JVM}
+
+
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """A session on two cores, small and quiet, with Delta Lake where its JARs are to be had."""
     from pyspark.sql import SparkSession
@@ -33,6 +50,7 @@ def spark(tmp_path_factory):
     jars = _delta_jars()
     settings = {
         "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",

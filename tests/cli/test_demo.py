@@ -22,12 +22,14 @@ def flights():
 
 
 @pytest.mark.timeout(DEADLINE_S + 60)
-def test_the_tour_tells_the_truth_and_leaves_a_picture_only(spawn, delta_jars, tmp_path, flights, processes_left):
+def test_the_tour_tells_the_truth_and_leaves_a_picture_only(
+    spawn, delta_jars, tmp_path, flights, processes_left, quick_spark
+):
     picture, temporary = tmp_path / "delays.png", tmp_path / "temporary"
     temporary.mkdir()
     tour = spawn(
         *("demo", "--flights", FLIGHTS, "--partitions", 3, "--plot", picture),
-        environ={"TMPDIR": str(temporary)},
+        environ={**quick_spark, "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

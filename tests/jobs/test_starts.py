@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fix_spark import QUICK_CONF, QUICK_JVM
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.demo.flights import load_flights
@@ -27,7 +28,6 @@ CONF = ROOT / "conf" / "spark-defaults.conf"
 PAGE = ROOT / "docs" / "from-kafka-to-sparklog.md"
 FLIGHTS = 40
 TIMEOUT_S = 500
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SEPARATE = "local-cluster[1,1,1024]"
 _SHARED = {"local": "local[2]", "separate executors": "local-cluster[2,1,1024]"}
 
@@ -47,7 +47,7 @@ def broker(tmp_path_factory):
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path, quick_spark):
     """``start(way, program, *arguments)``: the program's output; ways are "plain" and masters for spark-submit."""
     home = tmp_path / "spark"  # Executors work in a directory beside Spark's own: not in the installed package.
     home.mkdir()
@@ -55,8 +55,9 @@ def start(tmp_path):
         (home / each.name).symlink_to(each)
     known = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
     known |= {
+        "SPARK_CONF_DIR": quick_spark["SPARK_CONF_DIR"],
         "JAVA_HOME": str(find_java().home),
-        "JAVA_TOOL_OPTIONS": _QUICK,
+        "JAVA_TOOL_OPTIONS": QUICK_JVM,  # of executors too
         "PATH": os.pathsep.join(_without_this_python(os.environ["PATH"])),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
@@ -67,11 +68,7 @@ def start(tmp_path):
         chosen = known | environment
         if way != "plain":
             submit = [home / "bin" / "spark-submit", "--master", way, "--properties-file", CONF]
-            settings = {
-                "spark.sql.shuffle.partitions": "1",
-                "spark.executor.memory": "700m",
-                "spark.ui.enabled": "false",
-            }
+            settings = {**QUICK_CONF, "spark.sql.shuffle.partitions": "1", "spark.executor.memory": "700m"}
             told = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
             command = [*submit, *told, program, *arguments]
             chosen |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}

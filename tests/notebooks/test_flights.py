@@ -27,9 +27,10 @@ SERVERS = ("ZooKeeperServerMain", "broker --id 0", "SparkSubmit")
 class Run:
     """One run of the notebook; every process that it starts inherits a mark, by which it is found."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, quick_spark):
         self.book = nbformat.read(NOTEBOOK, as_version=4)
         self.directory = directory
+        self.quick_spark = quick_spark
         self.mark = f"{MARK}={uuid.uuid4().hex}"
         self.seen = {}
 
@@ -37,7 +38,8 @@ class Run:
         name, value = self.mark.split("=")
         scratch = self.directory / "scratch"
         scratch.mkdir()
-        environment = os.environ | {name: value, "N_FLIGHTS": str(FLIGHTS), "TMPDIR": str(scratch)}
+        environment = os.environ | self.quick_spark
+        environment |= {name: value, "N_FLIGHTS": str(FLIGHTS), "TMPDIR": str(scratch)}
         # As where no environment is activated: what runs is the kernel's Python, not the one that PATH finds.
         own = str(Path(sys.executable).parent)
         environment["PATH"] = os.pathsep.join(each for each in environment["PATH"].split(os.pathsep) if each != own)
@@ -83,11 +85,11 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch, quick_spark):
     """A run whose kernel keeps its files to itself."""
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    return Run(tmp_path)
+    return Run(tmp_path, quick_spark)
 
 
 def assert_nothing_is_left(run):

@@ -249,14 +249,16 @@ def test_a_batch_written_for_each(spark, servers, filled, make_topic, committed,
 class _Job:
     """A driver in a process of its own."""
 
-    def __init__(self, servers, source, out, checkpoint, log):
-        self._arguments = [servers, source, out, str(checkpoint)]
+    def __init__(self, arguments, log, environment):
+        self._arguments = [*map(str, arguments)]
         self._log = log
+        self._environment = environment
 
     def run(self, die_at, *conf):
         """Until it dies or is done; its exit code."""
         here = Path(__file__).parents[1]
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, **self._environment}
+        environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         command = [sys.executable, str(here / "dying_job.py"), *self._arguments, die_at, *conf]
         with self._log.open("ab") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
@@ -269,9 +271,9 @@ class _Job:
 
 
 @pytest.fixture
-def job(spark, servers, tmp_path):
+def job(spark, servers, tmp_path, quick_spark):
     def make(source, out):
-        return _Job(servers, source, out, tmp_path / "checkpoint", tmp_path / "job.log")
+        return _Job([servers, source, out, tmp_path / "checkpoint"], tmp_path / "job.log", quick_spark)
 
     return make
 
@@ -335,7 +337,7 @@ def _disturb(cluster, chance, is_over):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_under_fire(tmp_path, seed):
+def test_under_fire(tmp_path, seed, quick_spark):
     """Killed drivers, failing and doubled tasks, and a broker that is killed again and again."""
     chance = random.Random(seed)
     over = threading.Event()
@@ -349,7 +351,7 @@ def test_under_fire(tmp_path, seed):
         fire = threading.Thread(target=_disturb, args=(cluster, random.Random(seed), over))
         fire.start()
         try:
-            job = _Job(servers, "in", "out", tmp_path / "checkpoint", tmp_path / "job.log")
+            job = _Job([servers, "in", "out", tmp_path / "checkpoint"], tmp_path / "job.log", quick_spark)
             # Each death is of a later batch than the one before, so all of them are died.
             deaths = [f"{step}/{3 * number}" for number, step in enumerate(chance.sample(_STEPS, 4))]
             is_done = any(job.run(death, *_SPECULATION) == 0 for death in [*deaths, *["never"] * 20])
