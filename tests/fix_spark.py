@@ -14,12 +14,13 @@ from sparklog.local.java import find_java
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """For a JVM that loads ten thousand classes and runs few of them twice: compiled in haste, and not verified."""
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark's settings for queries of a few rows: to compile them would cost more than to interpret them."""
 QUICK_CONF = {
+    **INTERPRETED,
     "spark.ui.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # To compile a query costs more than to interpret it for a few rows.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -69,6 +70,16 @@ def spark(tmp_path_factory):
             session = builder.getOrCreate()
         yield session
         session.stop()
+
+
+@pytest.fixture
+def interpreted(spark):
+    """Spark interprets the queries of a test that is not about their rows' types."""
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
+    yield
+    for name in INTERPRETED:
+        spark.conf.unset(name)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from sparklog.demo.flights import load_flights
 from sparklog.record.columnar import encode_columns
 from sparklog.structs import TopicPartition
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 FLIGHTS = 1_500
 DAY_MS = 86_400_000

@@ -11,7 +11,7 @@ from sparklog.demo.relay import RelayOptions, dies_in_the_middle, run
 from sparklog.demo.replay import replay
 from sparklog.demo.verify import count_all, read_back, verify
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 PARTITIONS = 3
 FLIGHTS = 3_000

@@ -28,7 +28,7 @@ CONF = ROOT / "conf" / "spark-defaults.conf"
 PAGE = ROOT / "docs" / "from-kafka-to-sparklog.md"
 FLIGHTS = 40
 TIMEOUT_S = 500
-_SEPARATE = "local-cluster[1,1,1024]"
+_SEPARATE = "local-cluster[1,2,1024]"
 _SHARED = {"local": "local[2]", "separate executors": "local-cluster[2,1,1024]"}
 
 

@@ -1,7 +1,7 @@
 """A streaming job whose driver dies: ``dying_job.py SERVERS SOURCE OUT CHECKPOINT DIE_AT [CONF...]``.
 
 DIE_AT is STEP/MOMENT of batch 1, or STEP/MOMENT/BATCH; ``never`` lets the job come to its end. CONF are Spark's
-settings, ``name=value``.
+settings, ``name=value``, and ``spark.dying.tasks``, how many tasks a batch has.
 """
 
 import sys
@@ -17,7 +17,8 @@ def main(servers, source, out, checkpoint, die_at, *conf):
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     spark.dataSource.register(DyingSource)
     settings = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
-    frame = spark.readStream.format("sparklog").options(subscribe=source, minPartitions="4", **settings).load()
+    tasks = spark.conf.get("spark.dying.tasks", "4")
+    frame = spark.readStream.format("sparklog").options(subscribe=source, minPartitions=tasks, **settings).load()
     writer = frame.select("key", "value").writeStream.format("sparklog-dying").options(**settings)
     writer = writer.options(topic=out, checkpointLocation=checkpoint, dieAt=die_at, dieBy=str(jvm), failTasks="true")
     writer.trigger(availableNow=True).start().awaitTermination()

@@ -108,6 +108,7 @@ def test_of_two_sources_of_one_topic_the_slower_counts_when_the_query_is_idle(re
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("interpreted")
 def test_a_query_is_watched(spark, servers, make_topic, produce, tmp_path):
     topic = make_topic()
     produce(topic, *({"value": bytes(1000)} for _ in range(10)))

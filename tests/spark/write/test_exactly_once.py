@@ -24,7 +24,7 @@ from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 PARTITIONS = 3
 
@@ -309,7 +309,7 @@ def test_a_killed_driver(job, stream, filled, make_topic, committed, tmp_path):
     """SIGKILL after the decision was recorded, in the middle of making it so; another driver goes on."""
     source, out = filled(60), make_topic(partitions=PARTITIONS, suffix="-out")
     checkpoint = tmp_path / "checkpoint"
-    assert job(source, out).run("finish/amid") != 0
+    assert job(source, out).run("finish/amid", "spark.dying.tasks=2") != 0
     assert (checkpoint / "offsets" / "1").exists(), (tmp_path / "job.log").read_text()[-4000:]
     assert not (checkpoint / "commits" / "1").exists()
     stream(source, out, checkpoint=checkpoint)
