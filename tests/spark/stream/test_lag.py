@@ -128,7 +128,17 @@ def test_a_query_is_watched(spark, servers, make_topic, produce, tmp_path):
         spark.streams.removeListener(listener)
 
 
+@pytest.fixture
+def soon_idle(spark):
+    """A query without new data says so at once, where Spark's default is after ten seconds."""
+    name = "spark.sql.streaming.noDataProgressEventInterval"
+    spark.conf.set(name, "100")
+    yield
+    spark.conf.unset(name)
+
+
 @pytest.mark.spark
+@pytest.mark.usefixtures("interpreted", "soon_idle")
 def test_a_query_that_starts_again_and_finds_nothing_new_is_not_behind(spark, servers, make_topic, produce, tmp_path):
     topic = make_topic()
     produce(topic, *({"value": b"x"} for _ in range(3)))
