@@ -3,6 +3,8 @@
 import asyncio
 import threading
 
+from client.interrupts import interruptions
+
 from sparklog.client.cluster.wakeup import Wakeup
 
 
@@ -78,6 +80,19 @@ def test_other_threads_call_and_the_turn_is_on_the_loop():
             thread.start()
             assert await machine.had.get() == threading.get_ident()
             thread.join()
+
+    _run(test)
+
+
+def test_a_call_that_is_interrupted_is_not_in_the_way_of_the_next():
+    async def test():
+        def begun():
+            machine = Machine()
+            return machine, machine.turns.call
+
+        for machine in interruptions(begun):
+            machine.turns.call()
+            await machine.had.get()
 
     _run(test)
 

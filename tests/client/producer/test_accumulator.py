@@ -1,6 +1,7 @@
 """What waits: when it is due, how much there may be, and when it is given up."""
 
 import pytest
+from client.interrupts import interruptions
 
 from sparklog.client.producer.accumulator import RECORD_OVERHEAD, Accumulator
 from sparklog.client.producer.config import ProducerConfig
@@ -458,3 +459,57 @@ def test_a_transaction_with_a_gap_is_spoiled_where_a_producer_alone_goes_on(sett
     _append(accumulator)
     assert _answer(accumulator, _take(accumulator), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is verdict
     assert accumulator.is_empty is (verdict is Verdict.GAP)
+
+
+def _check_interrupted(accumulator, before, interrupted):
+    """What went before an interrupted call, and what comes behind it, is sent and counted; its own is or is not."""
+    _append(accumulator, value=b"behind")
+    batches = []
+    while accumulator.used or accumulator.is_waiting:
+        assert accumulator.has_news
+        batches.append(_take(accumulator))
+        assert _answer(accumulator, batches[-1]) is Verdict.DONE
+    assert accumulator.used == 0
+    found = []
+    for batch in batches:
+        data = RecordBatch(batch.encode(CompressionType.NONE, False))
+        data.validate()
+        records = list(iter_records(data))
+        assert data.max_timestamp == max(each.timestamp for each in records)
+        found += [each.value for each in records]
+    assert found in ([*before, b"behind"], [*before, *interrupted, b"behind"])
+
+
+@pytest.mark.parametrize("before", [[], [b"1"], [b"1", b"2"]])
+@pytest.mark.parametrize("batch_size", [1, 10_000], ids=["full", "open"])
+def test_a_record_whose_adding_is_interrupted_is_added_or_is_not(before, batch_size):
+    def begun():
+        accumulator = _accumulator(linger_ms=0, batch_size=batch_size)
+        for value in before:
+            _append(accumulator, value=value)
+        return accumulator, lambda: accumulator.append(_ONE, 7, b"key", b"x", (("h", b"1"),), 0.0)
+
+    for accumulator in interruptions(begun):
+        _check_interrupted(accumulator, before, [b"x"])
+
+
+def test_a_whole_batch_whose_adding_is_interrupted_is_added_or_is_not():
+    def begun():
+        accumulator = _accumulator(linger_ms=0)
+        _append(accumulator, value=b"1")
+        return accumulator, lambda: accumulator.add_encoded(_ONE, _encoded(b"a", b"b"), 0.0)
+
+    for accumulator in interruptions(begun):
+        _check_interrupted(accumulator, [b"1"], [b"a", b"b"])
+
+
+def test_a_batch_goes_without_what_an_interrupted_record_left_in_it():
+    def begun():
+        accumulator = _accumulator(linger_ms=0)
+        _append(accumulator, value=b"1")
+        return accumulator, lambda: _append(accumulator, value=b"2")
+
+    for accumulator in interruptions(begun):
+        batch = RecordBatch(_take(accumulator).encode(CompressionType.NONE, False))
+        batch.validate()
+        assert [each.value for each in iter_records(batch)] in ([b"1"], [b"1", b"2"])

@@ -4,6 +4,7 @@ from itertools import pairwise
 from uuid import UUID
 
 import pytest
+from client.interrupts import interruptions
 
 from sparklog.client.producer.router import Router
 from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
@@ -59,6 +60,19 @@ def test_keyless_records_leave_a_partition_whose_leader_has_gone():
     stuck = router.route("t", None, b"x", None).partition
     leaders.apply(ClusterInfo("c", 1, {1: Endpoint("h", 1)}, {"t": _knowing(2, leaderless={stuck}).topic("t")}, {}))
     assert {router.route("t", None, b"x", None).partition for _ in range(50)} == {1 - stuck}
+
+
+def test_keyless_records_leave_it_even_if_that_was_interrupted():
+    def begun():
+        leaders = _knowing(2)
+        router = Router(leaders, 1 << 20)
+        stuck = router.route("t", None, b"x", None).partition
+        gone = {"t": _knowing(2, leaderless={stuck}).topic("t")}
+        leaders.apply(ClusterInfo("c", 1, {1: Endpoint("h", 1)}, gone, {}))
+        return (router, stuck), lambda: router.route("t", None, b"x", None)
+
+    for router, stuck in interruptions(begun):
+        assert router.route("t", None, b"x", None).partition == 1 - stuck
 
 
 def test_new_partitions_are_used():

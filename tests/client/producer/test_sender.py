@@ -393,6 +393,30 @@ def test_the_second_protocol_adds_nothing_and_takes_over_epochs(monkeypatch):
     _run(test)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_record_whose_send_was_interrupted_is_in_the_transaction_all_the_same(version, monkeypatch):
+    monkeypatch.setattr(produce, "MAX_VERSION", max(produce.MAX_VERSION, 12))
+
+    def interrupt(tp):
+        raise KeyboardInterrupt
+
+    async def test():
+        async with Scene() as scene:
+            scene.features["transaction.version"] = version
+            producer = await _transactional(scene, linger_ms=60_000)
+            await producer.begin_transaction()
+            with monkeypatch.context() as patch:
+                patch.setattr(producer._transaction, "sends_to", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    await producer.send("t", b"x")
+            await producer.commit_transaction()
+            assert scene.log == {_ONE: [b"x"]}
+            assert len(scene.asked(ApiKey.END_TXN)) == 1
+            await producer.close()
+
+    _run(test)
+
+
 def test_nobody_is_asked_to_abort_what_was_never_sent(monkeypatch):
     monkeypatch.setattr(produce, "MAX_VERSION", max(produce.MAX_VERSION, 12))
 

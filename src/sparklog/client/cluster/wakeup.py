@@ -32,8 +32,12 @@ class Wakeup:
     def call(self) -> None:
         """``wake`` from any thread."""
         if not self._is_called:
-            self._is_called = True  # taken back before the turn looks at anything, so what comes later calls again
-            self._loop.call_soon_threadsafe(self._take)
+            try:
+                self._is_called = True  # taken back before the turn looks at anything, so what comes later calls again
+                self._loop.call_soon_threadsafe(self._take)
+            except BaseException:  # the loop may not have heard of it
+                self._is_called = False
+                raise
 
     def stop(self) -> None:
         """No turn begins after this; from any thread."""

@@ -4,6 +4,10 @@ Each partition has a queue: batches that wait, oldest first, and batches on the 
 when its oldest record has lingered, when a caller flushes or waits for room, or when a retry's pause is over. What is
 not settled counts against ``buffer.memory``; a batch on the wire is never expired, so that a future fails only when
 the batch will not be sent again.
+
+A record is added in the caller's thread, where a signal handler may raise behind any call. So each step may be the
+last: the record is in its batch or is not, a batch that waits is one that the sender finds, and there is no call
+between what a batch is charged and what is counted against ``buffer.memory``.
 """
 
 from __future__ import annotations
@@ -98,7 +102,7 @@ class Accumulator:
             batch = ProducerBatch(queue.tp, float(queue.begun + 1), now)
             future = batch.append(timestamp, key, value, headers)
             self._begin(queue, batch)  # only now: what is no record begins no batch
-            batch.delivery.settler = self.settler
+            queue.open = batch
         else:
             future = batch.append(timestamp, key, value, headers)
         batch.charged += size
@@ -108,20 +112,16 @@ class Accumulator:
 
     def add_encoded(self, tp: TopicPartition, data: bytearray, now: float) -> ProducerBatch | None:
         """Queue a whole batch, which no record joins; None if there is no room for it now."""
-        if self.used + len(data) > self._memory:
-            self._refuse_if_impossible(len(data))
+        size = len(data)
+        if self.used + size > self._memory:
+            self._refuse_if_impossible(size)
             return None
         queue = self._queue(tp)
-        queue.begun += 1
-        batch = ProducerBatch.encoded(tp, float(queue.begun), now, data)
-        batch.delivery.settler = self.settler
-        batch.charged = len(data)
-        self.used += len(data)
-        self.appended += len(data)
-        queue.open = None
-        queue.waiting.append(batch)
-        self._busy[tp] = queue
-        self.has_news = True
+        batch = ProducerBatch.encoded(tp, float(queue.begun + 1), now, data)
+        self._begin(queue, batch)
+        batch.charged = size
+        self.used += size
+        self.appended += size
         return batch
 
     def _refuse_if_impossible(self, size: int) -> None:
@@ -140,11 +140,13 @@ class Accumulator:
         return queue
 
     def _begin(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Have a batch wait. That it does comes last: then its queue is served, and the sender will be told."""
+        batch.delivery.settler = self.settler
         queue.begun += 1
-        queue.open = batch
-        queue.waiting.append(batch)
+        queue.open = None
         self._busy[queue.tp] = queue
         self.has_news = True
+        queue.waiting.append(batch)
 
     # What the sender asks.
 

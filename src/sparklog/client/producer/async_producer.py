@@ -164,7 +164,8 @@ class AsyncProducer:
         """Queue a record; await the future that this gives for where it is. Waits for metadata and for room.
 
         ``headers`` is a mapping or pairs, ``timestamp`` ms since 1970 (now if None). ``on_delivery`` is called with the
-        metadata and None, or None and the error. Raises ApiError if there is no room or no such partition.
+        metadata and None, or None and the error. Raises ApiError if there is no room or no such partition. A call that
+        a signal handler interrupts has queued the record or has not; then ``on_delivery`` may never be called.
         """
         record = self.record(value, key, headers, timestamp)
         now = self._monotonic()
@@ -179,8 +180,8 @@ class AsyncProducer:
             future = self.try_append(tp, record, on_delivery)
             if future is not None:
                 if self._accumulator.has_news:
-                    self._accumulator.has_news = False
                     self._sender.wake()  # it is on this loop
+                    self._accumulator.has_news = False
                 return future
             room = asyncio.Event()
             self.await_room(room.set)
@@ -244,8 +245,13 @@ class AsyncProducer:
     def wake_if_news(self) -> None:
         """Tell the sender, from any thread, if there may be something for it to do."""
         if self._accumulator.has_news:
-            self._accumulator.has_news = False
-            self._sender.call()
+            try:
+                self._accumulator.has_news = False
+                self._sender.call()
+            except BaseException:  # an interrupt: the news may be another thread's
+                self._accumulator.has_news = True
+                self._sender.call()
+                raise
 
     async def learn(self, topic: str, partition: int | None, deadline: float) -> None:
         """Find out how many partitions a topic has. Raises ApiError if it, or ``partition``, is not there in time,

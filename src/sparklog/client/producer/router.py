@@ -65,14 +65,15 @@ class Router:
         return known.sticky
 
     def _look_up(self, topic: str, known: _Topic | None) -> _Topic | None:
+        generation = self._leaders.generation
         info = self._leaders.last_known(topic)
         if info is None or not info.partitions:
             return None
         if known is None or known.count != len(info.partitions):
             known = self._topics[topic] = _Topic(topic, len(info.partitions))
-        known.generation = self._leaders.generation
         if self._leaders.leader(known.sticky) is None:
             known.stuck = 0  # its leader has gone: the next record without a key goes elsewhere
+        known.generation = generation  # last: until then all of this is done again
         return known
 
     def _next(self, known: _Topic) -> TopicPartition:

@@ -182,7 +182,10 @@ class Sender:
         return any(served)
 
     def _is_in_transaction(self, tp: TopicPartition) -> bool:
-        if self._transaction is None or self._transaction.may_send(tp):
+        if self._transaction is None:
+            return True
+        self._transaction.joins(tp)
+        if self._transaction.may_send(tp):
             return True
         if self._transaction.pending and self.add_partitions is not None:
             self._errand(ADDING_PARTITIONS, self.add_partitions)
