@@ -164,8 +164,9 @@ class AsyncProducer:
         """Queue a record; await the future that this gives for where it is. Waits for metadata and for room.
 
         ``headers`` is a mapping or pairs, ``timestamp`` ms since 1970 (now if None). ``on_delivery`` is called with the
-        metadata and None, or None and the error. Raises ApiError if there is no room or no such partition. A call that
-        a signal handler interrupts has queued the record or has not; then ``on_delivery`` may never be called.
+        metadata and None, or None and the error; what it raises is logged, whatever it is. Raises ApiError if there is
+        no room or no such partition. A call that a signal handler interrupts has queued the record or has not; then
+        ``on_delivery`` may never be called.
         """
         record = self.record(value, key, headers, timestamp)
         now = self._monotonic()

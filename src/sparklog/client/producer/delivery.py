@@ -1,6 +1,9 @@
 """What ``send`` gives back: futures of where records ended up, kept by the batch that carries them.
 
 A batch settles once, for all its records; a future is three words that point to it, and is made for every record.
+
+What a callback raises is logged, SystemExit and KeyboardInterrupt too: there is nobody above it but the client, whose
+thread they would end. Only a callback that is called at once, by the one who gives it, lets them through.
 """
 
 from __future__ import annotations
@@ -112,7 +115,7 @@ class Delivery:
             if not self.is_settled:
                 self._listeners.append(listener)
                 return
-        _call(listener)
+        _call(listener, Exception)
 
     def wait(self, timeout: float | None) -> None:
         """Block until it is settled. Raises ApiError(REQUEST_TIMED_OUT) after ``timeout`` seconds.
@@ -151,10 +154,10 @@ def _finish(done: asyncio.Future[None]) -> None:
         done.set_result(None)
 
 
-def _call(listener: Callable[[], object]) -> None:
+def _call(listener: Callable[[], object], caught: type[BaseException] = BaseException) -> None:
     try:
         listener()
-    except Exception:
+    except caught:
         _log.exception("a delivery callback failed")
 
 
