@@ -4,13 +4,15 @@ import asyncio
 import logging
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from sparklog.client import AsyncProducer
+from sparklog.client import AsyncProducer, Producer
 from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
+from sparklog.errors import ClientClosed
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.structs import Endpoint
+from sparklog.structs import Endpoint, TopicPartition
 
 _UNCLOSED = """
 from sparklog.client import Producer
@@ -78,3 +80,24 @@ def test_what_is_not_delivered_by_the_end_of_close_is_counted(caplog):
     with caplog.at_level(logging.WARNING):
         asyncio.run(run())
     assert "3 records were not delivered when the producer was closed" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_what_waits_when_the_loop_ends_by_itself_fails(caplog):
+    def leave():
+        raise SystemExit
+
+    producer = Producer(bootstrap_servers="127.0.0.1:1", linger_ms=100_000)
+    record = producer._producer.record(b"x", None, None, None)
+    future = producer._producer.try_append(TopicPartition("t", 0), record, None)
+    room = threading.Event()
+    producer._producer.await_room(room.set)
+    producer._thread.call_soon(leave)
+    assert isinstance(future.exception(20), ClientClosed)
+    assert room.wait(20)
+    for call in (producer.flush, lambda: producer._producer.try_append(TopicPartition("t", 0), record, None)):
+        with pytest.raises(ClientClosed):
+            call()
+    producer.close()
+    producer._thread._thread.join(20)
+    assert "1 records were not delivered" in caplog.text

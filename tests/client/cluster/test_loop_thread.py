@@ -1,10 +1,13 @@
 """A loop in a thread of its own."""
 
 import asyncio
+import inspect
 import os
 import threading
+from concurrent.futures import Future
 
 import pytest
+from client.interrupts import interruptions
 
 from sparklog.client.cluster.loop_thread import LoopThread
 from sparklog.errors import ApiError, ClientClosed
@@ -93,6 +96,111 @@ def test_a_callback_cannot_wait_for_its_own_loop(loop):
 
     with pytest.raises(ClientClosed, match="callback"):
         loop.run(nested())
+
+
+def _exit():
+    raise SystemExit("from a callback")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_a_loop_that_has_ended():
+    failed, failures, begun = [], [], threading.Event()
+    loop = LoopThread(at_failure=lambda: failed.append(threading.current_thread()))
+
+    async def forever():
+        begun.set()
+        await asyncio.Event().wait()
+
+    def wait():
+        with pytest.raises(ClientClosed, match="meanwhile") as error:
+            loop.run(forever())
+        failures.append(error.value)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert begun.wait(20)
+    loop.call_soon(_exit)
+    waiter.join(20)
+    loop._thread.join(20)
+    assert (len(failures), failed) == (1, [loop._thread])
+    with pytest.raises(ClientClosed, match="was closed"):
+        loop.run(_thread())
+    loop.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_work_that_ends_the_loop_ends_its_caller_too():
+    loop = LoopThread()
+
+    async def leave():
+        _exit()
+
+    with pytest.raises(SystemExit):
+        loop.run(leave())
+    loop._thread.join(20)
+    loop.close()
+
+
+def test_work_that_comes_when_the_loop_has_ended_is_refused(monkeypatch):
+    failed = []
+    loop = LoopThread(at_failure=lambda: failed.append(True))
+    schedule = loop._loop.call_soon_threadsafe
+
+    def close_first(*arguments):
+        monkeypatch.undo()
+        loop.close()
+        schedule(*arguments)
+
+    monkeypatch.setattr(loop._loop, "call_soon_threadsafe", close_first)
+    with pytest.raises(ClientClosed, match="was closed"):
+        loop.run(_thread())
+    assert not failed
+
+
+def test_work_that_runs_when_its_submission_is_interrupted_is_cancelled(loop, monkeypatch):
+    begun, interrupted, ended = (threading.Event() for _ in range(3))
+    threads = []
+    schedule = loop._loop.call_soon_threadsafe
+
+    async def work():
+        begun.set()
+        interrupted.wait(20)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            threads.append(threading.current_thread())
+            ended.set()
+
+    def interrupt(*arguments):
+        monkeypatch.undo()
+        schedule(*arguments)
+        assert begun.wait(20)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop._loop, "call_soon_threadsafe", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(work())
+    interrupted.set()
+    assert ended.wait(20)
+    assert threads == [loop._thread]
+
+
+def test_work_whose_submission_is_interrupted_is_not_left_behind(loop):
+    async def forever():
+        await asyncio.Event().wait()
+
+    def begun():
+        work, future = forever(), Future()
+        return (work, future), lambda: loop._submit(work, future, waits=True)
+
+    for work, future in interruptions(begun):
+        loop._give_up(future)  # as run does
+        for _ in range(10):
+            loop.run(_thread())
+        if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            work.close()  # nobody has taken it yet
+        assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
+        assert not loop._unbegun
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

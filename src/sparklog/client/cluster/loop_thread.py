@@ -3,6 +3,10 @@
 One daemon thread a client, ended with it, or with the program: then ``at_exit`` may say what is lost. The loop does not
 survive a fork: its thread is not in the child process, so there every use raises ClientClosed, and nothing of it
 touches the sockets that both processes hold.
+
+Work is begun by the loop or closed by the caller, whichever takes it out of ``_unbegun``: a caller that is interrupted
+cannot know how far its call came. Whatever ends the thread, nobody waits for it afterwards: what is not done is
+cancelled, and ``at_failure`` is called if it was not ``close`` that ended it.
 """
 
 from __future__ import annotations
@@ -10,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import functools
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -27,8 +33,16 @@ _running: set[LoopThread] = set()
 class LoopThread:
     """Runs coroutines for other threads. Starts at once; ``close`` ends it."""
 
-    def __init__(self, name: str = "sparklog client", at_exit: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self,
+        name: str = "sparklog client",
+        at_exit: Callable[[], object] | None = None,
+        at_failure: Callable[[], object] | None = None,
+    ) -> None:
         self._at_exit = at_exit
+        self._at_failure = at_failure
+        self._unbegun: dict[Future[Any], Coroutine[Any, Any, Any]] = {}
+        self._unsettled: set[Future[Any]] = set()
         self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -39,9 +53,23 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-        finally:
+        except BaseException:
+            self._clear()
+            if self._at_failure is not None:
+                self._at_failure()
+            raise
+        else:
+            self._clear()
+
+    def _clear(self) -> None:
+        """Nothing runs on the loop after this, and nobody waits for what ran on it."""
+        try:
+            self._loop.run_until_complete(_cancel_all())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.close()
+        finally:
+            self._loop.close()  # first: what is submitted from now on is refused
+            for future in list(self._unsettled):
+                self._give_up(future)
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """The result of ``work``. After ``timeout`` seconds, or when the caller is interrupted, ``work`` is cancelled.
@@ -49,33 +77,65 @@ class LoopThread:
         Raises ApiError(REQUEST_TIMED_OUT) then; ClientClosed after ``close``, in a child process, and from a callback
         on the loop itself, which would wait for itself.
         """
-        future = self.submit(work, waits=True)
+        future: Future[T] = Future()
         try:
+            self._submit(work, future, waits=True)
             return future.result(timeout)
         except concurrent.futures.CancelledError:
             raise ClientClosed("the client was closed meanwhile") from None
         except TimeoutError:
             if future.done():
                 raise  # it is what the work itself raised
-            future.cancel()
+            self._give_up(future)
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not done within {timeout:g} s") from None
         except BaseException:
-            future.cancel()
+            self._give_up(future)
             raise
 
-    def submit(self, work: Coroutine[Any, Any, T], *, waits: bool = False) -> concurrent.futures.Future[T]:
+    def submit(self, work: Coroutine[Any, Any, T], *, waits: bool = False) -> Future[T]:
         """Start ``work``; ``waits`` says that the caller is going to block on it."""
+        future: Future[T] = Future()
+        self._submit(work, future, waits=waits)
+        return future
+
+    def _submit(self, work: Coroutine[Any, Any, T], future: Future[T], *, waits: bool) -> None:
         try:
+            self._unbegun[future] = work
             self.check(waits)
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._unsettled.add(future)
+            future.add_done_callback(self._unsettled.discard)
+            self.call_soon(self._begin, future)
         except BaseException:
-            work.close()
+            self._give_up(future)
             raise
+
+    def _begin(self, future: Future[Any]) -> None:
+        work = self._unbegun.pop(future, None)
+        if work is not None:
+            task = self._loop.create_task(work)
+            task.add_done_callback(functools.partial(_settle, future))
+            future.add_done_callback(lambda _: self._cancel(task))
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        if not task.done():
+            with suppress(RuntimeError):  # the loop was closed, and the task cancelled before
+                self._loop.call_soon_threadsafe(task.cancel)
+
+    def _give_up(self, future: Future[Any]) -> None:
+        """Nobody will wait for this any more."""
+        work = self._unbegun.pop(future, None)
+        if work is not None:
+            work.close()
+        future.cancel()
 
     def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
         """Call ``function`` on the loop, soon; without waiting."""
         self.check(waits=False)
-        self._loop.call_soon_threadsafe(function, *arguments)
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            self.check(waits=False)  # it was closed meanwhile
+            raise
 
     @property
     def is_current(self) -> bool:
@@ -108,8 +168,9 @@ class LoopThread:
 
     def _end(self, patience: float | None) -> None:
         _running.discard(self)
-        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(patience)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with suppress(ClientClosed, concurrent.futures.CancelledError):  # the loop ended meanwhile
+            self.submit(_cancel_all()).result(patience)
+            self.call_soon(self._loop.stop)
         self._thread.join(patience)
 
     def _exit(self) -> None:
@@ -120,6 +181,18 @@ class LoopThread:
             self._at_exit()
         with suppress(TimeoutError):  # a callback that never returns must not keep the program
             self._end(_EXIT_PATIENCE)
+
+
+def _settle(future: Future[Any], task: asyncio.Task[Any]) -> None:
+    if task.cancelled():
+        future.cancel()
+    if not future.set_running_or_notify_cancel():
+        return
+    failure = task.exception()
+    if failure is None:
+        future.set_result(task.result())
+    else:
+        future.set_exception(failure)
 
 
 async def _cancel_all() -> None:

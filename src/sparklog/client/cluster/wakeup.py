@@ -31,7 +31,7 @@ class Wakeup:
 
     def call(self) -> None:
         """``wake`` from any thread."""
-        if not self._is_called:
+        if not self._is_called and not self._is_over:
             try:
                 self._is_called = True  # taken back before the turn looks at anything, so what comes later calls again
                 self._loop.call_soon_threadsafe(self._take)

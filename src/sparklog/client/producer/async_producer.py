@@ -148,6 +148,15 @@ class AsyncProducer:
         if left:
             _log.warning("%d records were not sent: close the producer, or flush it, before the program ends", left)
 
+    def loop_failed(self) -> None:
+        """The event loop has ended under it: whoever waits for it is told, on the thread that ran the loop."""
+        with self._lock:
+            self._is_open, self._is_closed = False, True
+            left = self._accumulator.incomplete()
+        self._sender.abandon()
+        self._sender.fail_rest()
+        self._warn_of_lost(left)
+
     # Sending.
 
     async def send(

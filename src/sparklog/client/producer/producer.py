@@ -42,7 +42,9 @@ class Producer:
         self._producer = AsyncProducer(settings, **more)
         self.config = self._producer.config
         self._process = _process
-        self._thread = LoopThread("sparklog producer", at_exit=self._producer.abandon)
+        self._thread = LoopThread(
+            "sparklog producer", at_exit=self._producer.abandon, at_failure=self._producer.loop_failed
+        )
         self._thread.run(self._producer.start())
 
     def __enter__(self) -> Producer:

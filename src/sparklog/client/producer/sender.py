@@ -101,10 +101,15 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.fail_rest()
+
+    def fail_rest(self) -> None:
+        """Fail what is not settled, and let go who waits for room: nothing will be sent any more."""
         with self._lock:
             left = self._accumulator.incomplete()
         for batch in left:
             batch.delivery.fail(ClientClosed("the producer was closed before the record was acknowledged"))
+        self._make_room()
 
     async def flush(self) -> None:
         """Return when everything that was sent before is settled."""
