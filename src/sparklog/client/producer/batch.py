@@ -12,6 +12,7 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.codec import write_record
 from sparklog.record.compression import CompressionType, compress
 from sparklog.record.records import iter_records
+from sparklog.record.varint import read_varint
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -38,18 +39,19 @@ class ProducerBatch:
     It is filled with ``append``, or made whole with ``encoded``. ``stamp`` is None until it is first sent; with a stamp
     it is never changed, and it gets another one only when it is known not to have been written.
 
-    ``_filled`` says what is in it: its records, where in ``records`` they end, their latest timestamp. It is replaced
-    as a whole, so an append that is interrupted at any step has added its record or has not; what it wrote behind the
-    end is cut off before the batch is filled further, and before it is sealed.
+    ``count`` says how many records are in it. What an ``append`` that was interrupted has written besides is cut off
+    before the batch is filled further, and before it is sealed.
     """
 
     __slots__ = (
         "_base_timestamp",
         "_data",
-        "_filled",
+        "_is_torn",
+        "_max_timestamp",
         "_stamped",
         "attempts",
         "charged",
+        "count",
         "created",
         "delivery",
         "is_doubtful",
@@ -69,6 +71,7 @@ class ProducerBatch:
         """How far its order is from that of the next batch; its halves share it."""
         self.created = created
         self.records = bytearray()
+        self.count = 0
         self.charged = 0
         """Bytes of ``buffer.memory`` that it takes."""
         self.attempts = 0
@@ -78,34 +81,45 @@ class ProducerBatch:
         """An attempt was not answered, or not clearly: it may have been written."""
         self.delivery = Delivery(tp)
         self.stamp: Stamp | None = None
-        self._base_timestamp = layout.NO_TIMESTAMP
-        self._filled = (0, 0, layout.NO_TIMESTAMP)
+        self._base_timestamp = self._max_timestamp = layout.NO_TIMESTAMP
         self._data: bytearray | None = None
+        self._is_torn = False
+        """Bytes of no record may follow the last one."""
         self._stamped: Stamp | None = None
 
     def append(self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: Headers) -> RecordFuture:
         """Add a record. LocalProtocolError leaves the batch as it was."""
-        index, end, latest = self._filled
-        records = self.records
-        if len(records) != end:
-            del records[end:]
-        if not index:
-            self._base_timestamp = latest = timestamp
-        write_record(records, timestamp - self._base_timestamp, index, key, value, headers)
-        self._filled = (index + 1, len(records), timestamp if timestamp > latest else latest)
+        if self._is_torn:
+            self._mend()
+        index = self.count
+        base = self._base_timestamp if index else timestamp
+        try:
+            write_record(self.records, timestamp - base, index, key, value, headers)
+            if not index:
+                self._base_timestamp = self._max_timestamp = timestamp
+            elif timestamp > self._max_timestamp:
+                self._max_timestamp = timestamp
+            self.count = index + 1  # no call since it was written: a signal handler has no place between
+        except BaseException:
+            self._is_torn = True
+            raise
         return RecordFuture(self.delivery, index, timestamp)
 
-    @property
-    def count(self) -> int:
-        """Records in it."""
-        return self._filled[0]
+    def _mend(self) -> None:
+        """Cut off what follows the last record."""
+        end = 0
+        for _ in range(self.count):
+            length, size = read_varint(self.records, end)
+            end += size + length
+        del self.records[end:]
+        self._is_torn = False
 
     @classmethod
     def encoded(cls, tp: TopicPartition, order: float, created: float, data: bytearray) -> ProducerBatch:
         """A batch that was made elsewhere, without a producer."""
         batch = cls(tp, order, created)
         batch._data = data
-        batch._filled = (RecordBatch(data).record_count, 0, layout.NO_TIMESTAMP)
+        batch.count = RecordBatch(data).record_count
         return batch
 
     def encode(self, compression: CompressionType, is_transactional: bool) -> bytearray:
@@ -118,8 +132,8 @@ class ProducerBatch:
         return self._data
 
     def _seal(self, compression: CompressionType, is_transactional: bool) -> bytearray:
-        count, end, latest = self._filled
-        del self.records[end:]
+        if self._is_torn:
+            self._mend()
         records: Buffer = self.records
         if compression is not CompressionType.NONE:
             compressed = compress(compression, self.records)
@@ -130,8 +144,8 @@ class ProducerBatch:
         header = RecordBatchBuilder(compression, is_transactional=is_transactional)
         if self.stamp is not None:
             header.producer_id, header.producer_epoch, header.base_sequence = self.stamp
-        header.record_count = count
-        header.base_timestamp, header.max_timestamp = self._base_timestamp, latest
+        header.record_count = self.count
+        header.base_timestamp, header.max_timestamp = self._base_timestamp, self._max_timestamp
         data = bytearray(layout.HEADER_SIZE)
         data += records
         header.write_header(data)
@@ -142,7 +156,7 @@ class ProducerBatch:
     @property
     def size(self) -> int:
         """Bytes on the wire, or of the records as long as they are not encoded."""
-        return layout.HEADER_SIZE + self._filled[1] if self._data is None else len(self._data)
+        return layout.HEADER_SIZE + len(self.records) if self._data is None else len(self._data)
 
     def halves(self) -> tuple[ProducerBatch, ProducerBatch] | None:
         """Two batches with the same records and numbers, which settle this one's futures; None for a single record.
