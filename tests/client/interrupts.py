@@ -3,6 +3,7 @@
 import asyncio
 import dis
 import functools
+import gc
 import sys
 from itertools import count, pairwise
 from pathlib import Path
@@ -34,6 +35,7 @@ def _is_interrupted(work, step):
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # a collection comes when it comes, and an interrupt in a finalizer would reach nobody
     sys.settrace(trace)
     try:
         work()
@@ -41,6 +43,7 @@ def _is_interrupted(work, step):
         return True
     finally:
         sys.settrace(before)
+        gc.enable()
     return False
 
 
