@@ -37,8 +37,8 @@ class LedPartition:
     def knows(self, key: bytes) -> bool | None:
         """Whether what the log has under ``key`` is part of a group now; None while that is being decided.
 
-        An offset that is only being committed, maybe in a transaction, may yet come to nothing; so may a change of the
-        group by whoever has its turn.
+        A commit that is under way, maybe in a transaction, may yet come to nothing. So may the change that a request
+        makes in the group's turn.
         """
         parsed = read_key(key) or read_consumer_key(key)
         hosted = self.hosted.get(parsed.group_id) if parsed is not None else None

@@ -125,7 +125,7 @@ class WireReader:
                     self.take(self.uvarint())
 
     def count_tags(self, count: int) -> None:
-        """A structure is said to have so many tagged fields. Raises RemoteProtocolError if nobody sends so many."""
+        """Count the tagged fields that a structure says it has. Raises RemoteProtocolError if these are too many."""
         self._tags_left -= count
         if count > MOST_TAGS or self._tags_left < 0:
             raise RemoteProtocolError(

@@ -4,9 +4,9 @@ One daemon thread a client, ended with it, or with the program: then ``at_exit``
 survive a fork: its thread is not in the child process, so there every use raises ClientClosed, and nothing of it
 touches the sockets that both processes hold.
 
-Work is begun by the loop or closed by the caller, whichever takes it out of ``_unbegun``: a caller that is interrupted
-cannot know how far its call came. Whatever ends the thread, nobody waits for it afterwards: what is not done is
-cancelled, and ``at_failure`` is called if it was not ``close`` that ended it.
+Either the loop begins the work or the caller closes it: the one that takes it out of ``_unbegun``. For a caller that
+is interrupted cannot know how far its call came. When the thread ends, all work that is not done is cancelled, so that
+no caller waits for ever; ``at_failure`` is called if the thread ended without ``close``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LoopThread:
             self._clear()
 
     def _clear(self) -> None:
-        """Nothing runs on the loop after this, and nobody waits for what ran on it."""
+        """Close the loop, and end the wait of every caller whose work is not done."""
         try:
             self._loop.run_until_complete(_cancel_all())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
@@ -122,7 +122,7 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(task.cancel)
 
     def _give_up(self, future: Future[Any]) -> None:
-        """Nobody will wait for this any more."""
+        """Close the work if the loop has not begun it, and cancel the future."""
         work = self._unbegun.pop(future, None)
         if work is not None:
             work.close()

@@ -47,7 +47,7 @@ _END_PATIENCE = 1.0
 
 
 class _Call(Generic[T]):
-    """One call of the user, at work on the loop. ``undo`` takes back what it did if its result reached nobody."""
+    """One call of the user, which the loop works on. ``undo`` takes back what it did if the user got no result."""
 
     def __init__(self, work: Coroutine[Any, Any, T], undo: Callable[[], object] | None) -> None:
         self.work = work
@@ -66,7 +66,7 @@ class _Call(Generic[T]):
         return result
 
     def give_up(self) -> None:
-        """Nobody waits for it any more. To be called on the loop."""
+        """The user waits for it no longer. To be called on the loop."""
         if self._is_given_up:
             return
         self._is_given_up = True

@@ -149,7 +149,7 @@ class AsyncProducer:
             _log.warning("%d records were not sent: close the producer, or flush it, before the program ends", left)
 
     def loop_failed(self) -> None:
-        """The event loop has ended under it: whoever waits for it is told, on the thread that ran the loop."""
+        """The event loop has ended: fail all that waits for the producer. Called on the thread that ran the loop."""
         with self._lock:
             self._is_open, self._is_closed = False, True
             left = self._accumulator.incomplete()

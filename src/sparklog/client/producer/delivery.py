@@ -2,8 +2,8 @@
 
 A batch settles once, for all its records; a future is three words that point to it, and is made for every record.
 
-What a callback raises is logged, SystemExit and KeyboardInterrupt too: there is nobody above it but the client, whose
-thread they would end. Only a callback that is called at once, by the one who gives it, lets them through.
+The client logs what a callback raises. It logs SystemExit and KeyboardInterrupt too, which would end the client's own
+thread. Only a callback that the user's thread calls at once lets these two through.
 """
 
 from __future__ import annotations

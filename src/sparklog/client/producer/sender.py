@@ -104,7 +104,7 @@ class Sender:
         self.fail_rest()
 
     def fail_rest(self) -> None:
-        """Fail what is not settled, and let go who waits for room: nothing will be sent any more."""
+        """Fail what is not settled, and wake the callers that wait for room: nothing will be sent any more."""
         with self._lock:
             left = self._accumulator.incomplete()
         for batch in left:

@@ -163,7 +163,7 @@ class RecordBuffer:
         self._turns.append(tp)
 
     def give_back(self) -> None:
-        """Have what the last ``take`` gave fetched again: it reached nobody."""
+        """Fetch again what the last ``take`` gave, for the user did not get it."""
         before, self._before = self._before, {}
         for tp, (incarnation, position) in before.items():
             if self._subscription.is_current(tp, incarnation):

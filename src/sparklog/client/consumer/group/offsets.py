@@ -61,7 +61,7 @@ class GroupOffsets:
 
         ``patience_ms`` counts from now, the wait for earlier commits included.
         """
-        # A task even for who waits for it: tasks begin in the order in which they were made, and stand in the row so.
+        # A task also for a caller that waits: tasks begin, and so wait in line, in the order in which they were made.
         return asyncio.create_task(self._outcome(offsets, patience_ms), name="sparklog commit")
 
     async def _outcome(self, offsets: Offsets, patience_ms: int | None) -> SparklogError | None:
