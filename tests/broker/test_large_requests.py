@@ -88,7 +88,7 @@ class Broker:
     async def admit(self, _request):
         return ErrorCode.NONE
 
-    def update(self, _request, topics, *, is_whole):
+    def update(self, _request, topics):
         self.taken = topics
         return []
 

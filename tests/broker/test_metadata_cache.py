@@ -61,7 +61,7 @@ def update(brokers=(1, 2), topics=(), epoch=1, type=0):
 
 
 def tell(cache, request):
-    return cache.update(request, finish(describe(request.topic_states)), is_whole=request.type == FULL)
+    return cache.update(request, finish(describe(request.topic_states)))
 
 
 @pytest.fixture

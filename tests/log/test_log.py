@@ -398,46 +398,39 @@ def test_a_roll_that_the_disk_refuses_leaves_the_old_segment_to_append_to(home, 
 
 @pytest.mark.parametrize("flushed", [True, False])
 def test_a_roll_without_a_descriptor_left_takes_nothing_out_of_service(tmp_path, flushed):
-    for n in range(40):
-        home = tmp_path / str(n)
-        log = filled(home, 3)
-        if flushed:
-            log.flush()
-        files = FaultyFiles(home, fail_at=n, error=errno.EMFILE, lasting=True, steps=("open",))
-        with files:
-            refused = _refusals(log.roll, partial(log.append_as_leader, batch_of(), 0))
-        assert all(isinstance(each, DiskFull) for each in refused), n
+    operations = (Log.roll, lambda log: log.append_as_leader(batch_of(), 0))
+    for log in _refused_at_each_step(tmp_path, flushed, operations, error=errno.EMFILE, steps=("open",)):
         end = log.log_end_offset
         assert log.append_as_leader(batch_of(), 0).first_offset == end
         log.roll()
         assert read_bytes(log.read(end, 1, log.end, min_one_batch=True))
         log.close()
-        if not refused:
-            break
-    else:
-        raise AssertionError("a roll opens files without end")
 
 
 @pytest.mark.parametrize("flushed", [True, False])
 def test_a_roll_that_finds_no_room_takes_nothing_out_of_service(tmp_path, flushed):
-    for n in range(40):
-        home = tmp_path / str(n)
-        log = filled(home, 3)
-        if flushed:
-            log.flush()
-        files = FaultyFiles(home, fail_at=n, error=errno.ENOSPC, lasting=True, steps=("open", "pwrite", "ftruncate"))
-        with files:
-            refused = _refusals(log.roll)
-        assert all(isinstance(each, DiskFull) for each in refused), n
+    fault = {"error": errno.ENOSPC, "steps": ("open", "pwrite", "ftruncate")}
+    for log in _refused_at_each_step(tmp_path, flushed, (Log.roll,), **fault):
         assert log.append_as_leader(batch_of(), 0).first_offset == 3
         log.roll()
         log.flush()
         log.close()
-        assert open_log(home, clean=True).log_end_offset == 4
+        assert open_log(log.directory, clean=True).log_end_offset == 4
+
+
+def _refused_at_each_step(tmp_path, flushed, operations, **fault):
+    """A log of three records for each step that the operations take, from which on the disk refused, and a last one."""
+    for n in range(40):
+        log = filled(tmp_path / str(n), 3)
+        if flushed:
+            log.flush()
+        with FaultyFiles(log.directory, fail_at=n, lasting=True, **fault):
+            refused = _refusals(*(partial(each, log) for each in operations))
+        assert all(isinstance(each, DiskFull) for each in refused), n
+        yield log
         if not refused:
-            break
-    else:
-        raise AssertionError("a roll takes steps without end")
+            return
+    raise AssertionError("a roll takes steps without end")
 
 
 def _refusals(*operations):

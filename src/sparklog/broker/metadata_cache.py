@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from sparklog.protocol.hot.fetch import LeaderHint
-from sparklog.protocol.messages import UpdateMetadataRequest
+from sparklog.protocol.messages import FULL, UpdateMetadataRequest
 from sparklog.protocol.slices import Shared, Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition
@@ -85,8 +85,8 @@ class MetadataCache:
         """
         self._topics: dict[str, TopicMetadata] = {}
         self._left_out: dict[str, TopicMetadata] = {}
-        """Topics that a whole update did not name: until one of the name is told of, they are not known to be another's
-        than before, and what is kept for them stays.
+        """Topics that a full update did not name. What is kept for them stays until the controller tells of a topic of
+        the name under another id.
         """
         self._names: dict[UUID, str] = {}
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
@@ -127,11 +127,9 @@ class MetadataCache:
             return None
         return LeaderHint(leader.id, found.leader_epoch, leader.endpoint, leader.rack)
 
-    def update(
-        self, request: UpdateMetadataRequest, topics: Iterable[TopicUpdate], *, is_whole: bool = False
-    ) -> list[TopicPartition]:
+    def update(self, request: UpdateMetadataRequest, topics: Iterable[TopicUpdate]) -> list[TopicPartition]:
         """Take over an UpdateMetadata request, whose topics are described already, in one turn of the loop; whoever
-        waits for what it brings is woken. With ``is_whole`` there are no other topics than it names.
+        waits for what it brings is woken. Where it is full there are no other topics than it names.
 
         Returns what it deletes, and what was of a topic that bears another id now.
         """
@@ -142,7 +140,7 @@ class MetadataCache:
             each.id: BrokerInfo(each.id, Endpoint(each.endpoints[0].host, each.endpoints[0].port), each.rack)
             for each in request.live_brokers
         }
-        if is_whole:
+        if request.type == FULL:
             self._left_out.update(self._topics)
             self._topics, self._names = {}, {}
             self.topics_version += 1

@@ -63,6 +63,15 @@ def each_of(make: Callable[[S], T], items: Iterable[S]) -> Steps[list[T]]:
     return made
 
 
+def each_in_steps(make: Callable[[S], Steps[T]], items: Iterable[S]) -> Steps[list[T]]:
+    """``each_of``, where each item takes steps too."""
+    made = []
+    for each in items:
+        made.append((yield from make(each)))
+        yield
+    return made
+
+
 def then(steps: Steps[S], make: Callable[[S], T]) -> Steps[T]:
     """``steps``, with what ``make`` makes of their result."""
     return make((yield from steps))

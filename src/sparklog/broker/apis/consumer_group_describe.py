@@ -5,6 +5,8 @@ A group that is named more than once is described once, as by DescribeGroups.
 
 from __future__ import annotations
 
+from functools import partial
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.group.consumer.assignment import NONE, Partitions, by_topic
@@ -12,7 +14,7 @@ from sparklog.group.consumer.group import ConsumerGroup
 from sparklog.group.consumer.member import ConsumerMember
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from sparklog.protocol.slices import Steps
+from sparklog.protocol.slices import Steps, each_in_steps
 
 API = ApiKey.CONSUMER_GROUP_DESCRIBE
 VERSIONS = range(0, 2)
@@ -26,10 +28,7 @@ _Assignment = _Member.Assignment
 def handle(
     broker: BrokerContext, request: ApiRequest[ConsumerGroupDescribeRequest]
 ) -> Steps[ConsumerGroupDescribeResponse]:
-    groups = []
-    for group_id in dict.fromkeys(request.message.group_ids):
-        groups.append((yield from _describe(broker, group_id)))
-        yield
+    groups = yield from each_in_steps(partial(_describe, broker), dict.fromkeys(request.message.group_ids))
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
@@ -52,9 +51,7 @@ def _describe(broker: BrokerContext, group_id: str) -> Steps[_Described]:
         assignor_name=broker.groups.members.assignor_of(group),
         members=[],
     )
-    for each in members:
-        described.members.append((yield from _member(broker, group, each)))
-        yield
+    described.members = yield from each_in_steps(partial(_member, broker, group), members)
     return described
 
 

@@ -6,13 +6,15 @@ describes it as often as it is named; clients look for groups by name.)
 
 from __future__ import annotations
 
+from functools import partial
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import ON_GROUP, Allowed, authorized_operations
 from sparklog.errors import ErrorCode
 from sparklog.group.classic.group import Group, GroupState, Member
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
-from sparklog.protocol.slices import Steps, each_of
+from sparklog.protocol.slices import Steps, each_in_steps, each_of
 
 API = ApiKey.DESCRIBE_GROUPS
 VERSIONS = range(0, 6)
@@ -23,10 +25,7 @@ _Member = _Described.DescribedGroupMember
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeGroupsRequest]) -> Steps[DescribeGroupsResponse]:
     allowed = authorized_operations(request.message.include_authorized_operations, ON_GROUP)
-    groups = []
-    for group_id in dict.fromkeys(request.message.groups):
-        groups.append((yield from _describe(broker, allowed, group_id)))
-        yield
+    groups = yield from each_in_steps(partial(_describe, broker, allowed), dict.fromkeys(request.message.groups))
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -6,6 +6,7 @@ plans learns how many bytes there are. Granted leases end at their time, or when
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from sparklog.broker.context import ApiRequest, BrokerContext
@@ -16,7 +17,7 @@ from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.lease import Lease
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaseSegmentsRequest, LeaseSegmentsResponse
-from sparklog.protocol.slices import Steps, each_of
+from sparklog.protocol.slices import Steps, each_in_steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.layout import MAX_INT64
 from sparklog.structs import IsolationLevel, TopicPartition
@@ -48,10 +49,7 @@ def handle(broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest]) -> 
         number, lease = broker.leases.grant(duration_ms / 1000)
     topics = []
     for topic in message.topics:
-        answers = []
-        for asked in topic.partitions:
-            answers.append((yield from _answer(broker, message, topic, lease, asked)))
-            yield
+        answers = yield from each_in_steps(partial(_answer, broker, message, topic, lease), topic.partitions)
         topics.append(_Topic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
         yield
     return LeaseSegmentsResponse(throttle_time_ms=0, lease_id=number, duration_ms=duration_ms, topics=topics)

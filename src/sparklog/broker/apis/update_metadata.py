@@ -12,7 +12,7 @@ from sparklog.broker.metadata_cache import TopicUpdate, describe
 from sparklog.errors import ErrorCode
 from sparklog.log.files import is_topic_name
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import FULL, UpdateMetadataRequest, UpdateMetadataResponse
+from sparklog.protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
 from sparklog.protocol.slices import Steps
 
 API = ApiKey.UPDATE_METADATA
@@ -36,7 +36,7 @@ async def _take_over(
     if code is ErrorCode.NONE and (topics is None or not all(topic.can_be for topic in topics)):
         code = ErrorCode.INVALID_REQUEST
     elif code is ErrorCode.NONE and topics is not None:
-        deleted = broker.metadata.update(message, topics, is_whole=message.type == FULL)
+        deleted = broker.metadata.update(message, topics)
         broker.peers.retain({each.endpoint for each in broker.metadata.brokers.values()})
         if deleted:
             # The controller tells of a topic that is made again only when this is answered.
