@@ -7,6 +7,7 @@ from integration.proxy import Proxy
 from sparklog.client.cluster.offsets import latest_offsets
 from sparklog.client.consumer.fetch.range_reader import fetch_range
 from sparklog.protocol.api_key import ApiKey
+from sparklog.record.layout import NO_PRODUCER_ID
 from sparklog.record.records import iter_records
 from sparklog.spark.write.attempt import write_at_least_once
 from sparklog.spark.write.options import WriteOptions
@@ -36,11 +37,18 @@ def proxy(servers):
 
 
 @pytest.fixture
-def values(metadata):
+def batches(metadata):
     def read(topic):
         tp = TopicPartition(topic, 0)
-        end = latest_offsets(metadata, [tp])[tp]
-        return [int(each.value) for batch in fetch_range(metadata, tp, 0, end) for each in iter_records(batch)]
+        return list(fetch_range(metadata, tp, 0, latest_offsets(metadata, [tp])[tp]))
+
+    return read
+
+
+@pytest.fixture
+def values(batches):
+    def read(topic):
+        return [int(each.value) for batch in batches(topic) for each in iter_records(batch)]
 
     return read
 
@@ -51,6 +59,13 @@ def test_each_row_is_written_once_and_in_order(proxy, make_topic, values):
     assert _write(proxy, topic) == ROWS
     assert proxy.lost >= 5
     assert values(topic) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False], ids=["idempotent", "not-idempotent"])
+def test_batches_have_numbers_unless_these_are_declined(proxy, make_topic, batches, is_idempotent):
+    topic = make_topic()
+    assert _write(proxy, topic, **{"enable.idempotence": str(is_idempotent)}) == ROWS
+    assert {each.producer_id != NO_PRODUCER_ID for each in batches(topic)} == {is_idempotent}
 
 
 def test_an_answer_without_an_id_is_waited_for(proxy, make_topic, values):

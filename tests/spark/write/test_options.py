@@ -41,6 +41,11 @@ def test_a_write_is_exactly_once_unless_asked_otherwise():
         ({"txnAppId": 501 * "\u00e9", "txnVersion": "1"}, "SPARKLOG_INVALID_OPTION.*txnAppId.*1000 bytes"),
         ({"txnAppId": "a", "txnVersion": "1", "delivery": "at-least-once"}, "SPARKLOG_CONFLICTING_OPTIONS.*txnAppId"),
         ({"kafka.acks": "1"}, "SPARKLOG_INVALID_OPTION.*acks"),
+        (
+            {"kafka.enable.idempotence": "false"},
+            "SPARKLOG_INVALID_OPTION.*idempotence.*remove the option, or set deliv",
+        ),
+        ({"kafka.enable.idempotence": "no"}, "SPARKLOG_INVALID_OPTION.*idempotence.*true or false"),
         ({"kafka.transactional.id": "x"}, "SPARKLOG_UNSUPPORTED_OPTION.*txnAppId"),
         ({"kafka.transaction.timeout.ms": "soon"}, "SPARKLOG_INVALID_OPTION.*timeout"),
         ({"kafka.transaction.timeout.ms": str(2**31)}, "SPARKLOG_INVALID_OPTION.*timeout.*at most 2147483647"),
@@ -65,6 +70,23 @@ def test_a_misspelt_option_of_a_write_is_warned_of(caplog):
 
 def test_fewer_acks_without_transactions():
     assert WriteOptions.for_batch({**_SERVERS, "delivery": "at-least-once", "kafka.acks": "1"}).client.acks == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"), [("false", False), ("true", True), (None, None)], ids=["false", "true", "not-given"]
+)
+def test_idempotence_without_transactions_is_as_asked(text, asked, caplog):
+    given = {} if text is None else {"kafka.enable.idempotence": text}
+    assert WriteOptions.for_batch({**_SERVERS, "delivery": "at-least-once", **given}).idempotence is asked
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("name", "value"), [("kafka.acks", "1"), ("kafka.max.in.flight.requests.per.connection", "6")])
+def test_idempotence_that_was_asked_for_and_cannot_be_is_refused(name, value):
+    given = {**_SERVERS, "delivery": "at-least-once", name: value}
+    assert WriteOptions.for_batch(given).idempotence is None
+    with pytest.raises(DataSourceError, match=rf"SPARKLOG_INVALID_OPTION.*idempotence.*{name}.*not {value}"):
+        WriteOptions.for_batch({**given, "kafka.enable.idempotence": "true"})
 
 
 @pytest.mark.parametrize("name", ["txnAppId", "txnVersion"])

@@ -213,8 +213,8 @@ DELIVERY = Option(
     "delivery",
     choice({"exactly-once": True, "at-least-once": False}),
     Use.WRITE,
-    "`at-least-once` uses no transactions: a run of a task writes each row once and in order (with `kafka.acks` of"
-    " `all`), and a task that Spark runs again writes its rows again.",
+    "`at-least-once` uses no transactions: a run of a task writes each row once and in order (unless `kafka.acks` or"
+    " `kafka.enable.idempotence` say otherwise), and a task that Spark runs again writes its rows again.",
     True,
 )
 TXN_APP_ID: Option[str | None] = Option(
@@ -249,6 +249,15 @@ TRANSACTION_TIMEOUT_MS = Option(
     Use.WRITE,
     "How long a transaction may stay open, in milliseconds. Only clusters without two-phase commit obey it.",
     900_000,
+)
+IDEMPOTENCE: Option[bool | None] = Option(
+    "kafka.enable.idempotence",
+    BOOLEAN,
+    Use.WRITE,
+    "`false`, for `at-least-once` only: batches have no numbers, so what a run of a task sends again may be written"
+    " twice, or out of order. Otherwise they have numbers where `kafka.acks` is `all` and at most 5 requests are in"
+    " flight; with `true` anything else is an error.",
+    None,
 )
 
 OPTIONS: tuple[Option[object], ...] = tuple(each for each in list(globals().values()) if isinstance(each, Option))

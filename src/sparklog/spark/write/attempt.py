@@ -11,6 +11,7 @@ from uuid import UUID
 from sparklog.client.admin.admin import Admin
 from sparklog.client.admin.prepared import PreparedTransaction
 from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.producer.batch_producer import BatchProducer
 from sparklog.client.producer.idempotent_batch_producer import best_producer
 from sparklog.client.producer.transactional_batch_producer import TransactionalBatchProducer
 from sparklog.errors import SparklogError
@@ -35,9 +36,11 @@ class AttemptResult(NamedTuple):
 
 
 def write_at_least_once(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> int:
-    """Write all rows without a transaction, each once and in order with ``acks=all``. Returns their number."""
+    """Write all rows without a transaction, each once and in order with ``acks=all`` and idempotence. Returns their
+    number."""
     rows = 0
-    with ClusterMetadata(options.client) as cluster, best_producer(cluster) as producer:
+    producer_of = BatchProducer if options.idempotence is False else best_producer
+    with ClusterMetadata(options.client) as cluster, producer_of(cluster) as producer:
         writer = TopicWriter(cluster, producer, options.topic, _any_partition())
         for batch in batches:
             writer.write(batch)

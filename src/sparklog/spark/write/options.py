@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.producer.config import MOST_IN_FLIGHT
 from sparklog.errors import DataSourceError
 from sparklog.spark.options import table
 from sparklog.spark.options.definition import Use, invalid, option_field
@@ -24,7 +25,8 @@ class WriteOptions:
 
     ``txn_app_id`` and ``txn_version`` name a batch write; each version of a name is written once. Only clusters without
     two-phase commit obey ``transaction_timeout_ms``. A batch write finishes those without a name that have begun no
-    task for ``abandoned_after_ms``; 0: it finishes none.
+    task for ``abandoned_after_ms``; 0: it finishes none. ``idempotence`` is None where the settings decide whether
+    batches are numbered.
     """
 
     client: ClientConfig
@@ -35,6 +37,7 @@ class WriteOptions:
     transaction_timeout_ms: int = option_field(table.TRANSACTION_TIMEOUT_MS)
     checkpoint: str | None = option_field(table.CHECKPOINT_LOCATION)
     abandoned_after_ms: int = option_field(table.ABANDONED_AFTER)
+    idempotence: bool | None = option_field(table.IDEMPOTENCE)
 
     @property
     def name(self) -> str | None:
@@ -74,10 +77,30 @@ class WriteOptions:
                 "SPARKLOG_CONFLICTING_OPTIONS", "option 'txnAppId' is for delivery=exactly-once: leave one of them out"
             )
         raw.warn_of_unknown()
-        client = client_config(raw, use, also=(table.TRANSACTION_TIMEOUT_MS,))
+        client = client_config(raw, use, also=(table.TRANSACTION_TIMEOUT_MS, table.IDEMPOTENCE))
         if exactly_once and client.required_acks != -1:
             raise invalid("kafka.acks", client.acks, "delivery=exactly-once needs all; or set delivery=at-least-once")
+        _check_idempotence(raw.value(table.IDEMPOTENCE), client, exactly_once=exactly_once)
         return cls(client=client, **raw.fields_of(cls))
+
+
+def _check_idempotence(asked: bool | None, client: ClientConfig, *, exactly_once: bool) -> None:
+    """Raises DataSourceError for what the write cannot honour."""
+    if exactly_once and asked is False:
+        raise invalid(
+            table.IDEMPOTENCE.name,
+            "false",
+            "delivery=exactly-once numbers every batch; remove the option, or set delivery=at-least-once",
+        )
+    if asked and client.required_acks != -1:
+        raise invalid(table.IDEMPOTENCE.name, "true", f"it needs kafka.acks=all, not {client.acks}")
+    if asked and client.max_in_flight > MOST_IN_FLIGHT:
+        raise invalid(
+            table.IDEMPOTENCE.name,
+            "true",
+            f"it needs kafka.max.in.flight.requests.per.connection of at most {MOST_IN_FLIGHT},"
+            f" not {client.max_in_flight}",
+        )
 
 
 _LONGEST_NAME = 1000
