@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 import pytest
+from client.interrupts import interruptions
 
+from sparklog.client.cluster.loop_thread import LoopThread
 from sparklog.client.consumer import consumer as module
 from sparklog.client.consumer.consumer import Consumer
 from sparklog.errors import ClientClosed, ConfigError, LocalProtocolError, WokenUp
@@ -47,6 +50,26 @@ def test_close_in_another_thread_is_refused_and_closes_nothing(reader):
     reader.close()
     with pytest.raises(ClientClosed):
         reader.poll(0)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("call", [Consumer.positions, Consumer.close])
+def test_an_interrupted_call_leaves_the_consumer_to_other_threads(call, monkeypatch):
+    loops = []
+
+    def begun():
+        consumer = Consumer(bootstrap_servers="127.0.0.1:1")
+        loops.append(consumer._loop)
+        monkeypatch.setattr(consumer._loop, "close", lambda: None)
+        return consumer, lambda: call(consumer)
+
+    with ThreadPoolExecutor(1) as other:
+        for consumer in interruptions(begun):
+            if not consumer._is_closed:
+                assert other.submit(consumer.positions).result() == {}
+            other.submit(consumer.close).result()
+            LoopThread.close(loops.pop())
+    LoopThread.close(loops.pop())
 
 
 def test_close_around_a_callback_is_refused(reader):

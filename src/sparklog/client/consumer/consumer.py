@@ -42,6 +42,7 @@ from sparklog.structs import TopicPartition
 
 T = TypeVar("T")
 _Job = Callable[[], None]
+_THREAD = "thread"
 _END_PATIENCE = 1.0
 """Seconds for which an interrupted call waits until it has ended on the loop, so that the next is not refused."""
 
@@ -103,7 +104,8 @@ class Consumer:
         self._loop = LoopThread("sparklog consumer")
         self._jobs: tuple[SimpleQueue[_Job | None], ...] = ()
         """What is to be done in the caller's thread: of each call under way, the innermost last."""
-        self._user = threading.RLock()
+        self._user: dict[str, int] = {}
+        """The thread that is in a call, under ``_THREAD``; empty while there is none."""
         self._is_closed = False
 
         async def make() -> AsyncConsumer:
@@ -298,13 +300,15 @@ class Consumer:
         """
         if self._is_closed:
             return
-        self._enter()
+        mine = {_THREAD: threading.get_ident()}
+        if self._user == mine:
+            raise LocalProtocolError("a callback cannot close its consumer; close it when the call has returned")
         try:
-            if self._jobs:
-                raise LocalProtocolError("a callback cannot close its consumer; close it when the call has returned")
+            self._enter(mine)
             self._close(timeout)
         finally:
-            self._user.release()
+            if self._user == mine:  # no call up to ``clear``: a signal handler has no place between
+                self._user.clear()
 
     def _close(self, timeout: float) -> None:
         self._is_closed = True
@@ -332,21 +336,27 @@ class Consumer:
 
     def _run(self, call: _Call[T]) -> T:
         jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._enter()
-        outer = self._jobs
-        self._jobs = (*outer, jobs)
+        mine = {_THREAD: threading.get_ident()}
+        is_inner = self._user == mine
+        outer = self._jobs if is_inner else ()
         try:
+            self._enter(mine)
+            self._jobs = (*outer, jobs)
             future = self._loop.submit(call.run(), waits=True)
             future.add_done_callback(lambda _: jobs.put(None))
             self._attend(call, jobs)
-            return future.result()
+            result = future.result()
         finally:
-            self._jobs = outer
-            self._user.release()
+            if self._user == mine:  # no call up to ``clear``: a signal handler has no place between
+                self._jobs = outer
+                if not is_inner:
+                    self._user.clear()
+        return result
 
-    def _enter(self) -> None:
-        """Take the consumer for this thread; to be released."""
-        if not self._user.acquire(blocking=False):
+    def _enter(self, mine: dict[str, int]) -> None:
+        """Take the consumer for this thread. The caller gives it back, even if this was interrupted, in code that makes
+        no call before it does: it alone knows whether an outer call of the thread has it."""
+        if self._user.setdefault(_THREAD, mine[_THREAD]) != mine[_THREAD]:
             raise LocalProtocolError("another thread is using this consumer; a consumer is for one at a time")
 
     def _attend(self, call: _Call[Any], jobs: SimpleQueue[_Job | None]) -> None:
