@@ -187,6 +187,8 @@ def test_an_interrupted_call_has_ended_before_the_next_one(reader, interrupt, mo
     begun, ended = threading.Event(), []
 
     async def slow(_offsets, _error):
+        if ended:
+            return
         try:
             begun.set()
             await asyncio.Event().wait()
@@ -201,3 +203,37 @@ def test_an_interrupted_call_has_ended_before_the_next_one(reader, interrupt, mo
         reader.poll(60.0)
     assert ended
     assert reader.poll(0) == []
+
+
+def test_a_commit_callback_that_was_interrupted_before_it_ran_is_told_by_a_later_poll(reader, interrupt):
+    told = []
+    for number in range(2):
+        reader.commit_async(lambda _offsets, _error, number=number: told.append(number), {})
+    interrupt(lambda jobs: jobs.get())
+    with pytest.raises(KeyboardInterrupt):
+        reader.poll(60.0)
+    assert not told
+    eventually(lambda: reader.poll(0) == [] and len(told) == 2)
+    assert told == [0, 1]
+
+
+def test_a_commit_callback_that_was_cut_short_is_called_again_and_those_behind_it_too(reader):
+    told = []
+
+    def first(_offsets, _error):
+        told.append("first")
+        if len(told) == 1:
+            raise KeyboardInterrupt
+
+    reader.commit_async(first, {})
+    reader.commit_async(lambda _offsets, _error: told.append("second"), {})
+    with pytest.raises(KeyboardInterrupt):
+        reader.poll(60.0)
+    eventually(lambda: reader.poll(0) == [] and len(told) == 3)
+    assert told == ["first", "first", "second"]
+
+
+def test_a_callback_whose_call_was_interrupted_is_cut_short(reader):
+    relay = reader._here(lambda: pytest.fail("nobody waits for it"))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(relay())

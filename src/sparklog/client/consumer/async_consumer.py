@@ -304,7 +304,10 @@ class AsyncConsumer:
         callback: CommitCallback | None = None,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
     ) -> None:
-        """Commit without waiting; ``callback(offsets, error)`` runs in a later ``poll``, or in ``close``."""
+        """Commit without waiting; ``callback(offsets, error)`` runs in a later ``poll``, or in ``close``.
+
+        If that poll is cancelled before the callback has returned, the next one calls it again.
+        """
         check_callable("callback", callback)
         self._group().commits.start(self._to_commit(offsets), callback)
 

@@ -385,6 +385,9 @@ class Consumer:
             return callback
 
         async def relay(*arguments: Any) -> None:
+            jobs = self._jobs
+            if not jobs:  # the call was interrupted; what it does on the loop is cancelled soon
+                raise asyncio.CancelledError
             loop = asyncio.get_running_loop()
             done: asyncio.Future[None] = loop.create_future()
 
@@ -396,7 +399,7 @@ class Consumer:
                     failure = error
                 loop.call_soon_threadsafe(functools.partial(_settle, done, failure))
 
-            self._jobs[-1].put(job)
+            jobs[-1].put(job)
             await done
 
         return relay

@@ -1,4 +1,7 @@
-"""When a consumer commits without being waited for: auto-commit, and commits whose callback runs in a later poll."""
+"""When a consumer commits without being waited for: auto-commit, and commits whose callback runs in a later poll.
+
+A callback that was cut short counts as not called, like those of rebalances.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,15 @@ class Commits:
     async def tell(self) -> None:
         """Run the callbacks of what has been settled."""
         while self._settled:
-            callback, offsets, failure = self._settled.popleft()
-            result = callback(offsets, failure)
-            if inspect.isawaitable(result):
-                await result
+            callback, offsets, failure = told = self._settled.popleft()
+            try:
+                result = callback(offsets, failure)
+                if inspect.isawaitable(result):
+                    await result
+            except BaseException as error:
+                if not isinstance(error, Exception):
+                    self._settled.appendleft(told)
+                raise
 
     def start_auto_commit(self) -> None:
         """Commit the positions as they are now, if it is time; after a failure sooner than after a success."""
