@@ -2,6 +2,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
+from client.interrupts import interruptions
 
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.offsets import EARLIEST, LATEST, latest_offsets
@@ -51,6 +52,9 @@ class _Leader:
 
     def retrying(self, attempt, *, between):
         return retrying(self.backoff(), attempt, between=between)
+
+    def close(self):
+        """What it was asked is not answered any more."""
 
     def send(self, api, version, body):
         request = fetch.decode_request(memoryview(b"".join(map(bytes, body))), version)
@@ -103,6 +107,42 @@ def test_an_answer_without_a_whole_batch_holds_up_its_partition_alone():
     with pytest.raises(RemoteProtocolError, match="partition t-0 at offset 0"):
         consumer.poll()
     assert consumer.positions == {A: 0, B: 1}
+
+
+def test_a_poll_that_is_interrupted_has_moved_nothing():
+    def begun():
+        leader = _Leader([_fetched(A, _batch(0)), _fetched(B, _batch(5))])
+        consumer = BatchConsumer(leader, {A: 0, B: 5})
+        return consumer, consumer.poll
+
+    for consumer in interruptions(begun):
+        assert consumer.positions == {A: 0, B: 5}
+
+
+def test_a_poll_that_fails_moves_no_position_past_a_batch(monkeypatch):
+    consumer = BatchConsumer(
+        _Leader(*([_fetched(A, _batch(0)), _fetched(B, _batch(5))] for _ in range(2))), {A: 0, B: 5}
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(consumer, "_readers", _FailingReaders(consumer._readers, B))
+        with pytest.raises(RuntimeError):
+            consumer.poll()
+    assert consumer.positions == {A: 0, B: 5}
+    assert {tp: [batch.base_offset for batch in batches] for tp, batches in consumer.poll().items()} == {A: [0], B: [5]}
+    assert consumer.positions == {A: 1, B: 6}
+
+
+class _FailingReaders:
+    """FetchPositions of which one fails."""
+
+    def __init__(self, readers, tp):
+        self._readers = readers
+        self._tp = tp
+
+    def at(self, tp, offset):
+        if tp == self._tp:
+            raise RuntimeError(tp)
+        return self._readers.at(tp, offset)
 
 
 @pytest.fixture

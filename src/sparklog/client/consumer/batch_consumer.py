@@ -58,10 +58,12 @@ class BatchConsumer:
     def poll(self, max_wait_ms: int | None = None, patience_ms: int | None = None) -> Batches:
         """The next batches; brokers without any hold the question for ``fetch.max.wait.ms``, or as said.
 
-        The first batch may begin before the position that was asked for. Moved leaders and lost connections are
+        The first batch may begin before the position that was asked for. Positions move when this returns; if it raises
+        or is interrupted, they have passed no batch that is visible. Moved leaders and lost connections are
         retried for ``patience_ms`` (``default.api.timeout.ms``); after that the next poll goes on where this one was.
         """
-        return self._poll(self.positions, max_wait_ms, patience_ms)
+        found, self.positions = self._poll(self.positions, max_wait_ms, patience_ms)
+        return found
 
     def records(self, *, until: Mapping[TopicPartition, int] | None = None) -> Iterator[ConsumedRecord]:
         """One record after another: for ever, or up to these offsets."""
@@ -71,16 +73,19 @@ class BatchConsumer:
             if not wanted:
                 return
             before = dict(wanted)
-            for tp, batches in self._poll(wanted, None).items():
+            found, self.positions = self._poll(wanted, None)
+            for tp, batches in found.items():
                 yield from _rows(tp, batches, before[tp], None if ends is None else ends[tp])
 
     def _poll(
         self, wanted: Mapping[TopicPartition, int], max_wait_ms: int | None, patience_ms: int | None = None
-    ) -> Batches:
+    ) -> tuple[Batches, Positions]:
+        """What is to be given, and all positions after it."""
         backoff = self._cluster.backoff(patience_ms)
         while True:
+            at = {tp: self.positions[tp] for tp in wanted}
             try:
-                return self._poll_once(wanted, self._config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms)
+                return self._poll_once(at, self._config.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms)
             except SparklogError as error:
                 self._recover(error, backoff, wanted)
 
@@ -88,7 +93,7 @@ class BatchConsumer:
         backoff.wait(error)
         self._forget_leaders(wanted)
 
-    def _poll_once(self, wanted: Mapping[TopicPartition, int], wait_ms: int) -> Batches:
+    def _poll_once(self, wanted: Mapping[TopicPartition, int], wait_ms: int) -> tuple[Batches, Positions]:
         """What the brokers give that answer; what is wrong with the others is raised where none gives anything."""
         groups, leaderless = self._cluster.led(wanted)
         failure: SparklogError | None = None
@@ -162,9 +167,10 @@ class BatchConsumer:
 
     def _take(
         self, answers: list[FetchedPartition], wanted: Mapping[TopicPartition, int], failure: SparklogError | None
-    ) -> Batches:
+    ) -> tuple[Batches, Positions]:
         names = {topic_id: topic for topic, topic_id in self._topic_ids.items()}
         taken: Batches = {}
+        positions = dict(self.positions)
         with_records = fed(answers)
         for answer in answers:
             tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
@@ -182,12 +188,13 @@ class BatchConsumer:
             except RemoteProtocolError as error:
                 failure = error
                 continue
-            self.positions[tp] = found.next_offset
+            positions[tp] = found.next_offset
             if found.batches:
                 taken[tp] = found.batches
         if failure is not None and not taken:
+            self.positions = positions
             raise failure
-        return taken
+        return taken, positions
 
 
 def resolve(cluster: ClusterMetadata, positions: Mapping[TopicPartition, int]) -> Positions:
