@@ -9,7 +9,7 @@ import pytest
 from sparklog.broker.apis import leader_and_isr
 from sparklog.broker.context import ApiRequest
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest
@@ -126,6 +126,43 @@ def test_a_controller_that_is_replaced_while_settings_are_fetched_changes_nothin
     answer = handle(broker, _Topic(topic_name="t", partition_states=[partition()]))
     assert answer.topics[0].partition_errors[0].error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert applied == []
+
+
+def test_settings_are_asked_for_until_zookeeper_gives_them(monkeypatch, caplog):
+    monkeypatch.setattr(leader_and_isr, "_ASK_AGAIN_S", 0)
+    asked, applied = [], []
+
+    async def lost_twice(topic):
+        asked.append(topic)
+        if len(asked) in (2, 3):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper: ConnectionLoss")
+        return TopicConfig()
+
+    def apply(tp, *_, **__):
+        applied.append(tp.topic)
+        return ErrorCode.NONE
+
+    topics = [_Topic(topic_name=name, partition_states=[partition()]) for name in "ab"]
+    answer = handle(broker_of(apply, settings=lost_twice), *topics)
+    assert [each.partition_errors[0].error_code for each in answer.topics] == [0, 0]
+    assert applied == ["a", "b"]
+    assert asked == ["a", "b", "b", "b"]
+    (line,) = caplog.records
+    assert (line.levelname, line.exc_info) == ("WARNING", None)
+    assert "topic b: REQUEST_TIMED_OUT: ZooKeeper: ConnectionLoss" in caplog.text
+
+
+def test_a_controller_that_is_replaced_while_zookeeper_is_away_is_told_so(monkeypatch):
+    monkeypatch.setattr(leader_and_isr, "_ASK_AGAIN_S", 0)
+    fence, applied = Fence(), []
+
+    async def away(topic):
+        fence.code = ErrorCode.STALE_BROKER_EPOCH
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper: ConnectionLoss")
+
+    broker = broker_of(lambda tp, *_, **__: applied.append(tp), fence=fence, settings=away)
+    answer = handle(broker, _Topic(topic_name="t", partition_states=[partition()]))
+    assert (answer.error_code, answer.topics, applied) == (ErrorCode.STALE_BROKER_EPOCH, [], [])
 
 
 @pytest.mark.parametrize(("name", "number"), [("../../etc", 0), ("/tmp/x", 0), ("", 0), ("a" * 250, 0), ("t", -1)])

@@ -1,12 +1,15 @@
 """LeaderAndIsr: the controller says which partitions this broker leads or follows.
 
-The settings of the topics are fetched first, and the logs that are not there are made off the loop. Each partition is
-taken over in the turn of the loop in which the fence is asked: a controller that is replaced meanwhile changes nothing
-more, and is told so for each partition that is left; what was made for it is removed.
+The settings of the topics are fetched first, however long that takes ZooKeeper, and the logs that are not there are
+made off the loop. Each partition is taken over in the turn of the loop in which the fence is asked: a controller that
+is replaced meanwhile changes nothing more, and is told so for each partition that is left; what was made for it is
+removed.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -26,6 +29,8 @@ from sparklog.zk.znodes import PartitionState
 
 API = ApiKey.LEADER_AND_ISR
 VERSIONS = range(6, 7)
+_logger = logging.getLogger(__name__)
+_ASK_AGAIN_S = 0.2
 _AskedTopic = LeaderAndIsrRequest.LeaderAndIsrTopicState
 _Topic = LeaderAndIsrResponse.LeaderAndIsrTopicError
 
@@ -36,8 +41,9 @@ async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
     if code is not ErrorCode.NONE:
         return LeaderAndIsrResponse(error_code=code, topics=[])
     await strays.make_way(broker, message)
-    names = [topic.topic_name for topic in message.topic_states]
-    configs = {name: await broker.topic_config(name) for name in names if name and is_topic_name(name)}
+    configs = await _settings(broker, message)
+    if isinstance(configs, ErrorCode):
+        return LeaderAndIsrResponse(error_code=configs, topics=[])
     asked = [(topic, each) for topic in message.topic_states for each in topic.partition_states]
     answers = {id(topic): _Topic(topic_id=topic.topic_id, partition_errors=[]) for topic in message.topic_states}
     for some in holdings.slices(asked):
@@ -48,6 +54,25 @@ async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
             error = _Topic.LeaderAndIsrPartitionError(partition_index=each.partition_index, error_code=code)
             answers[id(topic)].partition_errors.append(error)
     return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(answers.values()))
+
+
+async def _settings(broker: BrokerContext, message: LeaderAndIsrRequest) -> dict[str, TopicConfig] | ErrorCode:
+    """Those of each topic that has a valid name; the fence's code if it refuses the request while ZooKeeper is away."""
+    configs = dict[str, TopicConfig]()
+    is_told = False
+    for name in {topic.topic_name: None for topic in message.topic_states if topic.topic_name}:
+        while name not in configs and is_topic_name(name):
+            try:
+                configs[name] = await broker.topic_config(name)
+            except ApiError as error:
+                if not is_told:
+                    _logger.warning("what the controller says waits for the settings of topic %s: %s", name, error)
+                is_told = True
+                await asyncio.sleep(_ASK_AGAIN_S)
+                code = broker.fence.check(message)
+                if code is not ErrorCode.NONE:
+                    return code
+    return configs
 
 
 def _new(
