@@ -396,6 +396,40 @@ def test_an_index_entry_beyond_the_log_is_named(log_dir):
     assert "lies beyond the end of the log" in what
 
 
+_AHEAD = {".index": struct.pack(">ii", 500, 1 << 20), ".timeindex": struct.pack(">qi", 1 << 41, 500)}
+
+
+@pytest.mark.parametrize("suffix", _AHEAD)
+def test_an_index_ahead_of_its_log_is_an_error_where_no_start_rebuilds_it(log_dir, suffix):
+    oldest, *_, newest = (path.with_suffix(suffix) for path in segments(log_dir / "epochs-0"))
+    for path in (oldest, newest):
+        with path.open("ab") as file:
+            file.write(_AHEAD[suffix])
+    assert {(severity, name) for severity, name, _ in problems(log_dir / "epochs-0")} == {
+        ("error", oldest.name),
+        ("error", newest.name),
+    }
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    assert [name for _, name, _ in problems(log_dir / "epochs-0")] == [oldest.name]
+    found, _ = check(log_dir / "epochs-0")
+    (ahead,) = [each for each in found if each.path.name == newest.name and "lies beyond the end" in each.what]
+    assert (ahead.severity, ahead.advice) == ("note", "nothing: the next start rebuilds it from the .log file")
+
+
+def test_indexes_ahead_of_their_log_are_rebuilt_by_the_next_start(tmp_path):
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for number in range(40):
+        log.append_as_leader(batch_of(1000 + number, 1001 + number, size=40), 0)
+    abandon(log)
+    last = segments(directory)[-1]
+    os.truncate(last, starts(last)[1])
+    assert problems(directory) == []
+    assert [name for name, what in notes(directory) if "lies beyond the end of the log" in what] != []
+    open_log(directory, SMALL).close()
+    assert notes(directory) == []
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_a_missing_index_is_only_noted(log_dir, suffix):
     path = log_dir / "txn-0" / f"00000000000000000013{suffix}"

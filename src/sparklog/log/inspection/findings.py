@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 RECOVERS = "a broker that starts on the directory cuts it off, if it was not stopped cleanly; back the file up first"
 REBUILT = "delete the file while no broker runs here: the next start rebuilds it from the .log file"
+AHEAD = f"{REBUILT}, and does so by itself after a crash"
+"""Of an index that has more than its log, while it is not known how the broker was, or will be, stopped."""
 RESTORE = "restore the file from a replica or a backup: no start repairs this"
 DAMAGE = f"{RESTORE}, and a start after a crash cuts the log here"
 """Of bytes that are no good batch, while it is not known how the broker was, or will be, stopped."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from sparklog.errors import CorruptRecord
 from sparklog.log.indexes.offset_index import OffsetIndex
 from sparklog.log.indexes.time_index import TimeIndex
-from sparklog.log.inspection.findings import REBUILT, Finding, error
+from sparklog.log.inspection.findings import AHEAD, REBUILT, Finding, error
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import ColumnarDecoder
 from sparklog.record.layout import MAX_INT64, NO_TIMESTAMP
@@ -89,8 +89,8 @@ class IndexCheck(ABC):
 
     def __init__(self, index: IndexFile | None, base_offset: int, log_size: int) -> None:
         self._index = index
-        self._first: str | None = None
-        self._wrong = 0
+        self._wrong: dict[str, tuple[str, int]] = {}
+        """By what is to be done: the first of the wrong entries, and how many they are."""
         self._next = 0
         self._entries: list[tuple[int, int]] = []
         self.due_position = self.due_offset = MAX_INT64
@@ -104,10 +104,12 @@ class IndexCheck(ABC):
     @abstractmethod
     def _set_due(self) -> None: ...
 
-    def _say(self, number: int, what: str) -> None:
-        self._wrong += 1
-        if self._first is None:
-            self._first = f"entry {number} {what}"
+    def _say(self, number: int, what: str, advice: str = REBUILT) -> None:
+        first, count = self._wrong.get(advice, (f"entry {number} {what}", 0))
+        self._wrong[advice] = (first, count + 1)
+
+    def _say_ahead(self, number: int, text: str) -> None:
+        self._say(number, f"({text}) lies beyond the end of the log", AHEAD)
 
     def give_up(self) -> None:
         """The log is damaged from here on: what later entries say is not the index's fault."""
@@ -123,14 +125,15 @@ class IndexCheck(ABC):
             what = f"the file ends in the middle of an entry ({self._index.odd_bytes} bytes too many)"
             found.append(error(self._index.path, what, REBUILT))
         for number in range(self._next, len(self._entries)):
-            self._say(number, f"({self._text(number)}) lies beyond the end of the log")
-        if self._first is not None:
-            more = f"; {self._wrong - 1} more entries are wrong" if self._wrong > 1 else ""
-            found.append(error(self._index.path, self._first + more, REBUILT))
+            self._say_ahead(number, self._text(*self._entries[number]))
+        for advice, (first, count) in self._wrong.items():
+            more = f"; {count - 1} more entries are wrong" if count > 1 else ""
+            found.append(error(self._index.path, first + more, advice))
         return found
 
+    @staticmethod
     @abstractmethod
-    def _text(self, number: int) -> str: ...
+    def _text(first: int, second: int, /) -> str: ...
 
 
 class OffsetIndexCheck(IndexCheck):
@@ -144,8 +147,10 @@ class OffsetIndexCheck(IndexCheck):
         for number, (relative, position) in enumerate(index.entries):
             last = kept[-1] if kept else (-1, -1)
             offset = base_offset + relative
-            if relative < 0 or position < 0 or offset <= last[0] or position <= last[1] or position >= log_size:
-                self._say(number, f"(offset {offset}, position {position}) does not rise or lies beyond the log")
+            if relative < 0 or position < 0 or offset <= last[0] or position <= last[1]:
+                self._say(number, f"({self._text(offset, position)}) does not rise")
+            elif position >= log_size:
+                self._say_ahead(number, self._text(offset, position))
             else:
                 kept.append((offset, position))
         return kept
@@ -188,8 +193,8 @@ class OffsetIndexCheck(IndexCheck):
         self._next += 1
         self._set_due()
 
-    def _text(self, number: int) -> str:
-        offset, position = self._entries[number]
+    @staticmethod
+    def _text(offset: int, position: int) -> str:
         return f"offset {offset}, position {position}"
 
 
@@ -202,7 +207,7 @@ class TimeIndexCheck(IndexCheck):
             last = kept[-1] if kept else (NO_TIMESTAMP, base_offset - 1)
             offset = base_offset + relative
             if timestamp <= last[0] or offset <= last[1]:
-                self._say(number, f"(timestamp {timestamp}, offset {offset}) does not rise")
+                self._say(number, f"({self._text(timestamp, offset)}) does not rise")
             else:
                 kept.append((timestamp, offset))
         return kept
@@ -226,6 +231,6 @@ class TimeIndexCheck(IndexCheck):
             self._next += 1
             self._set_due()
 
-    def _text(self, number: int) -> str:
-        timestamp, offset = self._entries[number]
+    @staticmethod
+    def _text(timestamp: int, offset: int) -> str:
         return f"timestamp {timestamp}, offset {offset}"

@@ -11,7 +11,7 @@ from sparklog.errors import CorruptRecord
 from sparklog.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_checkpoint, read_topic_id
 from sparklog.log.cut import name_some
 from sparklog.log.files import CORRUPT_SUFFIX
-from sparklog.log.inspection.findings import DAMAGE, RESTORE, Finding, error, note, warning
+from sparklog.log.inspection.findings import AHEAD, DAMAGE, RESTORE, Finding, error, note, warning
 from sparklog.log.inspection.partition_files import PartitionFiles
 from sparklog.log.inspection.segment_facts import EpochRun, SegmentFacts
 from sparklog.log.inspection.transaction_check import TransactionCheck
@@ -62,12 +62,14 @@ class PartitionCheck:
         yield from self.files.findings
 
     def _in_segments(self) -> Iterator[Finding]:
-        """What was found in the segments, with what a start makes of the damage."""
+        """What was found in the segments, with what a start makes of it."""
         cut: int | None = None
         for number, facts in enumerate(self._segments):
             is_scanned = self._is_scanned(facts)
             for finding in facts.findings:
-                if finding.advice != DAMAGE or self.context.in_use:
+                if finding.advice == AHEAD and is_scanned and not self.context.in_use:
+                    yield note(finding.path, finding.what, "nothing: the next start rebuilds it from the .log file")
+                elif finding.advice != DAMAGE or self.context.in_use:
                     yield finding
                 elif self._is_before_the_start(facts.job.limit):
                     yield finding._replace(advice="nothing: it lies before the start of the log, and is to be removed")
