@@ -520,27 +520,40 @@ def test_rows_that_tasks_kept_back_are_not_taken_for_none(metadata, make_topic, 
         Sink(options).commit(scope.name, 3, [TaskCommitMessage(1, task)], run="run")
 
 
+@pytest.fixture
+def make_again(make_topic):
+    """Creates a topic under the name of one whose deletion has begun: brokers refuse that until it has ended."""
+
+    def make(suffix=""):
+        def made():
+            try:
+                return make_topic(suffix=suffix)
+            except ApiError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+                return None
+
+        return eventually(made, what="the topic is deleted, and made again")
+
+    return make
+
+
 @pytest.mark.parametrize("again", [True, False], ids=["made again", "gone"])
 def test_a_topic_that_is_deleted_while_it_is_written_to_takes_the_batch_along(
-    metadata, admin, make_topic, scope, again
+    metadata, admin, make_topic, make_again, scope, again
 ):
     given = {"kafka.bootstrap.servers": metadata.config.bootstrap_servers, "topic": make_topic()}
     options, topic = WriteOptions.for_batch(given), given["topic"]
     sink, rows = Sink(options), pa.record_batch({"value": [b"row"]})
     written = sink.write(TaskAttempt(scope.name, "run", 0, 0, 0), iter([rows]))
     admin.delete_topics([topic])
-
-    def made_again():
-        with suppress(ApiError):  # it is still being deleted
-            return make_topic()
-
     if again:
-        eventually(made_again)
+        make_again()
     with pytest.raises(DataSourceError, match=rf"TOPIC.*{topic}.*deleted.*nothing of the batch is visible"):
         sink.commit(scope.name, 0, [written], run="run")
     sink.abort(scope.name, 0, [written], "run")
     if not again:
-        eventually(made_again)
+        make_again()
     written = sink.write(TaskAttempt(scope.name, "run", 0, 0, 1), iter([rows]))
     sink.commit(scope.name, 0, [written], run="run")
     metadata.invalidate(topic)
@@ -1190,7 +1203,7 @@ def test_a_copied_checkpoint_writes_to_no_other_topic(metadata, attempt, visible
 
 @pytest.mark.parametrize("is_made_again", [True, False])
 def test_a_replay_whose_topic_is_gone_says_that_its_rows_are_gone(
-    metadata, admin, attempt, visible, wrote, make_topic, is_made_again
+    metadata, admin, attempt, visible, wrote, make_topic, make_again, is_made_again
 ):
     other = make_topic(suffix="-other")
     topics = frozenset([(other, metadata.topic(other).topic_id)])
@@ -1198,8 +1211,7 @@ def test_a_replay_whose_topic_is_gone_says_that_its_rows_are_gone(
     wrote(0, 1, None, other)
     admin.delete_topics([other])
     if is_made_again:
-        eventually(lambda: other not in admin.list_topics(), what="the topic is deleted")
-        make_topic(suffix="-other")
+        make_again("-other")
     code = "TOPIC_RECREATED" if is_made_again else "UNKNOWN_TOPIC"
     with pytest.raises(DataSourceError, match=rf"SPARKLOG_{code}.*--last-batch -1; to go on") as no:
         wrote(0, 1, None, other)
