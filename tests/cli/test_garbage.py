@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from sparklog.cli.garbage import ShortCollections
+from sparklog.cli.garbage import ShortCollections, private_bytes
 
 MANY = 100_000
 
@@ -67,6 +67,31 @@ def test_what_is_freed_by_itself_brings_no_look_at_everything(collections):
         gc.collect()
         del passing
     assert gone() is not None
+
+
+def test_garbage_that_was_set_aside_is_freed_when_the_memory_has_doubled():
+    size = 1 << 30
+    with ShortCollections(lambda: size):
+        node = Node()
+        gone = weakref.ref(node)
+        gc.collect()  # it lives, and is set aside
+        del node
+        size = (2 << 30) + (64 << 20) - 1
+        gc.collect()
+        gc.collect()
+        assert gone() is not None, "nothing has looked at it"
+        size += 1
+        gc.collect()  # the next one looks at everything
+        gc.collect()
+        assert gone() is None
+        assert gc.get_freeze_count(), "what lives is set aside again"
+
+
+def test_the_memory_of_the_process_is_told_in_bytes():
+    before = private_bytes()
+    held = bytearray(b"x") * (32 << 20)
+    assert 24 << 20 <= private_bytes() - before <= 64 << 20
+    del held
 
 
 def test_collections_are_left_to_python_afterwards():
