@@ -1,10 +1,15 @@
 """The blocking asking end, against a peer that answers rightly, wrongly, or not at all."""
 
+import select
+import socket
+import time
+
 import pytest
 from net.listening import IMPOSSIBLE
 
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, RemoteProtocolError
-from sparklog.net.connection import BlockingConnection
+from sparklog.net import connection as connection_module
+from sparklog.net.connection import BlockingConnection, seconds_since_data
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import HeartbeatRequest, HeartbeatResponse, encode
 from sparklog.structs import Endpoint
@@ -128,6 +133,17 @@ def test_a_produce_with_no_answer_is_not_waited_for(peer):
     eventually(lambda: len(peer.requests) == 3)
 
 
+@pytest.fixture
+def lain(monkeypatch):
+    """Says for how many seconds each answer from now on has lain unread: none, at first."""
+
+    def say(seconds):
+        monkeypatch.setattr(connection_module, "seconds_since_data", lambda _: seconds)
+
+    say(0.0)
+    return say
+
+
 def _throttle(peer, *seconds):
     left = list(seconds)
 
@@ -138,7 +154,37 @@ def _throttle(peer, *seconds):
     peer.reply = reply
 
 
-def test_nothing_is_sent_while_the_broker_wants_silence(peer):
+def test_a_silence_begins_when_the_answer_comes(peer, lain):
+    _throttle(peer, 60, 60)
+    clock = ManualClock()
+    with BlockingConnection(peer.endpoint, clock=clock) as connection:
+        lain(25.0)
+        connection.request(ApiKey.HEARTBEAT, heartbeat)
+        lain(100.0)
+        connection.request(ApiKey.HEARTBEAT, heartbeat)
+        assert clock.monotonic() == 35
+        connection.request(ApiKey.HEARTBEAT, heartbeat)
+        assert clock.monotonic() == 35
+
+
+def test_the_kernel_knows_when_data_came_that_was_not_read():
+    def since_it_came(began):
+        seconds = seconds_since_data(here)
+        assert 0 <= seconds <= time.monotonic() - began + 0.05  # the kernel's clock is a coarse one
+        return seconds
+
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as here:
+        there, _ = server.accept()
+        with there:
+            for _ in range(2):
+                began = time.monotonic()
+                there.sendall(b"x")
+                assert select.select([here], [], [], 60)[0] == [here]
+                eventually(lambda began=began: since_it_came(began) > 0.1)
+    assert seconds_since_data(here) == 0
+
+
+def test_nothing_is_sent_while_the_broker_wants_silence(peer, lain):
     _throttle(peer, 60, 10)
     clock = ManualClock()
     with BlockingConnection(peer.endpoint, clock=clock) as connection:
@@ -153,7 +199,7 @@ def test_nothing_is_sent_while_the_broker_wants_silence(peer):
         assert clock.monotonic() == 60
 
 
-def test_an_interrupted_silence_leaves_the_connection_as_it_was(peer):
+def test_an_interrupted_silence_leaves_the_connection_as_it_was(peer, lain):
     class Interrupted(ManualClock):
         def sleep(self, seconds):
             raise KeyboardInterrupt
@@ -169,7 +215,7 @@ def test_an_interrupted_silence_leaves_the_connection_as_it_was(peer):
     assert len(peer.requests) == 3
 
 
-def test_a_borrower_waits_in_a_silence_no_longer_than_it_said(peer):
+def test_a_borrower_waits_in_a_silence_no_longer_than_it_said(peer, lain):
     _throttle(peer, 60)
     clock = ManualClock()
     with BlockingConnection(peer.endpoint, clock=clock) as connection:

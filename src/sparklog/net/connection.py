@@ -3,7 +3,8 @@
 One ``ClientConnection`` (the protocol, without a socket) under one socket. Requests may be pipelined: ``send`` several,
 ``receive`` their answers in the same order. Not for use by several threads at once.
 
-An answer may ask for silence (``throttle``): ``send`` then waits until that is over.
+An answer may ask for silence (``throttle``): ``send`` then waits until that is over. It begins when the answer comes,
+which may be long before it is read.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from types import TracebackType
 
@@ -28,6 +30,22 @@ from sparklog.structs import Chunk, Endpoint, FileSlice
 SecondsLeft = Callable[[], float]
 MAX_RESPONSE = 1 << 30
 _BUFFERS_A_CALL = 512
+_LAST_DATA_RECEIVED = struct.Struct("=52xI")
+"""The beginning of Linux's ``struct tcp_info``, up to ``tcpi_last_data_recv``: milliseconds since data came."""
+
+
+def seconds_since_data(connected: socket.socket) -> float:
+    """How long ago the last bytes came to a TCP socket, be they read or not; 0 where that is not known."""
+    if sys.platform != "linux":
+        return 0.0
+    try:
+        told = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_RECEIVED.size)
+    except OSError:
+        return 0.0
+    if len(told) < _LAST_DATA_RECEIVED.size:
+        return 0.0
+    milliseconds: int = _LAST_DATA_RECEIVED.unpack(told)[0]
+    return milliseconds / 1000
 
 
 class BlockingConnection:
@@ -150,7 +168,8 @@ class BlockingConnection:
             self.close()
             raise
         if seconds := throttle_seconds(api, version, body):
-            self._silent_until = max(self._silent_until, self._clock.monotonic() + seconds)
+            came = self._clock.monotonic() - seconds_since_data(self._socket)
+            self._silent_until = max(self._silent_until, came + seconds)
         return api, version, body
 
     def _receive_exactly(self, size: int) -> memoryview:
