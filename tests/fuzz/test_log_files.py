@@ -17,6 +17,7 @@ from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches
 from sparklog.structs import TopicPartition
+from sparklog.testing.steps import finish
 
 pytestmark = pytest.mark.fuzz
 
@@ -69,8 +70,8 @@ def ask(log):
     offset, found = log.log_start_offset, []
     questions = (
         lambda: found.extend(bytes(batch.buffer) for view in log.read_all(1 << 16) for batch in iter_batches(view)),
-        lambda: log.offset_for_timestamp(1000),
-        log.latest_timestamp,
+        lambda: finish(log.offset_for_timestamp(1000)),
+        lambda: finish(log.latest_timestamp()),
         lambda: log.aborted_transactions(offset, end),
         lambda: log.read((offset + end) // 2, 500, log.end, min_one_batch=True),
         lambda: log.append_as_leader(batch_of(3000), 100),

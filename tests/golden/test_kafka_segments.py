@@ -17,6 +17,7 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition, uuid_from_text
+from sparklog.testing.steps import finish
 
 DIRECTORIES = Path(__file__).parent / "kafka-3.9"
 EXPECTED = golden_records()[:RECORDS]
@@ -77,11 +78,11 @@ def test_every_timestamp_is_found(directory):
     log = open_log(directory)
     times = [record.timestamp for record in EXPECTED]
     for timestamp in sorted(set(times)):
-        found = log.offset_for_timestamp(timestamp)
+        found = finish(log.offset_for_timestamp(timestamp))
         first = next(offset for offset, each in enumerate(times) if each >= timestamp)
         assert found == (times[first], first)
-    assert log.offset_for_timestamp(max(times) + 1) is None
-    assert log.offset_for_timestamp(EARLIEST_POSSIBLE) == (times[0], 0)
+    assert finish(log.offset_for_timestamp(max(times) + 1)) is None
+    assert finish(log.offset_for_timestamp(EARLIEST_POSSIBLE)) == (times[0], 0)
     log.close()
 
 

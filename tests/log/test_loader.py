@@ -13,6 +13,7 @@ from sparklog.errors import DiskFull, LogError
 from sparklog.log.cut import name_some
 from sparklog.log.files import segment_path
 from sparklog.record.records import iter_batches
+from sparklog.testing.steps import finish
 
 SETTINGS = {"segment.bytes": "2000", "index.interval.bytes": "200", "segment.index.bytes": "4000"}
 LARGE = {"max.message.bytes": str(4 << 20)}
@@ -61,7 +62,7 @@ def assert_holds(log, batches):
         read = read_bytes(log.read(offset, 1, log.end, min_one_batch=True))
         assert read == batches[offset // 2]
     for number in range(len(batches)):
-        assert log.offset_for_timestamp(1000 + number) == (1000 + number, 2 * number)
+        assert finish(log.offset_for_timestamp(1000 + number)) == (1000 + number, 2 * number)
     assert log.append_as_leader(batch_of(5000), 1).first_offset == 2 * len(batches)
     log.close()
     assert open_log(log.directory, SETTINGS).log_end_offset == 2 * len(batches) + 1

@@ -9,7 +9,7 @@ from functools import partial
 
 import crc32c
 import pytest
-from log.samples import SMALL, TP, abandon, batch_of, on_the_source, open_log, read_bytes, whole
+from log.samples import SMALL, TP, abandon, batch_of, on_the_source, open_log, read_bytes, whole, write_cleaned
 
 from sparklog.clock import monotonic_ms
 from sparklog.config.definition import parse
@@ -23,6 +23,7 @@ from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import OffsetAndEpoch
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
+from sparklog.testing.steps import finish
 
 
 @pytest.fixture
@@ -90,9 +91,43 @@ def test_the_latest_time_is_that_of_a_record_that_is_not_deleted(home):
     }
     for start in range(8):
         log.advance_start(start)
-        assert log.latest_timestamp() == latest[start]
+        assert finish(log.latest_timestamp()) == latest[start]
     log.advance_start(8)
-    assert log.latest_timestamp() is None
+    assert finish(log.latest_timestamp()) is None
+
+
+def begun(search):
+    """A search that has taken its first step."""
+    next(search)
+    return search
+
+
+def cut_log(home):
+    """A log of two segments that starts behind its first record, the latest one; the last one is the next latest."""
+    log = open_log(home, {"index.interval.bytes": "0"})
+    log.append_as_leader(batch_of(9000), 0)
+    for number in range(1, 500):
+        log.append_as_leader(batch_of(1000), 0)
+        if number == 250:
+            log.roll()
+    log.append_as_leader(batch_of(2000), 0)
+    log.advance_start(1)
+    return log
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_time_is_found_although_its_segments_change_between_two_steps(home, how):
+    log = cut_log(home)
+    searches = [begun(log.offset_for_timestamp(1500)), begun(log.latest_timestamp())]
+    log.roll()
+    if how == "deleted":
+        log.advance_start(500)
+        assert log.delete_old_segments(500)
+    else:
+        batches = [bytes(batch.buffer) for view in log.read_all(1 << 20) for batch in iter_batches(view)]
+        write_cleaned(home, 0, batches, log.config)
+        log.replace_segments([0], [0, 251])
+    assert [finish(search) for search in searches] == [(2000, 500)] * 2
 
 
 def test_nothing_at_or_beyond_the_bound_is_given(home):
@@ -133,7 +168,7 @@ def test_log_append_time_is_the_brokers_clock(home, codec, topic_codec):
     (batch,) = iter_batches(whole(log))
     batch.validate()
     assert [record.timestamp for record in iter_records(batch)] == [5_000_000] * 2
-    assert log.offset_for_timestamp(4_999_999) == (5_000_000, 0)
+    assert finish(log.offset_for_timestamp(4_999_999)) == (5_000_000, 0)
 
 
 def test_old_records_do_not_roll_a_segment_each(home):
@@ -257,8 +292,8 @@ def test_times_are_found_after_a_truncation(home):
     for timestamp in (1020, *[1000] * 30):
         log.append_as_leader(batch_of(timestamp), 0)
     for timestamp in (1002, 1010, 1020):
-        assert log.offset_for_timestamp(timestamp) == (1020, 2)
-    assert log.latest_timestamp() == (1020, 2)
+        assert finish(log.offset_for_timestamp(timestamp)) == (1020, 2)
+    assert finish(log.latest_timestamp()) == (1020, 2)
 
 
 @pytest.mark.parametrize("entry", [8, 12], ids=["offset index", "time index"])
@@ -279,9 +314,9 @@ def test_a_disk_that_has_no_room_for_an_index_entry_leaves_the_log_as_it_was(hom
                 log.append_as_leader(batch_of(5000), 0)
     assert whole(log) == before
     assert log.log_end_offset == 5
-    assert log.latest_timestamp() == (1004, 4)
+    assert finish(log.latest_timestamp()) == (1004, 4)
     assert log.append_as_leader(batch_of(6000), 0).first_offset == 5
-    assert log.offset_for_timestamp(5000) == (6000, 5)
+    assert finish(log.offset_for_timestamp(5000)) == (6000, 5)
     log.close()
     again = open_log(home, settings)
     assert [batch.base_offset for batch in iter_batches(whole(again))] == list(range(6))

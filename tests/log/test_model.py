@@ -24,6 +24,7 @@ from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.steps import finish
 
 NOW = 1_700_000_000_000
 LEADER, CLIENT = AppendOrigin.COORDINATOR, AppendOrigin.CLIENT
@@ -525,7 +526,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(timestamp=st.one_of(st.integers(NOW - 61, NOW + 1), st.just(NOW + 100), st.just(0)))
     def find_a_time(self, timestamp):
         expected = next((pair for pair in self.model.records if pair[0] >= timestamp), None)
-        assert self.log.offset_for_timestamp(timestamp) == expected
+        assert finish(self.log.offset_for_timestamp(timestamp)) == expected
 
     @rule()
     def find_the_latest_time(self):
@@ -535,7 +536,7 @@ class LogMachine(RuleBasedStateMachine):
             return
         records = [(at, -offset) for at, offset in self.model.records]
         expected = (max(records)[0], -max(records)[1]) if records else None
-        assert self.log.latest_timestamp() == expected
+        assert finish(self.log.latest_timestamp()) == expected
 
     @rule(data=st.data())
     def find_the_aborted(self, data):
@@ -658,5 +659,5 @@ def test_a_marker_can_be_the_latest_record(home):
     log = open_log(home)
     log.append_as_leader(transactional(1, 0), 0, LEADER)
     log.append_as_leader(marker_of(1, ControlType.COMMIT), 0, LEADER)
-    assert log.latest_timestamp() == log.offset_for_timestamp(1001) == (2000, 1)
+    assert finish(log.latest_timestamp()) == finish(log.offset_for_timestamp(1001)) == (2000, 1)
     log.close()

@@ -14,6 +14,7 @@ from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.record import layout
 from sparklog.record.batch import patch_header
+from sparklog.testing.steps import counted, finish
 
 BASE = 100
 SIZE = len(batch_of(1))
@@ -177,21 +178,21 @@ def test_only_batches_that_bear_a_producer_are_shown_for_its_state(tmp_path):
     ],
 )
 def test_the_first_record_no_earlier_than_a_time_is_found(segment, timestamp, start, found):
-    assert segment.offset_for_timestamp(timestamp, start) == found
+    assert finish(segment.offset_for_timestamp(timestamp, start)) == found
 
 
 @pytest.mark.parametrize(
     ("start", "latest"), [(0, (90, 103)), (103, (90, 103)), (104, (40, 105)), (105, (40, 105)), (106, None)]
 )
 def test_the_latest_record_from_an_offset_on(segment, start, latest):
-    assert segment.latest_from(start) == latest
+    assert finish(segment.latest_from(start)) == latest
 
 
 def test_the_latest_may_be_left_in_the_batch_that_is_cut_by_the_start(tmp_path):
     segment = made(tmp_path)
     put(segment, BASE, 90, 50)
     put(segment, BASE + 2, 40)
-    assert segment.latest_from(BASE + 1) == (50, BASE + 1)
+    assert finish(segment.latest_from(BASE + 1)) == (50, BASE + 1)
 
 
 def test_a_batch_of_which_the_start_has_left_only_a_hole_has_no_latest(tmp_path):
@@ -200,24 +201,24 @@ def test_a_batch_of_which_the_start_has_left_only_a_hole_has_no_latest(tmp_path)
     layout.INT32.pack_into(records, layout.LAST_OFFSET_DELTA, 1)  # as a compaction leaves it
     patch_header(records, 0, BASE, 0)
     segment.append(records, BASE, BASE + 1, TimestampOffset(90, BASE + 1))
-    assert segment.latest_from(BASE + 1) is None
+    assert finish(segment.latest_from(BASE + 1)) is None
     put(segment, BASE + 2, 40)
-    assert segment.latest_from(BASE + 1) == (40, BASE + 2)
+    assert finish(segment.latest_from(BASE + 1)) == (40, BASE + 2)
 
 
 def test_the_latest_may_be_of_time_0(tmp_path):
     segment = made(tmp_path)
     put(segment, BASE, 90)
     put(segment, BASE + 1, 0)
-    assert segment.latest_from(BASE + 1) == (0, BASE + 1)
+    assert finish(segment.latest_from(BASE + 1)) == (0, BASE + 1)
 
 
 def test_records_without_a_time_have_no_latest(tmp_path):
     segment = made(tmp_path)
     put(segment, BASE)
-    assert segment.latest_from(BASE) is None
+    assert finish(segment.latest_from(BASE)) is None
     put(segment, BASE + 1, 0)
-    assert segment.latest_from(BASE) == (0, BASE + 1)
+    assert finish(segment.latest_from(BASE)) == (0, BASE + 1)
 
 
 def test_where_no_record_has_a_time_the_file_tells_the_age(tmp_path):
@@ -227,6 +228,80 @@ def test_where_no_record_has_a_time_the_file_tells_the_age(tmp_path):
     assert segment.latest_or_mtime() == 3000
     put(segment, BASE + 1, 0)
     assert segment.latest_or_mtime() == 0
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """A list that has an element for each read of a file."""
+    made, read = [], os.pread
+
+    def pread(fd, size, position):
+        made.append(size)
+        return read(fd, size, position)
+
+    monkeypatch.setattr("os.pread", pread)
+    return made
+
+
+def most_reads_a_step(search, reads):
+    """And what the search finds."""
+    most = 0
+    while True:
+        del reads[:]
+        try:
+            next(search)
+        except StopIteration as end:
+            return max(most, len(reads)), end.value
+        most = max(most, len(reads))
+
+
+def of_one_time(home, count, settings=None):
+    """A segment of ``count`` batches of time 10, with a last one of time 30."""
+    segment = made(home, settings)
+    for number in range(count):
+        put(segment, BASE + number, 10)
+    put(segment, BASE + count, 30)
+    return segment
+
+
+@pytest.mark.parametrize("interval", [0, 3 * SIZE, 1000 * SIZE], ids=["each", "some", "never"])
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_late_time_is_found_near_the_entry_that_reaches_it(tmp_path, interval, is_sealed, reads):
+    segment = of_one_time(tmp_path, 500, {"index.interval.bytes": str(interval)})
+    if is_sealed:
+        segment.seal()
+    enough = 2 + interval // SIZE
+    for timestamp, offset in ((10, BASE), (11, BASE + 500), (30, BASE + 500)):
+        most, found = most_reads_a_step(segment.offset_for_timestamp(timestamp, 0), reads)
+        assert found == (10 if timestamp == 10 else 30, offset)
+        assert most <= min(enough + 2, 202)
+    assert counted(segment.offset_for_timestamp(11, 0))[0] == (2 if interval > 500 * SIZE else 0)
+    assert finish(segment.latest_from(0)) == (30, BASE + 500)
+    assert finish(segment.offset_for_timestamp(31, 0)) is None
+
+
+def test_what_a_full_time_index_does_not_say_is_found_all_the_same(tmp_path):
+    segment = made(tmp_path, {"segment.index.bytes": "48"})
+    times = (10, 20, 30, 40, 50, 60, 70)
+    for number, time in enumerate(times):
+        put(segment, BASE + number, time)
+    assert (segment.time_index.entries, segment.offset_index.entries) == (3, 6)
+    for _ in range(2):
+        found = [finish(segment.offset_for_timestamp(time, 0)) for time in times]
+        assert found == [(time, BASE + number) for number, time in enumerate(times)]
+        segment.seal()
+
+
+def test_a_segment_that_the_log_start_has_cut_is_looked_through_in_steps(tmp_path, reads):
+    segment = made(tmp_path)
+    put(segment, BASE, 90)
+    for number in range(1, 1000):
+        put(segment, BASE + number, 50 if number == 700 else 10)
+    for search in (segment.latest_from(BASE + 1), segment.offset_for_timestamp(50, BASE + 1)):
+        most, found = most_reads_a_step(search, reads)
+        assert found == (50, BASE + 700)
+        assert most <= 205
+    assert counted(segment.latest_from(BASE + 1))[0] == 4
 
 
 # Its indexes

@@ -32,7 +32,7 @@ from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.retention import SegmentView, deletable, policies_of
-from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
+from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment, Search
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch, as_topic_compresses, batches_of_leader, validate_appended
 from sparklog.record.batch import RecordBatch, patch_append_time
@@ -407,12 +407,12 @@ class Log:
         found = self._segments.position_of(offset) if offset < self.log_end_offset else None
         return found or self.end
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record no earlier than ``timestamp`` (ms); None if all are earlier."""
+    def offset_for_timestamp(self, timestamp: int) -> Search:
+        """Finds the first record no earlier than ``timestamp`` (ms), in steps; None if all are earlier."""
         return self._segments.offset_for_timestamp(timestamp, self.log_start_offset)
 
-    def latest_timestamp(self) -> TimestampOffset | None:
-        """The first record with the greatest timestamp of those that are not deleted; None if there is none."""
+    def latest_timestamp(self) -> Search:
+        """Finds the first record with the greatest timestamp of those that are not deleted, in steps."""
         return self._segments.latest_timestamp(self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch | None:

@@ -7,7 +7,7 @@ entry is written only for a batch that is in the file; the indexes may lag behin
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,6 +34,11 @@ from sparklog.record.layout import NO_TIMESTAMP
 from sparklog.structs import FileSlice
 
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
+_BATCHES_A_STEP = 200
+"""To read the headers of so many takes half a millisecond."""
+
+Search = Generator[None, None, TimestampOffset | None]
+"""Looks at some batches a step, and gives what it found at the end; the log may be written to between two steps."""
 
 
 class LogSegment:
@@ -178,31 +183,59 @@ class LogSegment:
         batch = self.find(offset)
         return self.log.size if batch is None else batch.position
 
-    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        """The first record at or beyond ``start_offset`` that is no earlier than ``timestamp``."""
-        entry = self.time_index.lookup(timestamp)
-        position = self.offset_index.lookup(max(entry.offset, start_offset)).position
-        for found in self.log.batches(position):
+    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> Search:
+        """Finds the first record at or beyond ``start_offset`` that is no earlier than ``timestamp``, in steps.
+
+        The indexes say where to begin. Only where ``start_offset`` leaves out the record that they mean, every batch
+        behind it may have to be looked at.
+        """
+        if self.latest.timestamp < timestamp:
+            return None
+        position = self.offset_index.lookup(max(self._known_before(timestamp), start_offset)).position
+        for number, found in enumerate(self.log.batches(position), 1):
             if found.max_timestamp >= timestamp and found.last_offset >= start_offset:
-                batch = RecordBatch(self.log.read(found.position, found.size))
-                record = first_record_from(batch, timestamp, start_offset)
+                record = self._record_in(found, timestamp, start_offset)
                 if record is not None:
                     return record
+                yield
+            elif not number % _BATCHES_A_STEP:
+                yield
         return None
 
-    def latest_from(self, start_offset: int) -> TimestampOffset | None:
-        """The first record with the greatest timestamp of those at or beyond ``start_offset``; None without one.
+    def _known_before(self, timestamp: int) -> int:
+        """An offset; the last entry of the offset index up to it has no record before it that is so late.
+
+        For when an entry is written to the offset index, the time index says the greatest time so far: an entry that
+        lies before the first one of the time index to reach ``timestamp`` was written before that. (A time index that
+        had no room may lack some.)
+        """
+        if self.time_index.is_full:
+            return self.time_index.lookup(timestamp).offset
+        return (self.time_index.first_from(timestamp) or self.latest).offset - 1
+
+    def latest_from(self, start_offset: int) -> Search:
+        """Finds the first record with the greatest timestamp of those at or beyond ``start_offset``, in steps.
 
         At once where the segment's latest is among them; else every batch that is left is looked at.
         """
         if self.latest.timestamp < 0:
             return None
-        found = self.offset_for_timestamp(self.latest.timestamp, start_offset)
-        if found is not None:
-            return found
-        times = (self._greatest_time(batch, start_offset) for batch in self.batches_from(start_offset))
-        greatest = max(times, default=NO_TIMESTAMP)
-        return self.offset_for_timestamp(greatest, start_offset) if greatest >= 0 else None
+        if self.latest.offset >= start_offset:
+            bearer = self.find(self.latest.offset)
+            record = None if bearer is None else self._record_in(bearer, self.latest.timestamp, start_offset)
+            if record is not None:
+                return record
+        best, greatest = None, NO_TIMESTAMP
+        for number, found in enumerate(self.batches_from(start_offset), 1):
+            time = self._greatest_time(found, start_offset)
+            if time > greatest:
+                best, greatest = found, time
+            if not number % _BATCHES_A_STEP:
+                yield
+        return None if best is None else self._record_in(best, greatest, start_offset)
+
+    def _record_in(self, found: BatchPosition, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        return first_record_from(RecordBatch(self.log.read(found.position, found.size)), timestamp, start_offset)
 
     def _greatest_time(self, found: BatchPosition, start_offset: int) -> int:
         if found.base_offset >= start_offset:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.scan import good_batches
-from sparklog.log.segment import LogSegment
+from sparklog.log.segment import LogSegment, Search
 from sparklog.structs import FileSlice
 
 _base_offset = attrgetter("base_offset")
@@ -104,24 +104,38 @@ class LogSegments:
                 return LogPosition(offset, segment.base_offset, batch.position)
         return None
 
-    def offset_for_timestamp(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
-        """The first record no earlier than ``timestamp`` (ms); None if all are earlier."""
-        for segment in self._segments:
+    def offset_for_timestamp(self, timestamp: int, log_start_offset: int) -> Search:
+        """Finds the first record no earlier than ``timestamp`` (ms), in steps."""
+        for segment, start_offset in self._as_they_come(log_start_offset):
             if segment.latest.timestamp >= timestamp:
-                found = segment.offset_for_timestamp(timestamp, log_start_offset)
+                found = yield from segment.offset_for_timestamp(timestamp, start_offset)
                 if found is not None:
                     return found
+            yield
         return None
 
-    def latest_timestamp(self, log_start_offset: int) -> TimestampOffset | None:
-        """The first record with the greatest timestamp at or beyond the log start; None if there is none."""
+    def _as_they_come(self, offset: int) -> Iterator[tuple[LogSegment, int]]:
+        """The segments from ``offset`` on that are there when it is their turn, and from which offset on to look."""
+        while True:
+            segments = self._segments
+            behind = max(bisect_right(segments, offset, key=_base_offset), 1)
+            yield segments[behind - 1], offset
+            if behind == len(segments):
+                return
+            offset = segments[behind].base_offset
+
+    def latest_timestamp(self, log_start_offset: int) -> Search:
+        """Finds the first record with the greatest timestamp at or beyond the log start, in steps."""
         best: TimestampOffset | None = None
-        for segment in sorted(self._segments, key=lambda each: -each.latest.timestamp):
+        for segment in sorted(self.from_offset(log_start_offset), key=lambda each: -each.latest.timestamp):
             if best is not None and best.timestamp >= segment.latest.timestamp:
                 break
-            found = segment.latest_from(log_start_offset)
+            if segment not in self._segments:  # it was deleted or replaced between two steps
+                return (yield from self.latest_timestamp(log_start_offset))
+            found = yield from segment.latest_from(log_start_offset)
             if found is not None and (best is None or found.timestamp > best.timestamp):
                 best = found
+            yield
         return best
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:

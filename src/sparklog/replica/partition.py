@@ -14,12 +14,12 @@ from uuid import UUID
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.extents import Extents
-from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.lease import Lease
 from sparklog.log.log import Appended, Log
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
+from sparklog.log.segment import Search
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
 from sparklog.structs import NO_LEADER, FileSlice, IsolationLevel, OffsetAndEpoch, TopicPartition
@@ -245,12 +245,12 @@ class Partition:
         """The leader epoch under which ``offset`` was written; -1 if it is not known."""
         return self.log.epochs.epoch_at(offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record no earlier than ``timestamp`` (ms); None if all are earlier."""
+    def offset_for_timestamp(self, timestamp: int) -> Search:
+        """Finds the first record no earlier than ``timestamp`` (ms), in steps; None if all are earlier."""
         return self.log.offset_for_timestamp(timestamp)
 
-    def latest_timestamp(self) -> TimestampOffset | None:
-        """The first record with the greatest timestamp; None if there is none."""
+    def latest_timestamp(self) -> Search:
+        """Finds the first record with the greatest timestamp, in steps; None if there is none."""
         return self.log.latest_timestamp()
 
     def extents(

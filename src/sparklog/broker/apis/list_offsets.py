@@ -1,4 +1,8 @@
-"""ListOffsets: the first offset, the end, the latest record, or the first at or after a time."""
+"""ListOffsets: the first offset, the end, the latest record, or the first at or after a time.
+
+A search by time is made in steps where it has to look at many batches. What was appended meanwhile may be found or not;
+a leader that has lost the partition meanwhile does not tell.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,9 @@ from functools import partial
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
-from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from sparklog.protocol.slices import Steps, each_of
+from sparklog.protocol.slices import Steps, each_in_steps
 from sparklog.replica.partition import Partition
 from sparklog.structs import IsolationLevel, TopicPartition
 
@@ -34,7 +37,7 @@ def handle(broker: BrokerContext, request: ApiRequest[ListOffsetsRequest]) -> St
     topics = []
     for topic in request.message.topics:
         answer = partial(_answer, broker, request, topic.name, times)
-        topics.append(_Topic(name=topic.name, partitions=(yield from each_of(answer, topic.partitions))))
+        topics.append(_Topic(name=topic.name, partitions=(yield from each_in_steps(answer, topic.partitions))))
         yield
     return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
@@ -45,7 +48,7 @@ def _answer(
     topic: str,
     times: Counter[TopicPartition],
     asked: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
-) -> _Topic.ListOffsetsPartitionResponse:
+) -> Steps[_Topic.ListOffsetsPartitionResponse]:
     tp = TopicPartition(topic, asked.partition_index)
     code, found = ErrorCode.NONE, (-1, -1, -1)
     try:
@@ -55,7 +58,9 @@ def _answer(
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{asked.timestamp} has no meaning in this version")
         partition = broker.held(tp)
         partition.check_leader(asked.current_leader_epoch)
-        found = _find(partition, asked.timestamp, _end(partition, request.message))
+        searched = yield from _find(partition, asked.timestamp, request.message)
+        partition.check_leader(asked.current_leader_epoch)
+        found = searched
     except ApiError as error:
         code = error.code
     except (CorruptRecord, LogClosed, OSError):
@@ -74,15 +79,15 @@ def _end(partition: Partition, message: ListOffsetsRequest) -> int:
     return partition.bound(isolation).offset
 
 
-def _find(partition: Partition, timestamp: int, end: int) -> _Found:
+def _find(partition: Partition, timestamp: int, message: ListOffsetsRequest) -> Steps[_Found]:
     if timestamp == _LATEST:
-        return -1, end, partition.leader_epoch
+        return -1, _end(partition, message), partition.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, partition.log_start_offset, partition.epoch_at(partition.log_start_offset)
     if timestamp == _LATEST_TIERED:
         return -1, -1, -1
-    found: TimestampOffset | None
-    found = partition.latest_timestamp() if timestamp == _MAX_TIMESTAMP else partition.offset_for_timestamp(timestamp)
-    if found is None or found.offset >= end:
+    is_latest = timestamp == _MAX_TIMESTAMP
+    found = yield from partition.latest_timestamp() if is_latest else partition.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= _end(partition, message):
         return -1, -1, -1
     return found.timestamp, found.offset, partition.epoch_at(found.offset)

@@ -30,6 +30,11 @@ class TimeIndex(MappedIndex):
         number = self._last_at_most(timestamp)
         return self._at(number) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
+    def first_from(self, timestamp: int) -> TimestampOffset | None:
+        """The first entry at or beyond ``timestamp``; None if there is none."""
+        number = self._last_at_most(timestamp - 1) + 1
+        return self._at(number) if number < self.entries else None
+
     @property
     def last(self) -> TimestampOffset:
         return self._at(self.entries - 1) if self.entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
