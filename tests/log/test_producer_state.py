@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from log.samples import marker_of, transactional
 
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode
+from sparklog.errors import ApiError, CorruptRecord, DiskFull, ErrorCode
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
 from sparklog.log.origin import AppendOrigin
@@ -28,6 +29,7 @@ from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.control import ControlType
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.files import FaultyFiles
 
 TP = TopicPartition("t", 0)
 
@@ -182,8 +184,8 @@ def test_an_open_transaction_is_in_the_last_entry_alone(tmp_path: Path) -> None:
 
 
 def test_a_later_epoch_stands_alone(tmp_path: Path) -> None:
-    older = ProducerEntry(7, 3, deque([BatchMetadata(0, 1, 0, 1, 5), BatchMetadata(2, 3, 2, 3, 5)]), 5)
-    newer = ProducerEntry(7, 4, deque([BatchMetadata(0, 0, 4, 4, 6)]), 6)
+    older = ProducerEntry(7, 3, (BatchMetadata(0, 1, 0, 1, 5), BatchMetadata(2, 3, 2, 3, 5)), 5)
+    newer = ProducerEntry(7, 4, (BatchMetadata(0, 0, 4, 4, 6),), 6)
     path = tmp_path / f"{5:020d}.snapshot"
     path.write_bytes(encode_snapshot([older, newer]))
     (found,) = read_snapshot(path).values()
@@ -191,7 +193,7 @@ def test_a_later_epoch_stands_alone(tmp_path: Path) -> None:
 
 
 def test_an_earlier_entry_is_never_younger_than_the_last(tmp_path: Path) -> None:
-    entry = ProducerEntry(7, 0, deque([BatchMetadata(0, 1, 0, 1, 10**15), BatchMetadata(2, 3, 2, 3, 5)]), 1000)
+    entry = ProducerEntry(7, 0, (BatchMetadata(0, 1, 0, 1, 10**15), BatchMetadata(2, 3, 2, 3, 5)), 1000)
     path = tmp_path / f"{4:020d}.snapshot"
     path.write_bytes(encode_snapshot([entry]))
     assert [each.last_timestamp for each in read_entries(path)] == [1000, 1000]
@@ -453,3 +455,146 @@ def test_arbitrary_bytes_are_no_snapshot(tmp_path_factory: pytest.TempPathFactor
     path.write_bytes(data)
     with pytest.raises(CorruptRecord):
         read_snapshot(path)
+
+
+# Of many producers, in the background
+
+
+MANY = 1200
+
+
+class Later:
+    """A log of ``MANY`` producers, whose background work is done when it is told to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.work: list[Callable[[], None]] = []
+        directory.mkdir()
+        self.log = Log(directory, TP, TopicConfig(), ManualClock(), self.work.append, Knowledge())
+        self.answers = [self.log.append_as_leader(batch(number, records=1), 0) for number in range(MANY)]
+        self.do()
+
+    def do(self, pieces: int = 1 << 20) -> None:
+        while self.work and pieces:
+            self.work.pop(0)()
+            pieces -= 1
+
+    def repeated(self, log: Log) -> list[tuple[int, int]]:
+        """What of the first batches the log knows."""
+        again = (log.append_as_leader(batch(number, records=1), 0) for number in range(MANY))
+        return [(each.first_offset, each.last_offset) for each in again]
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return [(each.first_offset, each.last_offset) for each in self.answers]
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> Later:
+    return Later(tmp_path / "t-0")
+
+
+def test_a_snapshot_of_many_producers_is_written_behind_the_roll_and_says_what_was_known_at_it(later: Later) -> None:
+    later.log.roll()
+    assert names(later.directory) == []
+    for number in range(MANY):
+        later.log.append_as_leader(batch(number, sequence=1, records=1) if number % 2 else batch(MANY + number), 0)
+        later.do(1)
+    later.do()
+    assert names(later.directory) == [MANY]
+    known = read_snapshot(later.directory / f"{MANY:020d}.snapshot")
+    assert list(known) == [*range(MANY)]
+    assert [(each.batches[0].first_offset, len(each.batches)) for each in known.values()] == [
+        (number, 1) for number in range(MANY)
+    ]
+
+
+def test_it_is_written_in_steps_between_which_other_work_for_the_disk_is_done(later: Later) -> None:
+    later.log.roll()
+    steps = 0
+    while not names(later.directory):
+        assert len(later.work) <= 2  # of which one is the roll's flush
+        later.do(1)
+        steps += 1
+    assert steps > MANY / 200
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_no_segment_goes_before_its_producers_are_written_down(later: Later, written: bool) -> None:
+    later.log.roll()
+    later.log.advance_start(MANY)
+    if written:
+        later.do()
+    assert bool(later.log.delete_old_segments(MANY)) is written
+    assert later.log.log_start_offset == MANY
+    again = open_log(later.directory, clean=False)  # as after a crash
+    assert later.repeated(again) == later.offsets
+
+
+def test_segments_before_those_that_the_unwritten_needs_go(later: Later) -> None:
+    later.log.roll()
+    later.do()
+    later.log.append_as_leader(batch(0, sequence=1), 0)
+    later.log.roll()
+    later.log.append_as_leader(batch(0, sequence=3), 0)
+    later.log.advance_start(MANY + 4)
+    assert later.log.delete_old_segments(MANY + 4)
+    assert [each.base_offset for each in later.log._segments] == [MANY, MANY + 2, MANY + 4]
+    assert later.log.delete_old_segments(MANY + 4) == []
+    later.do()
+    assert later.log.delete_old_segments(MANY + 4)
+
+
+def test_of_rolls_that_come_faster_than_it_is_written_the_first_and_the_last_count(later: Later) -> None:
+    for number in range(4):
+        later.log.roll()
+        later.log.append_as_leader(batch(0, sequence=1 + 2 * number), 0)
+    later.do()
+    assert names(later.directory) == [MANY, MANY + 6]
+    assert later.log._producers.first_unwritten is None
+
+
+def test_what_a_truncation_cut_off_is_not_written_behind_it(later: Later) -> None:
+    later.log.append_as_leader(batch(0, sequence=1), 0)
+    later.log.roll()
+    later.do(3)
+    later.log.truncate_to(MANY)
+    later.do()
+    assert names(later.directory) == []
+    assert later.repeated(later.log) == later.offsets
+    assert later.log.append_as_leader(batch(0, sequence=1), 0).first_offset == MANY
+
+
+def test_a_stop_waits_for_none_and_writes_the_last(later: Later) -> None:
+    later.log.roll()
+    later.do(3)
+    later.log.append_as_leader(batch(0, sequence=1), 0)
+    later.log.close()
+    later.do()
+    assert names(later.directory) == [MANY + 2]
+    assert later.repeated(open_log(later.directory)) == later.offsets
+
+
+def test_an_abandoned_log_has_none_written(later: Later) -> None:
+    later.log.roll()
+    later.do(3)
+    later.log.abandon()
+    later.do()
+    assert names(later.directory) == []
+
+
+def test_a_snapshot_that_the_disk_refuses_is_tried_again_before_its_segment_goes(later: Later) -> None:
+    later.log.roll()
+    later.log.advance_start(MANY)
+    refusals = 0
+    with FaultyFiles(later.directory, error=errno.ENOSPC, lasting=True, fail_at=0, steps=("open",)):
+        while later.work:
+            try:
+                later.do(1)
+            except DiskFull:
+                refusals += 1
+    assert (names(later.directory), refusals) == ([], 3)  # of the leader epochs and of the flush too
+    assert later.log.delete_old_segments(MANY) == []
+    later.do()
+    assert names(later.directory) == [MANY]
+    assert later.log.delete_old_segments(MANY)

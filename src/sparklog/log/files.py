@@ -198,7 +198,7 @@ def rename_deleted(path: Path) -> Path:
 _numbers = count()
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+def write_atomically(path: Path, data: bytes | bytearray, *, durable: bool = True) -> None:
     """Replace ``path`` by ``data``: after a crash it holds the old content or the new, whole, and durable on return.
 
     With ``durable=False`` only the replacement is atomic; a power cut may leave anything. Two threads that write the

@@ -13,7 +13,9 @@ from __future__ import annotations
 import errno
 import random
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -45,6 +47,8 @@ Submit = Callable[[Callable[[], None]], object]
 
 _DELETED_AT_ONCE = 25
 """Segments: to rename the files of so many takes some milliseconds."""
+_PAUSE_S = 0.001
+"""Before each step of writing a snapshot, for the threads that wait for the interpreter."""
 
 
 class Appended(NamedTuple):
@@ -333,7 +337,8 @@ class Log:
         sealed only when the new one is there, so that appends go on in it where the disk refuses that.
         """
         old = self._segments.active
-        self._producers.take_snapshot(self._clock.now_ms(), durable=False)
+        self._producers.begin_snapshot(self._clock.now_ms())
+        self._have_snapshots_written()
         try:
             with self._recovery_lock:
                 self._is_rolling = True
@@ -359,6 +364,25 @@ class Log:
         self._has_new_names = True
         self._submit(lambda: self._flush_to(base))
         return new
+
+    def _have_snapshots_written(self) -> None:
+        if self._producers.is_writer_wanted():
+            self._submit(self._write_snapshots)
+
+    def _write_snapshots(self) -> None:
+        """A step of it; other work for the disk comes between two, and the thread that appends is not held up."""
+        if self._closed:
+            return
+        time.sleep(_PAUSE_S)
+        try:
+            is_more = self._producers.write_some()
+        except OSError as error:
+            if self._closed:  # meanwhile: its directory may have another name by now
+                return
+            raise disk_refused(f"cannot write the producers of {self.directory}", error) from error
+        if is_more:
+            with suppress(RuntimeError):  # the thread is being stopped: the close of the log writes the last one
+                self._submit(self._write_snapshots)
 
     def _unlink_files(self, base: int) -> None:
         """Of a segment that could not be begun, or the log would be taken to end there."""
@@ -479,8 +503,9 @@ class Log:
         that the caller unlinks once no reader can still have them. One may be gone already: see ``rename_deleted``.
 
         No more than ``_DELETED_AT_ONCE``: ask again until there is none. One that is leased stays for now, and those
-        behind it. The log starts behind all of them before the first goes. One that the disk does not let go stays too,
-        with those behind it, and goes when this is asked again. Raises LogDirFailed where that is the first.
+        behind it; so does one while the snapshot of its producers is yet to be written. The log starts behind all of
+        them before the first goes. One that the disk does not let go stays too, with those behind it, and goes when
+        this is asked again. Raises LogDirFailed where that is the first.
         """
         self._check_writable()
         policies = policies_of(self._config, self.log_start_offset)
@@ -491,6 +516,9 @@ class Log:
         if count == len(self._segments) and not self._is_rolled():
             count -= 1
         segments = list(self._segments)
+        count = self._without_unwritten(segments, count)
+        if not count:
+            return []
         self.advance_start(segments[count].base_offset)
         deleted: list[Path] = []
         try:
@@ -513,6 +541,14 @@ class Log:
                 self._producers.discard_snapshot(segment.base_offset)
         finally:
             self._segments.remove(*gone)
+
+    def _without_unwritten(self, segments: list[LogSegment], count: int) -> int:
+        """How many of the first ``count`` may go: what was remembered of their producers is in a snapshot."""
+        unwritten = self._producers.first_unwritten
+        if unwritten is None:
+            return count
+        self._have_snapshots_written()  # where the disk refused it before
+        return min(count, max(sum(each.base_offset < unwritten for each in segments) - 1, 0))
 
     def _is_rolled(self) -> bool:
         """Whether the active segment can go, since another could be begun behind it; an empty one need not."""
@@ -768,6 +804,7 @@ class Log:
             self._finish_cutting()
             self._segments.active.seal()
             self.flush()
+            self._producers.forget_unwritten(beyond=-1)
             self._producers.take_snapshot(self._clock.now_ms(), durable=True)
         except OSError as error:
             raise disk_refused(f"cannot close {self.directory}", error) from error

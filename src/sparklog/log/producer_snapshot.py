@@ -15,9 +15,8 @@ A reader takes the entries of one id and epoch together; one that follows under 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from struct import Struct
 from struct import error as struct_error
@@ -38,6 +37,8 @@ _VERSION = 1
 _HEAD = Struct(">hII")
 _CRC_END = 6
 _ENTRY = Struct(">qhiqiqiq")
+_ENTRIES_A_STEP = 200
+"""They take a millisecond at most."""
 
 
 class BatchMetadata(NamedTuple):
@@ -53,13 +54,13 @@ class BatchMetadata(NamedTuple):
 _NO_BATCH = BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, -1, -1, -1)
 
 
-@dataclass(slots=True)
-class ProducerEntry:
+class ProducerEntry(NamedTuple):
     """One producer, its newest epoch. ``last_marker_offset`` is not in the file: it tells what has happened since."""
 
     producer_id: int
     epoch: int
-    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    batches: tuple[BatchMetadata, ...] = ()
+    """Of that epoch the last ones, ``REMEMBERED_BATCHES`` at most."""
     last_timestamp: int = -1
     coordinator_epoch: int = NO_COORDINATOR
     transaction_first_offset: int = NO_TRANSACTION
@@ -80,18 +81,27 @@ class ProducerEntry:
         wanted = (batch.base_sequence, batch.last_sequence)
         return next((each for each in self.batches if (each.first_sequence, each.last_sequence) == wanted), None)
 
-    def take_epoch(self, epoch: int) -> None:
-        """Batches of an older epoch are never sent again."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The file's bytes."""
-    encoded = [packed for entry in entries for packed in _encode_entry(entry)]
-    checked = len(encoded).to_bytes(4, "big") + b"".join(encoded)
-    return _HEAD.pack(_VERSION, crc32c.crc32c(checked), len(encoded)) + checked[4:]
+    steps = encoding_snapshot(entries)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bytes(end.value)
+
+
+def encoding_snapshot(entries: Iterable[ProducerEntry]) -> Generator[None, None, bytearray]:
+    """``encode_snapshot`` in steps of ``_ENTRIES_A_STEP``."""
+    data, left = bytearray(_HEAD.size), iter(entries)
+    while some := [packed for entry in islice(left, _ENTRIES_A_STEP) for packed in _encode_entry(entry)]:
+        data += b"".join(some)
+        yield
+    count = (len(data) - _HEAD.size) // _ENTRY.size
+    _HEAD.pack_into(data, 0, _VERSION, 0, count)
+    _HEAD.pack_into(data, 0, _VERSION, crc32c.crc32c(memoryview(data)[_CRC_END:]), count)
+    return data
 
 
 def _encode_entry(entry: ProducerEntry) -> Iterator[bytes]:
@@ -121,7 +131,7 @@ def read_snapshot(path: Path) -> dict[int, ProducerEntry]:
     for entry in read_entries(path):
         earlier = producers.get(entry.producer_id)
         if earlier is not None and earlier.epoch == entry.epoch:
-            entry.batches = deque([*earlier.batches, *entry.batches], maxlen=REMEMBERED_BATCHES)
+            entry = entry._replace(batches=(*earlier.batches, *entry.batches)[-REMEMBERED_BATCHES:])
         producers[entry.producer_id] = entry
     return producers
 
@@ -141,8 +151,8 @@ def read_entries(path: Path) -> list[ProducerEntry]:
 def _decode_entry(
     producer_id: int, epoch: int, last_sequence: int, last_offset: int, delta: int, timestamp: int, *transaction: int
 ) -> ProducerEntry:
-    batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
+    batches: tuple[BatchMetadata, ...] = ()
     if last_offset >= 0:
         first_sequence = increment_sequence(last_sequence, -delta) if last_sequence >= 0 else NO_SEQUENCE
-        batches.append(BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp))
+        batches = (BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp),)
     return ProducerEntry(producer_id, epoch, batches, timestamp, *transaction)

@@ -9,12 +9,14 @@ either is the first unstable offset, which no read_committed reader may reach.
 
 The state is a function of the log. A snapshot is only a shortcut, written when a segment is rolled, when one was
 recovered and when the log is closed; there is one a segment, so that a truncation need not replay the log from its
-start. Source: Kafka 3.9, ``ProducerStateManager``, ``ProducerAppendInfo``.
+start. Where many producers are remembered, that of a roll is written in the background; no segment before it is deleted
+until it is there. Source: Kafka 3.9, ``ProducerStateManager``, ``ProducerAppendInfo``.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
@@ -27,9 +29,11 @@ from sparklog.log.producer_snapshot import (
     NO_COORDINATOR,
     NO_MARKER,
     NO_TRANSACTION,
+    REMEMBERED_BATCHES,
     BatchMetadata,
     ProducerEntry,
     encode_snapshot,
+    encoding_snapshot,
     read_snapshot,
 )
 from sparklog.record.batch import RecordBatch, increment_sequence
@@ -38,6 +42,8 @@ from sparklog.record.layout import NO_PRODUCER_ID
 
 _logger = logging.getLogger(__name__)
 
+_AT_ONCE = 1000
+"""Producers: to write what is remembered of so many takes some milliseconds."""
 EXPIRATION_MS = 86_400_000
 """How long a producer that writes nothing is remembered, unless ``producer.id.expiration.ms`` says otherwise."""
 
@@ -50,8 +56,30 @@ class _Awaited(NamedTuple):
     refused_ms: int
 
 
+class _Unwritten:
+    """A snapshot that is written in steps."""
+
+    def __init__(self, offset: int, entries: Collection[ProducerEntry]) -> None:
+        self.offset = offset
+        self._entries = tuple(entries)
+        self._steps = encoding_snapshot(self._entries)
+
+    def step(self) -> bytearray | None:
+        """The file's bytes, after the last step; that may be called again."""
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            self._steps = encoding_snapshot(self._entries)
+            data: bytearray = end.value
+            return data
+        return None
+
+
 class ProducerStateManager:
-    """The producers of one partition, up to ``end_offset``."""
+    """The producers of one partition, up to ``end_offset``.
+
+    One thread changes it. Another may write snapshots, of what does not change any more.
+    """
 
     def __init__(self, directory: Path, expiration_ms: int = EXPIRATION_MS) -> None:
         self._directory = directory
@@ -63,6 +91,10 @@ class ProducerStateManager:
         self.end_offset = 0
         self.first_unstable_offset: int | None = None
         self._snapshot_offset = 0
+        self._unwritten: list[_Unwritten] = []  # the first one may be under way
+        self._has_writer = False
+        self._noting = threading.Lock()  # held for moments
+        self._writing = threading.Lock()  # held while a file is written; taken before the other
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -149,7 +181,7 @@ class ProducerStateManager:
         """The epoch in the producer's last marker counts no more."""
         entry = self._producers.get(producer_id)
         if entry is not None:
-            entry.coordinator_epoch = NO_COORDINATOR
+            self._producers[producer_id] = entry._replace(coordinator_epoch=NO_COORDINATOR)
 
     def update(self, batch: RecordBatch, now_ms: int) -> AbortedTransaction | None:
         """``batch``, with its final offsets, is in the log; its producer was heard of at ``now_ms``.
@@ -162,31 +194,46 @@ class ProducerStateManager:
             return None  # compaction empties a marker of which nothing is left; an empty data batch keeps a sequence
         entry = self._producers.get(batch.producer_id)
         if entry is None:
-            entry = self._producers[batch.producer_id] = ProducerEntry(batch.producer_id, batch.producer_epoch)
+            entry = ProducerEntry(batch.producer_id, batch.producer_epoch)
             self._awaited.pop(batch.producer_id, None)
-        entry.take_epoch(batch.producer_epoch)
-        entry.last_timestamp = now_ms
+        elif entry.epoch != batch.producer_epoch:  # batches of an older epoch are never sent again
+            entry = entry._replace(epoch=batch.producer_epoch, batches=())
         if batch.is_control:
-            return self._end_transaction(entry, read_marker(batch), batch.base_offset)
-        entry.batches.append(
-            BatchMetadata(
-                batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset, batch.max_timestamp
-            )
-        )
-        if batch.is_transactional and not entry.in_transaction:
-            entry.transaction_first_offset = batch.base_offset
-            self._ongoing[batch.base_offset] = entry.producer_id
+            return self._end_transaction(entry, read_marker(batch), batch.base_offset, now_ms)
+        began = entry.transaction_first_offset
+        if batch.is_transactional and began == NO_TRANSACTION:
+            began = batch.base_offset
+            self._ongoing[began] = batch.producer_id
             self._find_unstable()
+        latest = BatchMetadata(
+            batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset, batch.max_timestamp
+        )
+        self._producers[batch.producer_id] = ProducerEntry(
+            entry.producer_id,
+            entry.epoch,
+            (*entry.batches, latest)[-REMEMBERED_BATCHES:],
+            now_ms,
+            entry.coordinator_epoch,
+            began,
+            entry.last_marker_offset,
+        )
         return None
 
     def _end_transaction(
-        self, entry: ProducerEntry, marker: EndTransactionMarker, marker_offset: int
+        self, entry: ProducerEntry, marker: EndTransactionMarker, marker_offset: int, now_ms: int
     ) -> AbortedTransaction | None:
-        entry.coordinator_epoch = marker.coordinator_epoch
-        entry.last_marker_offset = marker_offset
-        if not entry.in_transaction:
+        first = entry.transaction_first_offset
+        self._producers[entry.producer_id] = ProducerEntry(
+            entry.producer_id,
+            entry.epoch,
+            entry.batches,
+            now_ms,
+            marker.coordinator_epoch,
+            NO_TRANSACTION,
+            marker_offset,
+        )
+        if first == NO_TRANSACTION:
             return None
-        first, entry.transaction_first_offset = entry.transaction_first_offset, NO_TRANSACTION
         self._ongoing.pop(first, None)
         self._unreplicated[first] = marker_offset
         self._find_unstable()
@@ -212,9 +259,76 @@ class ProducerStateManager:
         if self.end_offset <= self._snapshot_offset:
             return
         self.expire(now_ms)
-        path = segment_path(self._directory, self.end_offset, SNAPSHOT_SUFFIX)
-        write_atomically(path, encode_snapshot(self._producers.values()), durable=durable)
+        write_atomically(self._path(self.end_offset), encode_snapshot(self._producers.values()), durable=durable)
         self._snapshot_offset = self.end_offset
+
+    def _path(self, offset: int) -> Path:
+        return segment_path(self._directory, offset, SNAPSHOT_SUFFIX)
+
+    def begin_snapshot(self, now_ms: int) -> None:
+        """As ``take_snapshot``, not durable; of many producers only note what ``write_some`` is to write.
+
+        Of several that wait to be begun the last one is enough.
+        """
+        if len(self._producers) <= _AT_ONCE:
+            self.take_snapshot(now_ms, durable=False)
+        elif self.end_offset > self._snapshot_offset:
+            noted = _Unwritten(self.end_offset, self._producers.values())
+            with self._noting:
+                if self._unwritten and self._unwritten[-1].offset == noted.offset:
+                    return
+                if len(self._unwritten) > 1:
+                    self._unwritten.pop()
+                self._unwritten.append(noted)
+
+    @property
+    def first_unwritten(self) -> int | None:
+        """The offset of the first snapshot that ``write_some`` has yet to write; None without one.
+
+        While it is not there, a start needs the batches before that offset, from the snapshot before on.
+        """
+        with self._noting:
+            return self._unwritten[0].offset if self._unwritten else None
+
+    def is_writer_wanted(self) -> bool:
+        """Whether to call ``write_some`` until it is done. Of many that ask one is told so, until that has failed."""
+        with self._noting:
+            is_wanted = bool(self._unwritten) and not self._has_writer
+            self._has_writer = self._has_writer or is_wanted
+        return is_wanted
+
+    def write_some(self) -> bool:
+        """Do a step of writing what ``begin_snapshot`` noted; false when all is written. Any one thread may call it.
+
+        Raises OSError if the disk refuses.
+        """
+        with self._noting:
+            if not self._unwritten:
+                self._has_writer = False
+                return False
+            first = self._unwritten[0]
+        try:
+            data = first.step()
+            if data is not None:
+                self._finish_writing(first, data)
+        except BaseException:
+            with self._noting:
+                self._has_writer = False
+            raise
+        return True
+
+    def _finish_writing(self, snapshot: _Unwritten, data: bytearray) -> None:
+        with self._writing:
+            if snapshot in self._unwritten:
+                write_atomically(self._path(snapshot.offset), data, durable=False)
+                self._snapshot_offset = max(self._snapshot_offset, snapshot.offset)
+                with self._noting:
+                    self._unwritten.remove(snapshot)
+
+    def forget_unwritten(self, *, beyond: int) -> None:
+        """What was noted at offsets beyond that is not written any more, once this returns."""
+        with self._writing, self._noting:
+            self._unwritten = [each for each in self._unwritten if each.offset <= beyond]
 
     def load(self, first_offset: int, up_to: int) -> None:
         """Start from the newest snapshot that holds together and lies in ``first_offset`` to ``up_to``.
@@ -264,10 +378,11 @@ class ProducerStateManager:
         The directory is not looked through, which takes long with many segments. A snapshot at another offset, of a
         clean stop, is removed by the next start.
         """
-        segment_path(self._directory, offset, SNAPSHOT_SUFFIX).unlink(missing_ok=True)
+        self._path(offset).unlink(missing_ok=True)
 
     def discard_snapshots(self, *, beyond: int) -> None:
         """Remove those of offsets that the log no longer reaches."""
+        self.forget_unwritten(beyond=beyond)
         for offset, path in self._snapshots():
             if offset > beyond:
                 path.unlink()
