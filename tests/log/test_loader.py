@@ -12,6 +12,7 @@ from log.samples import abandon, batch_of, open_log, read_bytes, whole
 from sparklog.errors import DiskFull, LogError
 from sparklog.log.cut import name_some
 from sparklog.log.files import segment_path
+from sparklog.record import layout
 from sparklog.record.records import iter_batches
 from sparklog.testing.steps import finish
 
@@ -404,3 +405,26 @@ def test_whatever_is_damaged_a_good_prefix_is_kept(tmp_path_factory, damage, dat
     assert offsets == sorted(set(offsets))
     assert log.append_as_leader(batch_of(1), 1).first_offset == log.log_end_offset - 1
     log.close()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("is_bad", [True, False])
+def test_indexes_of_few_entries_are_made_anew_by_a_start_that_believes_them(home, is_clean, is_bad):
+    settings = {"index.interval.bytes": "100000"}
+    log = open_log(home, settings)
+    for _ in range(2):
+        for _ in range(300):
+            log.append_as_leader(batch_of(), 0)
+        log.roll()
+    log.close()
+    for path in (*home.glob("*.index"), *home.glob("*.timeindex")):
+        os.truncate(path, 0)
+    if is_bad:
+        path = home / f"{0:020d}.log"
+        data = bytearray(path.read_bytes())
+        data[100 * len(batch_of()) + layout.MAGIC] ^= 1
+        path.write_bytes(data)
+    log = open_log(home, settings, clean=is_clean, recovery_point=600)
+    assert log.log_end_offset == 600
+    assert [segment.offset_index.entries > 3 for segment in log._segments] == [not is_bad, True, False]
+    assert is_bad or not any(segment.awaits_index_flush for segment in log._segments)

@@ -97,7 +97,7 @@ class TopicConfig:
         "index.interval.bytes",
         T.INT,
         4096,
-        "Bytes of log between two index entries.",
+        "Bytes of log between two index entries. More than 4096 count as 4096, so that every record is found at once.",
         at_least(0),
         broker="log.index.interval.bytes",
     )

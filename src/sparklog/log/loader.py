@@ -175,6 +175,7 @@ class LogLoader:
             is_last = after is None
             is_due = not self.known.clean and (is_last or (after or 0) > self.known.recovery_point)
             was_recovered = is_due or not indexed or not _can_be_believed(segment, is_last=is_last)
+            was_indexed = False
             if was_recovered:
                 recovered = self._recover(segment, after)
                 loaded.next_offset = cut.offset = recovered.next_offset
@@ -187,9 +188,10 @@ class LogLoader:
             else:
                 loaded.next_offset = segment.next_offset() if after is None else after
                 self._state_is_current = False
+                was_indexed = _was_indexed_anew(segment)
             if not is_last and not is_cut:
                 segment.seal()
-                if was_recovered and not is_due:  # it counts as flushed, but its new indexes are not
+                if (was_recovered or was_indexed) and not is_due:  # it counts as flushed, but its new indexes are not
                     segment.flush_indexes()
             loaded.segments.add(segment)
         if aside:
@@ -297,6 +299,18 @@ def _can_be_believed(segment: LogSegment, *, is_last: bool) -> bool:
         _logger.error("%s is damaged: %s", segment.log.path, error)
         return not is_last
     return True
+
+
+def _was_indexed_anew(segment: LogSegment) -> bool:
+    """Give the segment denser indexes if another broker's have few entries, unless a batch is bad: they can be used."""
+    try:
+        if segment.has_sparse_index():
+            _logger.info("making the indexes of %s anew: they have few entries", segment.log.path)
+            segment.index_anew()
+            return True
+    except CorruptRecord as error:
+        _logger.error("%s is damaged: %s", segment.log.path, error)
+    return False
 
 
 def _set_aside(segment: LogSegment) -> None:

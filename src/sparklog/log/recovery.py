@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sparklog.log.files import CORRUPT_SUFFIX, disk_refused, sync_directory
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.scan import Damage, DamageKind, OffsetRange, examine, scan_batches
-from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
+from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment, index_interval
 from sparklog.record.batch import RecordBatch
 from sparklog.record.scanner import ScanLimits, make_scanner
 
@@ -42,7 +42,7 @@ def recover_segment(segment: LogSegment, limit: int | None, visit: Visit) -> Rec
         ScanLimits(
             segment.base_offset,
             end,
-            segment.config.index_interval_bytes,
+            index_interval(segment.config),
             segment.offset_index.max_entries,
             segment.time_index.max_entries - 1,  # the last slot is the seal's
         )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from heapq import nlargest
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,8 +39,21 @@ MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _BATCHES_A_STEP = 200
 """To read the headers of so many takes half a millisecond."""
 
+_MOST_BETWEEN_ENTRIES = 4096
+_NOTABLE_GAP = 4 * _MOST_BETWEEN_ENTRIES
+_GAPS_LOOKED_AT = 16
+
 Search = Generator[None, None, TimestampOffset | None]
 """Looks at some batches a step, and gives what it found at the end; the log may be written to between two steps."""
+
+
+def index_interval(config: TopicConfig) -> int:
+    """The bytes after which an entry is written to the indexes.
+
+    No more than Kafka's default, whatever ``index.interval.bytes`` says: every read walks from an entry to its offset,
+    and has to be short even where the batches are as small as can be. Kafka reads indexes of any density.
+    """
+    return min(config.index_interval_bytes, _MOST_BETWEEN_ENTRIES)
 
 
 class LogSegment:
@@ -94,7 +109,7 @@ class LogSegment:
         """Write ``records``, whole batches with their final offsets, and return the position.
 
         ``latest`` is their greatest timestamp and the last offset of its batch. The index gains an entry for the first
-        append past every ``index.interval.bytes``. If the disk refuses, nothing has changed.
+        append past every ``index_interval``. If the disk refuses, nothing has changed.
         """
         before, position = self.latest, self.log.append(records)
         if latest.timestamp > before.timestamp:
@@ -111,7 +126,7 @@ class LogSegment:
         return position
 
     def _index(self, last_offset: int, position: int, size: int) -> None:
-        if self._bytes_since_index_entry > self.config.index_interval_bytes and not self.offset_index.is_full:
+        if self._bytes_since_index_entry > index_interval(self.config) and not self.offset_index.is_full:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(*self.latest)
             self._bytes_since_index_entry = 0
@@ -274,6 +289,39 @@ class LogSegment:
         self.txn_index.sanity_check()
         if self.offset_index.entries and self.offset_index.last.position >= self.log.size:
             raise CorruptRecord(f"{self.offset_index.path} points beyond the end of the log file")
+
+    def has_sparse_index(self) -> bool:
+        """Whether the offset index lacks entries that ``index_interval`` wants: another broker wrote it.
+
+        Looks into some of the longest gaps only, and only where the topic's setting is longer. A large batch makes a
+        gap too, but one in which no other begins. Raises CorruptRecord.
+        """
+        if self.config.index_interval_bytes <= _MOST_BETWEEN_ENTRIES or self.offset_index.is_full:
+            return False
+        positions = [0, *self.offset_index.positions(), self.log.size]
+        gaps = nlargest(_GAPS_LOOKED_AT, pairwise(positions), key=lambda gap: gap[1] - gap[0])
+        return any(self._lacks_entry(*gap) for gap in gaps)
+
+    def _lacks_entry(self, start: int, end: int) -> bool:
+        """Whether a batch begins before ``end``, the next entry's, and far behind ``start``, the last one's."""
+        if end - start <= _NOTABLE_GAP:
+            return False
+        for batch in self.log.batches(start):
+            if batch.end >= end:
+                return False
+            if batch.end - start > _NOTABLE_GAP:
+                return True
+        return False
+
+    def index_anew(self) -> None:
+        """Make the indexes from the batches' headers. Raises CorruptRecord, with nothing changed, where one is bad."""
+        for _ in self.log.batches():
+            pass
+        self.adopt_indexes(b"", b"", TimestampOffset(NO_TIMESTAMP, self.base_offset), 0)
+        for batch in self.log.batches():
+            if batch.max_timestamp > self.latest.timestamp:
+                self._latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            self._index(batch.last_offset, batch.position, batch.size)
 
     def adopt_indexes(self, offsets: bytes, times: bytes, latest: TimestampOffset, bytes_since_entry: int) -> None:
         """Take the packed entries of both indexes, which a scan of the file has made, in place of what they held."""

@@ -7,6 +7,7 @@ Source: Kafka 3.9, ``OffsetIndex``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -38,6 +39,10 @@ class OffsetIndex(MappedIndex):
         """The offset of the first entry at or beyond ``position`` of the ``.log`` file; None if there is none."""
         number = self._last_at_most(position - 1, column=1) + 1
         return self.base_offset + self._entry(number)[0] if number < self.entries else None
+
+    def positions(self) -> Iterator[int]:
+        """That of each entry."""
+        return (self._entry(number)[1] for number in range(self.entries))
 
     @property
     def last(self) -> OffsetPosition:
