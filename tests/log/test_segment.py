@@ -383,6 +383,25 @@ def test_an_index_of_few_entries_is_left_where_a_batch_is_bad(tmp_path):
     assert (segment.offset_index.entries, segment.time_index.entries) == before
 
 
+@pytest.mark.parametrize("left", [0, 1, 50, 99])
+def test_a_time_index_that_lost_its_end_is_known_as_wrong(tmp_path, left):
+    segment = made(tmp_path)
+    for number in range(101):
+        put(segment, BASE + number, number)
+    segment.load_latest()
+    assert not segment.has_wrong_times()
+    segment.close()
+    os.truncate(tmp_path / f"{BASE:020d}.timeindex", 12 * left)
+    again = LogSegment(tmp_path, BASE, segment.config, active=False)
+    again.load_latest()
+    assert again.has_wrong_times()
+    again.index_anew()
+    assert not again.has_wrong_times()
+    assert [finish(again.offset_for_timestamp(time, 0)) for time in range(101)] == [
+        (time, BASE + time) for time in range(101)
+    ]
+
+
 def test_the_time_index_says_the_greatest_time_so_far(tmp_path):
     segment = made(tmp_path)
     for offset, time in ((BASE, 5), (BASE + 1, 50), (BASE + 2, 20)):

@@ -302,10 +302,10 @@ def _can_be_believed(segment: LogSegment, *, is_last: bool) -> bool:
 
 
 def _was_indexed_anew(segment: LogSegment) -> bool:
-    """Give the segment denser indexes if another broker's have few entries, unless a batch is bad: they can be used."""
+    """Make the indexes anew if they hold together but lack entries, unless a batch is bad: they can be used."""
     try:
-        if segment.has_sparse_index():
-            _logger.info("making the indexes of %s anew: they have few entries", segment.log.path)
+        if segment.has_wrong_times() or segment.has_sparse_index():
+            _logger.info("making the indexes of %s anew: they lack entries", segment.log.path)
             segment.index_anew()
             return True
     except CorruptRecord as error:

@@ -86,6 +86,7 @@ class LogSegment:
         self._indexes_flushed = not active
         self._bytes_since_index_entry = 0
         self._latest: TimestampOffset | None = None
+        self._lacks_times = False
         self.first_timestamp: int | None = None
 
     @property
@@ -222,7 +223,7 @@ class LogSegment:
 
         For when an entry is written to the offset index, the time index says the greatest time so far: an entry that
         lies before the first one of the time index to reach ``timestamp`` was written before that. (A time index that
-        had no room may lack some.)
+        had no room may lack some; where others are lost, a start makes the indexes anew.)
         """
         if self.time_index.is_full:
             return self.time_index.lookup(timestamp).offset
@@ -275,12 +276,21 @@ class LogSegment:
         return end
 
     def load_latest(self) -> None:
-        """Find the greatest timestamp beyond what the time index says, after an open."""
-        latest = self.time_index.last
+        """After an open: find the greatest timestamp beyond what the time index says, and whether it lacks an entry."""
+        latest, reached = self.time_index.last, self.offset_index.last.offset
+        lacks_one = False
         for batch in self.log.batches(self.offset_index.lookup(latest.offset).position):
             if batch.max_timestamp > latest.timestamp:
                 latest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+                lacks_one = lacks_one or (self.offset_index.entries > 0 and batch.last_offset <= reached)
         self._latest = latest
+        self._lacks_times = lacks_one and not self.time_index.is_full
+
+    def has_wrong_times(self) -> bool:
+        """Whether the time index is behind the offset index, or beyond the end of the file; to be asked after
+        ``load_latest``. Raises CorruptRecord.
+        """
+        return self._lacks_times or (self.time_index.entries > 0 and self.time_index.last.offset >= self.next_offset())
 
     def check_indexes(self) -> None:
         """Raises CorruptRecord if an index cannot belong to the file."""
@@ -329,6 +339,7 @@ class LogSegment:
         self.offset_index.replace(offsets)
         self.time_index.replace(times)
         self._latest = latest
+        self._lacks_times = False
         self._bytes_since_index_entry = bytes_since_entry
         self.time_index.maybe_append(*latest, beyond_full=True)
 
