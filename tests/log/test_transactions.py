@@ -55,7 +55,7 @@ def test_a_piece_comes_with_all_aborted_transactions_that_it_has_records_of(home
         piece = log.read(start, max_bytes, log.end, min_one_batch=True)
         end = max(batch.last_offset for batch in iter_batches(read_bytes(piece))) + 1
         expected = [each for each in ABORTED if each.first_offset < end and each.last_offset >= start]
-        assert [each for each in log.aborted_in(piece, start, 8) if each.first_offset < end] == expected
+        assert [each for each in log.aborted_in(piece, start, 8)[1] if each.first_offset < end] == expected
 
 
 def test_the_first_open_transaction_is_the_first_unstable_offset(log):
@@ -450,6 +450,41 @@ def test_an_aborted_transaction_is_found_without_reading_all_of_them(tmp_path, m
     os.ftruncate(index._fd, 34 * 100)
     with pytest.raises(CorruptRecord, match=r"0\.txnindex ends before its entry \d+$"):
         index.overlapping(49_990, 200_000)
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True], ids=["one by one", "within another"])
+@pytest.mark.parametrize("segment_bytes", ["1000000", "1500"])
+def test_a_piece_is_cut_where_many_transactions_were_aborted(home, is_wrapped, segment_bytes):
+    log = open_log(home, {"segment.bytes": segment_bytes})
+    if is_wrapped:
+        log.append_as_leader(transactional(99, 0), 0, AppendOrigin.COORDINATOR)
+    for number in range(30):
+        log.append_as_leader(transactional(1, number), 0, AppendOrigin.COORDINATOR)
+        log.append_as_leader(marker_of(1, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    if is_wrapped:
+        log.append_as_leader(marker_of(99, ControlType.ABORT), 0, AppendOrigin.COORDINATOR)
+    end = log.log_end_offset
+    log.on_high_watermark(end)
+    offset = 0
+    while offset < end:
+        whole = log.read(offset, 1 << 20, log.end, min_one_batch=True)
+        piece, aborted = log._segments.aborted_in(whole, offset, end, 4)
+        batches = list(iter_batches(read_bytes(piece), partial_tail=False))
+        assert (piece.file, piece.position) == (whole.file, whole.position)
+        assert sum(batch.is_control for batch in batches) <= 4
+        assert 0 < len(aborted) <= 4 + 2
+        beyond = batches[-1].last_offset + 1
+        must = [each for each in log.aborted_transactions(offset, end) if each.first_offset < beyond]
+        assert [each for each in aborted if each.first_offset < beyond] == must
+        offset = beyond
+
+
+def test_a_marker_is_found_so_many_behind_an_offset(tmp_path):
+    index = TransactionIndex(tmp_path / "0.txnindex", 0)
+    assert index.marker_behind(0, 1) is None
+    for number in range(5):
+        index.append(AbortedTransaction(number, 10 * number, 10 * number + 5, 10 * number + 5))
+    assert [index.marker_behind(start, 2) for start in (0, 5, 6, 25, 26)] == [25, 25, 35, 45, None]
 
 
 def test_an_index_that_cannot_be_opened_has_nothing_to_let_go_of(tmp_path):

@@ -35,7 +35,7 @@ from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.retention import SegmentView, deletable, policies_of
 from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment, Search
-from sparklog.log.segments import LogPosition
+from sparklog.log.segments import MOST_ABORTED, LogPosition
 from sparklog.log.validator import PreparedBatch, as_topic_compresses, batches_of_leader, validate_appended
 from sparklog.record.batch import RecordBatch, patch_append_time
 from sparklog.record.layout import NO_TIMESTAMP
@@ -475,9 +475,12 @@ class Log:
         """The aborted transactions with records in ``start <= offset < end``. Raises CorruptRecord."""
         return self._segments.aborted_transactions(start, end)
 
-    def aborted_in(self, piece: FileSlice, start: int, bound: int) -> list[AbortedTransaction]:
-        """What a read_committed reader of ``piece``, which was read from ``start`` up to ``bound``, must leave out."""
-        return self._segments.aborted_in(piece, start, bound)
+    def aborted_in(self, piece: FileSlice, start: int, bound: int) -> tuple[FileSlice, list[AbortedTransaction]]:
+        """What a read_committed reader of ``piece``, which was read from ``start`` up to ``bound``, must leave out.
+
+        The piece is given too, cut where it has so many aborted transactions that to tell of them would take long.
+        """
+        return self._segments.aborted_in(piece, start, bound, MOST_ABORTED)
 
     def remember_producers(self, expiration_ms: int) -> None:
         """Forget a producer, from now on, when it has been silent for so long."""

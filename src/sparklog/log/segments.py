@@ -18,6 +18,9 @@ from sparklog.structs import FileSlice
 
 _base_offset = attrgetter("base_offset")
 
+MOST_ABORTED = 4000
+"""Aborted transactions that end in what is read at once; to find and tell of so many takes some milliseconds."""
+
 
 class LogPosition(NamedTuple):
     """An offset, and the place in a segment file where its batch begins or will begin."""
@@ -148,13 +151,26 @@ class LogSegments:
                 break
         return found
 
-    def aborted_in(self, piece: FileSlice, start: int, bound: int) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader of ``piece`` from offset ``start`` on, below ``bound``, may meet."""
-        for segment in self.from_offset(start):
+    def aborted_in(
+        self, piece: FileSlice, start: int, bound: int, most: int
+    ) -> tuple[FileSlice, list[AbortedTransaction]]:
+        """``piece`` up to where ``most`` transactions have been aborted, and the aborted ones that a reader of it from
+        offset ``start`` on, below ``bound``, may meet.
+        """
+        segments = self.from_offset(start)
+        for number, segment in enumerate(segments, 1):
             if segment.log is piece.file:
                 beyond = segment.offset_index.first_at_position(piece.position + piece.size)
-                return self.aborted_transactions(start, bound if beyond is None else min(bound, beyond + 1))
-        return self.aborted_transactions(start, bound)
+                if beyond is not None:
+                    end = min(bound, beyond + 1)
+                else:
+                    end = min(bound, segments[number].base_offset) if number < len(segments) else bound
+                marker = segment.txn_index.marker_behind(start, most)
+                if marker is not None and marker < end:
+                    end, size = marker, segment.position_after(marker) - piece.position
+                    piece = segment.log.slice(piece.position, min(piece.size, size))
+                return piece, self.aborted_transactions(start, end)
+        return piece, self.aborted_transactions(start, bound)
 
     def epochs_from(self, offset: int) -> Iterator[tuple[int, int]]:
         """(leader epoch, its first offset) as the batches from ``offset`` on bear them, epochs rising."""

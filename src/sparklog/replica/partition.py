@@ -225,7 +225,9 @@ class Partition:
             records = None
         aborted: list[AbortedTransaction] | None = None
         if isolation is IsolationLevel.READ_COMMITTED:
-            aborted = [] if records is None else self.log.aborted_in(records, offset, bound.offset)
+            aborted = []
+            if records is not None:
+                records, aborted = self.log.aborted_in(records, offset, bound.offset)
         return PartitionRead(
             records,
             aborted,

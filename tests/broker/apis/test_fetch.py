@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from log.samples import on_the_source
+from log.samples import marker_of, on_the_source, read_bytes, transactional
 
 from sparklog.broker.apis import fetch
 from sparklog.broker.context import ApiRequest
@@ -15,14 +15,17 @@ from sparklog.broker.fetch_sessions import FetchAnswer, FetchSessions
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ErrorCode
 from sparklog.log.manager import LogManager
+from sparklog.log.origin import AppendOrigin
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest, ForgottenPartition
 from sparklog.protocol.slices import SLICE
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.control import ControlType
+from sparklog.record.records import iter_batches
 from sparklog.replica.manager import ReplicaManager
-from sparklog.structs import TopicPartition
+from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import counted
 from sparklog.zk.znodes import PartitionState
@@ -74,9 +77,12 @@ class Broker:
         for size in sizes:
             self.replicas.append(tp, batch(size), 1)
 
-    def ask(self, *partitions, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session=0, epoch=-1, forgotten=()):
+    def ask(
+        self, *partitions, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session=0, epoch=-1, forgotten=(),
+        isolation=IsolationLevel.READ_UNCOMMITTED,
+    ):  # fmt: skip
         message = FetchRequest(
-            max_wait_ms, min_bytes, max_bytes, list(partitions), session_id=session, session_epoch=epoch,
+            max_wait_ms, min_bytes, max_bytes, list(partitions), isolation, session_id=session, session_epoch=epoch,
             forgotten=list(forgotten),
         )  # fmt: skip
         return fetch.handle(self, ApiRequest(ApiKey.FETCH, 12, "c", "h", message))
@@ -272,5 +278,36 @@ def test_the_end_of_a_log_is_waited_at(tmp_path, max_bytes):
         assert await waits(broker, asked(max_bytes=max_bytes))
         broker.write(100)
         assert await waits(broker, asked(0, 1, max_bytes))
+
+    with_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("min_bytes", [1, 1000])
+def test_an_answer_tells_of_some_aborted_transactions_and_waits_for_no_more(tmp_path, monkeypatch, min_bytes):
+    for module in ("sparklog.broker.apis.fetch", "sparklog.log.log"):
+        monkeypatch.setattr(f"{module}.MOST_ABORTED", 3)
+
+    async def scenario(broker):
+        for tp in (ONE, TWO):
+            for number in range(10):
+                broker.replicas.append(tp, transactional(1, number), 1, AppendOrigin.COORDINATOR)
+                broker.replicas.append(tp, marker_of(1, ControlType.ABORT), 1, AppendOrigin.COORDINATOR)
+        offsets, answers = {0: 0, 1: 0}, 0
+        while min(offsets.values()) < 20:
+            left = [asked(number, offset) for number, offset in offsets.items() if offset < 20]
+            wanted = 1 if answers else min_bytes
+            answer = await broker.answer(
+                *left, isolation=IsolationLevel.READ_COMMITTED, min_bytes=wanted, max_wait_ms=PATIENT_MS
+            )
+            answers += 1
+            assert 0 < sum(len(each.aborted) for each in answer.partitions) <= 2 * (3 + 2)
+            for each in answer.partitions:
+                for piece in each.records:
+                    (*_, last) = iter_batches(read_bytes(piece))
+                    aborted = {first for _, first in each.aborted if first <= last.last_offset}
+                    begun = offsets[each.partition] // 2 * 2
+                    assert aborted == {*range(begun, last.last_offset + 1, 2)}
+                    offsets[each.partition] = last.last_offset + 1
+        assert answers > 5
 
     with_broker(tmp_path, scenario)

@@ -7,6 +7,9 @@ batch that is left out for want of room counts too (``DelayedFetch.scala``). No 
 give together, so that no client waits for what has no room. Where that is reached, or a partition is read in a segment
 before its last one, at least one batch is answered with: a client that asks again at once gets on.
 
+An answer tells of some thousands of aborted transactions: where a partition has more of them, or those before it had,
+fewer records are given, or none.
+
 A request of many partitions is served in steps, ``SLICE`` of them a step. What is told of one partition is of one
 moment, of two of them it may be of two.
 """
@@ -19,7 +22,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.fetch_sessions import Fetch, FetchAnswer
 from sparklog.clock import monotonic_ms
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.segments import LogPosition
+from sparklog.log.segments import MOST_ABORTED, LogPosition
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch as wire
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -116,7 +119,7 @@ class _Reading:
         self._message: FetchRequest = request.message
         self._uses_ids = _uses_ids(request)
         self._most = min(self._message.max_bytes, broker.config.fetch_max_bytes)
-        self._size = self._room = 0
+        self._size = self._room = self._aborted = 0
         self._failed = False
         self.fetched: list[FetchedPartition] = []
         """An element for each that was asked for."""
@@ -155,7 +158,7 @@ class _Reading:
                     tp,
                     None if asked.topic_id is ZERO_UUID else asked.topic_id,
                     asked.offset,
-                    min(asked.max_bytes, max(self._most - self._size, 0)),
+                    min(asked.max_bytes, max(self._most - self._size, 0)) if self._aborted < MOST_ABORTED else 0,
                     message.isolation,
                     leader_epoch=asked.current_leader_epoch,
                     min_one_batch=self._size == 0,
@@ -168,6 +171,7 @@ class _Reading:
             self._room += max(asked.max_bytes, 0)
             if read.records is not None:
                 self._size += read.records.size
+                self._aborted += len(read.aborted or ())
             told = _told(asked, topic, read)
             if self._version < _FIRST_VERSION_OF_ZSTD and _is_zstd(broker, tp):
                 told.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

@@ -49,11 +49,11 @@ def parse_aborted(data: bytes, path: Path) -> list[AbortedTransaction]:
         raise CorruptRecord(f"{path} ends in the middle of an entry")
     entries: list[AbortedTransaction] = []
     previous = -1
-    for version, *fields in _ENTRY.iter_unpack(data):
-        entry = AbortedTransaction(*fields)
-        if version != _VERSION or not 0 <= entry.first_offset <= entry.last_offset or entry.last_offset <= previous:
+    for version, producer_id, first, last, stable in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(producer_id, first, last, stable)
+        if version != _VERSION or not 0 <= first <= last or last <= previous:
             raise CorruptRecord(f"{path}: entry {len(entries)} is {entry}, version {version}")
-        previous = entry.last_offset
+        previous = last
         entries.append(entry)
     return entries
 
@@ -97,6 +97,13 @@ class TransactionIndex:
             if entry.last_stable_offset >= end:
                 return found, True
         return found, False
+
+    def marker_behind(self, offset: int, count: int) -> int | None:
+        """The offset of the marker that comes ``count`` markers behind the first one at or beyond ``offset``; None if
+        there is none.
+        """
+        number = self._first_ended_at(offset) + count
+        return self._read(number, 1)[0].last_offset if number < self._count else None
 
     def _first_ended_at(self, offset: int) -> int:
         """The number of the first entry whose marker is at or beyond ``offset``."""

@@ -22,6 +22,9 @@ MIN_VERSION, MAX_VERSION = 4, 17
 _LIMITS = Struct(">iiib")
 _FETCHED = Struct(">ihqq")
 _SESSION_ID = Struct(">i")
+_ABORTED = Struct(">qq")
+_ABORTED_FLEXIBLE = Struct(">qqx")
+"""With no tagged fields."""
 TOPIC_ID_VERSION = 13
 """From this version on topics are named by id alone."""
 _LEADER_HINT_VERSION = 16
@@ -331,10 +334,9 @@ def _write_fetched(writer: WireWriter, partition: FetchedPartition, version: int
     if version >= 5:
         writer.int64(partition.log_start_offset)
     writer.array_length(None if partition.aborted is None else len(partition.aborted))
+    pack = (_ABORTED_FLEXIBLE if writer.flexible else _ABORTED).pack
     for producer_id, first_offset in partition.aborted or ():
-        writer.int64(producer_id)
-        writer.int64(first_offset)
-        writer.tags()
+        writer.raw(pack(producer_id, first_offset))
     if version >= 11:
         writer.int32(-1)
     writer.records(partition.records)
