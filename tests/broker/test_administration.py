@@ -16,6 +16,7 @@ from sparklog.broker.apis import (
 )
 from sparklog.broker.context import ApiRequest
 from sparklog.controller.context import ControllerContext
+from sparklog.controller.election import prefer
 from sparklog.errors import ErrorCode
 from sparklog.log.manager import DirectoryUse
 from sparklog.protocol.messages import (
@@ -50,9 +51,17 @@ async def unpaced(items):
         yield each
 
 
+async def driven(steps, _what):
+    return finish(steps)
+
+
 def broker_with(context):
-    controller = SimpleNamespace(context=context, is_active=context is not None)
-    return SimpleNamespace(controller=controller, turns=SimpleNamespace(paced=unpaced))
+    async def elect_preferred(partitions):
+        for tp, state in prefer(context, partitions).items():
+            context.states[tp] = state
+
+    controller = SimpleNamespace(context=context, is_active=context is not None, elect_preferred=elect_preferred)
+    return SimpleNamespace(controller=controller, turns=SimpleNamespace(paced=unpaced, drive=driven))
 
 
 def cluster(leader, live=(1,), deleting=()):

@@ -5,6 +5,7 @@ import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -39,6 +40,7 @@ class Broker:
         self.replicas = ReplicaManager(ME, self.logs, loop)
         self.fence = Fence()
         self.turns = Turns(loop)
+        self.fetchers = SimpleNamespace(look_at=lambda _: None, leave=lambda _: None)
         self.on_disk = lambda: None
         self._disk, self._loop = disk, loop
 

@@ -13,7 +13,9 @@ from sparklog.config.dynamic import Layers
 from sparklog.errors import ErrorCode
 from sparklog.net.turns import SHARE_S, Turns
 from sparklog.protocol.messages import CreateTopicsRequest, DescribeConfigsRequest
+from sparklog.structs import Endpoint
 from sparklog.testing.clock import ManualClock
+from sparklog.zk.znodes import BrokerInfo
 
 MANY = 50
 TOPIC, BROKER = 2, 4
@@ -30,7 +32,11 @@ class SlowClock(ManualClock):
 def broker_of(loop, **parts):
     layers = Layers(parse_broker_config({}))
     settings = SimpleNamespace(layers=layers, topic_defaults=layers.topic_defaults)
-    metadata = SimpleNamespace(brokers={0: None}, topics=list, topic=parts.pop("topic", lambda name: None))
+    metadata = SimpleNamespace(
+        brokers={0: BrokerInfo(0, Endpoint("localhost", 9092))},
+        topics=list,
+        topic=parts.pop("topic", lambda name: None),
+    )
     return SimpleNamespace(
         turns=Turns(loop, SlowClock()),
         config=layers.static,

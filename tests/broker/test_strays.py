@@ -70,6 +70,7 @@ def looked(here, in_zookeeper, named, *, kind=FULL):
         config=SimpleNamespace(broker_id=ME),
         stop_coordinating=unloaded.append,
         run_disk=run_disk,
+        fetchers=SimpleNamespace(leave=lambda _: None),
     )
     state = _Topic.LeaderAndIsrPartitionState
     topics = [

@@ -10,11 +10,15 @@ from sparklog.broker.topics import TopicMaker
 from sparklog.config.broker import parse_broker_config
 from sparklog.config.dynamic import Layers
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.structs import Endpoint
+from sparklog.zk.znodes import BrokerInfo
+
+BROKERS = {number: BrokerInfo(number, Endpoint("localhost", 9092)) for number in (3, 1, 2)}
 
 
 @pytest.fixture
 def maker():
-    metadata = SimpleNamespace(brokers=dict.fromkeys([3, 1, 2]), topics=lambda: [SimpleNamespace(name="a.b_c")])
+    metadata = SimpleNamespace(brokers=BROKERS, topics=lambda: [SimpleNamespace(name="a.b_c")])
     return TopicMaker(settings({"num.partitions": "4"}), metadata, None, None)
 
 
@@ -63,7 +67,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(maker, arguments, 
 
 
 def test_settings_must_go_together_with_those_of_the_broker_in_force():
-    metadata = SimpleNamespace(brokers={1: None}, topics=list)
+    metadata = SimpleNamespace(brokers={1: BROKERS[1]}, topics=list)
     own = {"min.compaction.lag.ms": "40"}
     for of_broker, fits in (("40", True), ("39", False)):
         in_force = settings({}, **{"log.cleaner.max.compaction.lag.ms": of_broker})
@@ -95,7 +99,7 @@ def test_a_topic_that_takes_long_is_made_once_and_nobody_waits_for_long():
             asked.append(assignment.topic)
             return answered
 
-        metadata = SimpleNamespace(brokers={1: None}, topics=list, wait_for=at_once)
+        metadata = SimpleNamespace(brokers={1: BROKERS[1]}, topics=list, wait_for=at_once)
         maker = TopicMaker(settings({}), metadata, SimpleNamespace(create_topic=None), run_zk)
         for _ in range(2):
             assert await maker.ensure("t", 0.001) is ErrorCode.LEADER_NOT_AVAILABLE

@@ -250,7 +250,7 @@ def test_a_producer_rides_out_the_death_of_a_broker(trio, topic):
     assert read == [values[partition::3] for partition in range(3)]
 
 
-def test_a_groups_offsets_come_back_with_its_coordinator(trio, topic):
+def test_a_groups_offsets_are_with_the_next_coordinator(trio, topic):
     make_topic(trio, topic, partitions=2)
     for partition in range(2):
         send(trio, TopicPartition(topic, partition), *(b"%d" % number for number in range(10)))
@@ -262,11 +262,10 @@ def test_a_groups_offsets_come_back_with_its_coordinator(trio, topic):
     consumer.commit(offsets=[Position(topic, 0, 7), Position(topic, 1, 4)], asynchronous=False)
     coordinator = coordinator_of(trio, topic)
     trio.kill_broker(coordinator)
-    eventually(lambda: coordinator_of(trio, topic) == -1, NOTICED_S, "the coordinator is known to be gone")
-    trio.start_broker(coordinator)
-    eventually(lambda: coordinator_of(trio, topic) == coordinator, NOTICED_S, "the coordinator is back")
+    eventually(lambda: coordinator_of(trio, topic) not in (-1, coordinator), NOTICED_S, "another coordinates")
     stored_offsets = consumer.committed([Position(topic, 0), Position(topic, 1)], 30)
     assert [each.offset for each in stored_offsets] == [7, 4]
+    trio.start_broker(coordinator)
     consumer.subscribe([topic])
     assert sorted(consume(consumer, 9)) == sorted(b"%d" % n for n in [7, 8, 9, 4, 5, 6, 7, 8, 9])
     consumer.close()

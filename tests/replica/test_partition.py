@@ -52,8 +52,11 @@ def test_an_older_decision_is_refused_and_changes_nothing(partition):
     assert partition.apply(state(ME, 5))
     assert not partition.apply(state(OTHER, 4))
     assert partition.is_leader
-    assert partition.apply(state(ME, 5, ME, OTHER)), "the same epoch may be told again"
+    again = PartitionState(ME, 5, (ME, OTHER), 1, version=1)
+    assert partition.apply(again, (ME, OTHER)), "the same epoch may be told again"
     assert partition.isr == (ME, OTHER)
+    assert partition.apply(PartitionState(ME, 5, (ME,), 1, version=0), (ME, OTHER))
+    assert partition.isr == (ME, OTHER), "a state of before the last change of the ISR"
 
 
 def test_each_leadership_begins_an_epoch_in_the_log(partition):
@@ -102,17 +105,17 @@ def test_a_high_watermark_does_not_go_back(partition):
 
 
 def test_acks_all_wants_enough_replicas_in_sync(partition):
-    partition.apply(state(ME, 0), replica_count=3)
+    partition.apply(state(ME, 0), replicas=(ME, OTHER, 3))
     assert refusal(partition.append_as_leader, batch(), -1) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.log.log_end_offset == 0
     partition.append_as_leader(batch(), 1)
-    partition.apply(state(ME, 1, ME, OTHER), replica_count=3)
+    partition.apply(state(ME, 1, ME, OTHER), replicas=(ME, OTHER, 3))
     partition.append_as_leader(batch(), -1)
     assert partition.log.log_end_offset == 2
 
 
 def test_acks_all_wants_no_more_replicas_than_there_are(partition):
-    partition.apply(state(ME, 0), replica_count=1)
+    partition.apply(state(ME, 0), replicas=(ME,))
     partition.append_as_leader(batch(), -1)
     assert partition.high_watermark.offset == 1
 

@@ -14,6 +14,8 @@ from sparklog.broker.fetch_sessions import FetchSessions
 from sparklog.broker.leases import Leases
 from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.preparation import Preparation
+from sparklog.broker.replication.fetchers import Fetchers
+from sparklog.broker.replication.isr_changes import IsrChanges
 from sparklog.broker.settings import Settings
 from sparklog.broker.topics import TopicMaker
 from sparklog.broker.txn.coordinators import TransactionCoordinators
@@ -84,6 +86,8 @@ class BrokerContext:
     txn_markers: TransactionMarkers
     fetch_sessions: FetchSessions
     leases: Leases
+    fetchers: Fetchers
+    isr_changes: IsrChanges
     txn_coordinators: TransactionCoordinators
     peers: Peers
     txn_entry: TransactionEntry

@@ -45,6 +45,11 @@ class ControllerFence:
         self._broker_epoch = broker_epoch
         self._settled.set()
 
+    @property
+    def broker_epoch(self) -> int | None:
+        """Of the broker's registration; None while there is none."""
+        return self._broker_epoch
+
     def unregistered(self) -> None:
         """The registration is lost: hold requests until there is another."""
         self._broker_epoch = None

@@ -35,6 +35,9 @@ from sparklog.broker.predecessor import SessionFiles
 from sparklog.broker.preparation import Preparation
 from sparklog.broker.registration import Registration
 from sparklog.broker.registry import OFFERED
+from sparklog.broker.replication.departure import hand_over
+from sparklog.broker.replication.fetchers import Fetchers
+from sparklog.broker.replication.isr_changes import IsrChanges
 from sparklog.broker.settings import Settings
 from sparklog.broker.strays import why_stray
 from sparklog.broker.topics import TopicMaker
@@ -62,6 +65,7 @@ from sparklog.zk.znodes import BrokerInfo
 _logger = logging.getLogger(__name__)
 _READY_TIMEOUT = 30.0
 _GRACE_S = 5.0
+_HAND_OVER_S = 10.0
 _REPORT_AGAIN_S = 1.0
 T = TypeVar("T")
 
@@ -69,9 +73,12 @@ T = TypeVar("T")
 class _Step(IntEnum):
     """What a stop does, in this order."""
 
+    LEADERSHIP = auto()
     REGISTRATION = auto()
     REQUESTS = auto()
     CONTROLLER = auto()
+    FETCHERS = auto()
+    ISR_CHANGES = auto()
     SETTINGS = auto()
     ZOOKEEPER = auto()
     CONNECTIONS = auto()
@@ -258,6 +265,7 @@ class Broker:
         self._logs.fail(path, reason)
         for tp in self._context.replicas.forget_unusable():
             self._context.stop_coordinating(tp)
+            self._context.fetchers.leave(tp)
         if self._logs.has_directory:
             self._context.in_background(self._report_log_dir_failure(), "reporting a failed log directory")
         else:
@@ -280,12 +288,14 @@ class Broker:
         )
         files = SessionFiles(map(Path, self._config.log_dirs))
         self._steps[_Step.SESSION_FILES] = files.close
-        info = BrokerInfo(self._config.broker_id, self.advertised)
+        info = BrokerInfo(self._config.broker_id, self.advertised, self._config.broker_rack or None)
         return Registration(info, self._zk, self.run_zk, self._fence, files, self._clock, self._zk_timeout)
 
     def _assemble(self, cluster_id: str) -> None:
         config, metadata = self._config, MetadataCache()
-        replicas = ReplicaManager(config.broker_id, self._logs, self._loop)
+        replicas = ReplicaManager(
+            config.broker_id, self._logs, self._loop, clock=self._clock, max_lag_ms=config.replica_lag_time_max_ms
+        )
         self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock)
         self._steps[_Step.CONTROLLER] = self._controller.close
         offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
@@ -299,6 +309,10 @@ class Broker:
         producer_ids = ProducerIds(config.broker_id, self._zk, self._ask_zk)
         transactions = TransactionCoordinator(config, states, markers, producer_ids.take, self._clock, self._loop)
         coordinators = TransactionCoordinators(transactions, metadata, peers, self._clock)
+        broker_epoch = lambda: self._fence.broker_epoch  # noqa: E731
+        isr_changes = IsrChanges(replicas, metadata, peers, self._clock, broker_epoch)
+        replicas.on_proposal = isr_changes.propose
+        fetchers = Fetchers(config, metadata, replicas, turns, self._clock, broker_epoch)
         self._context = BrokerContext(
             config=config,
             settings=self._settings,
@@ -316,6 +330,8 @@ class Broker:
                 random.randrange,
             ),
             leases=Leases(self._clock),
+            fetchers=fetchers,
+            isr_changes=isr_changes,
             txn_coordinators=coordinators,
             peers=peers,
             txn_entry=TransactionEntry(coordinators, replicas),
@@ -331,7 +347,10 @@ class Broker:
             offered=OFFERED,
         )
         self._steps |= {
+            _Step.LEADERSHIP: self._hand_over,
             _Step.REQUESTS: self._answer_last_requests,
+            _Step.FETCHERS: fetchers.close,
+            _Step.ISR_CHANGES: isr_changes.close,
             _Step.TRANSACTIONS: transactions.close,
             _Step.PEERS: peers.close,
             _Step.COORDINATORS: coordinators.close,
@@ -356,13 +375,16 @@ class Broker:
         config = self._config
         chores: tuple[tuple[int, Callable[[], object]], ...] = (
             (
-                min(  # both files are written each time
+                min(  # all of them are written each time
                     config.log_flush_offset_checkpoint_interval_ms,
                     config.log_flush_start_offset_checkpoint_interval_ms,
+                    config.replica_high_watermark_checkpoint_interval_ms,
                 ),
                 self._logs.checkpoint_later,
             ),
             (config.log_flush_scheduler_interval_ms, self._logs.flush_due),
+            (config.leader_imbalance_check_interval_seconds * 1000, self._rebalance),
+            (max(config.replica_lag_time_max_ms // 2, 1), self._context.replicas.leave_out_lagging),
             (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers),
             (config.offsets_retention_check_interval_ms, self._context.groups.expire_offsets),
             (config.log_retention_check_interval_ms, self._context.replicas.apply_retention),
@@ -379,6 +401,24 @@ class Broker:
     def hurry(self) -> None:
         """Let ``stop`` wait for no request any more."""
         self._hurry.set()
+
+    def _rebalance(self) -> None:
+        if self._config.auto_leader_rebalance_enable:
+            self._controller.rebalance(self._config.leader_imbalance_per_broker_percentage)
+
+    async def _hand_over(self) -> None:
+        """Let others lead what is led here, as long as nobody is in a hurry."""
+        if not self._config.controlled_shutdown_enable:
+            return
+        context = self._context
+        work = asyncio.ensure_future(
+            hand_over(context.replicas, context.metadata, context.peers, lambda: self._fence.broker_epoch, _HAND_OVER_S)
+        )
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait((work, hurried), return_when=asyncio.FIRST_COMPLETED)
+        for each in (work, hurried):
+            each.cancel()
+        await asyncio.gather(work, hurried, return_exceptions=True)
 
     async def _answer_last_requests(self) -> None:
         """Take no more requests, and answer those in hand before the grace period ends."""

@@ -57,6 +57,7 @@ def _set_aside(broker: BrokerContext, tp: TopicPartition, topic_id: UUID | None,
         return ErrorCode.NONE
     if broker.replicas.leads(tp):
         broker.stop_coordinating(tp)
+    broker.fetchers.leave(tp)
     return broker.replicas.depart(tp, why)
 
 

@@ -23,8 +23,6 @@ from sparklog.zk.znodes import TopicAssignment
 
 _logger = logging.getLogger(__name__)
 
-MAX_REPLICATION_FACTOR = 1
-"""Replication is not served yet: a replica beyond the first would never be in sync."""
 _READY_TIMEOUT = 10.0
 PATIENCE_S = 5.0
 """How long a client waits for the topics that it asked for by using them: what it asks next waits behind that."""
@@ -62,7 +60,9 @@ class TopicMaker:
         check_replication_factor(factor)
         brokers = list(self._metadata.brokers)
         start = random.randrange(max(len(brokers), 1))
-        return TopicAssignment(name, assign_replicas(brokers, count, factor, start=start), uuid4()), config
+        racks = {broker.id: broker.rack for broker in self._metadata.brokers.values()}
+        replicas = assign_replicas(brokers, count, factor, start=start, racks=racks)
+        return TopicAssignment(name, replicas, uuid4()), config
 
     def check_config(self, properties: dict[str, str | None]) -> dict[str, str]:
         """The settings, if a topic may have them. Raises ApiError(INVALID_CONFIG)."""
@@ -176,9 +176,6 @@ def warn_of_compaction(name: str, properties: Mapping[str, str]) -> None:
 
 
 def check_replication_factor(factor: int) -> None:
-    """Raises ApiError(INVALID_REPLICATION_FACTOR) unless that many replicas can be served."""
-    if not 1 <= factor <= MAX_REPLICATION_FACTOR:
-        raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {factor}: this version keeps one replica of each partition",
-        )
+    """Raises ApiError(INVALID_REPLICATION_FACTOR) unless a partition can have as many replicas."""
+    if factor < 1:
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}: a partition has at least 1")

@@ -254,6 +254,63 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms", T.LONG, 300_000, "Between two looks for segments to delete.", at_least(1)
     )
+    broker_rack: str = setting(
+        "broker.rack", T.STRING, "", "Where the broker stands: replicas of a partition are spread over racks."
+    )
+    controlled_shutdown_enable: bool = setting(
+        "controlled.shutdown.enable", T.BOOLEAN, True, "Whether a broker that stops has others lead first."
+    )
+    auto_leader_rebalance_enable: bool = setting(
+        "auto.leader.rebalance.enable",
+        T.BOOLEAN,
+        True,
+        "Whether the first replicas are given back what they are to lead.",
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        "leader.imbalance.check.interval.seconds", T.LONG, 300, "Between two looks whether they are.", at_least(1)
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        "leader.imbalance.per.broker.percentage",
+        T.INT,
+        10,
+        "How much of what a broker is to lead others may lead before it is given back.",
+        at_least(0),
+    )
+    num_replica_fetchers: int = setting(
+        "num.replica.fetchers", T.INT, 1, "Connections to each broker that is followed.", at_least(1)
+    )
+    replica_lag_time_max_ms: int = setting(
+        "replica.lag.time.max.ms",
+        T.LONG,
+        30_000,
+        "How long a follower may be behind its leader's end before it counts as out of sync.",
+        at_least(1),
+    )
+    replica_fetch_max_bytes: int = setting(
+        "replica.fetch.max.bytes", T.INT, 1_048_576, "What a follower asks for of one partition at once.", at_least(1)
+    )
+    replica_fetch_response_max_bytes: int = setting(
+        "replica.fetch.response.max.bytes", T.INT, 10_485_760, "What a follower asks for at once in all.", at_least(1)
+    )
+    replica_fetch_min_bytes: int = setting(
+        "replica.fetch.min.bytes", T.INT, 1, "What a follower waits for.", at_least(1)
+    )
+    replica_fetch_wait_max_ms: int = setting(
+        "replica.fetch.wait.max.ms", T.INT, 500, "How long a follower waits for it.", at_least(1)
+    )
+    replica_fetch_backoff_ms: int = setting(
+        "replica.fetch.backoff.ms", T.INT, 1_000, "How long a follower waits after a failure, at most.", at_least(1)
+    )
+    replica_socket_timeout_ms: int = setting(
+        "replica.socket.timeout.ms", T.INT, 30_000, "How long a follower waits for a silent leader.", at_least(1)
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = setting(
+        "replica.high.watermark.checkpoint.interval.ms",
+        T.LONG,
+        60_000,
+        "Between two checkpoints of what is committed. After a crash it is known as soon as the followers ask.",
+        at_least(1),
+    )
     transaction_state_log_num_partitions: int = setting(
         "transaction.state.log.num.partitions", T.INT, 50, "Partitions of __transaction_state.", at_least(1)
     )

@@ -13,9 +13,9 @@ from sparklog.errors import ConfigError
 _LEFT_OUT = frozenset(
     """
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
-    alter.log.dirs.replication.quota.window.size.seconds auto.include.jmx.reporter auto.leader.rebalance.enable
-    background.threads broker.heartbeat.interval.ms broker.id.generation.enable broker.rack broker.session.timeout.ms
-    client.quota.callback.class control.plane.listener.name controlled.shutdown.enable controlled.shutdown.max.retries
+    alter.log.dirs.replication.quota.window.size.seconds auto.include.jmx.reporter
+    background.threads broker.heartbeat.interval.ms broker.id.generation.enable broker.session.timeout.ms
+    client.quota.callback.class control.plane.listener.name controlled.shutdown.max.retries
     controlled.shutdown.retry.backoff.ms controller.quota.window.num controller.quota.window.size.seconds
     controller.socket.timeout.ms create.topic.policy.class.name delete.records.purgatory.purge.interval.requests
     delete.topic.enable early.start.listeners eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
@@ -24,17 +24,15 @@ _LEFT_OUT = frozenset(
     group.consumer.min.session.timeout.ms group.coordinator.append.linger.ms group.coordinator.new.enable
     group.coordinator.threads initial.broker.registration.timeout.ms inter.broker.listener.name
     inter.broker.protocol.version kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage leader.replication.throttled.rate
+    leader.replication.throttled.rate
     listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
     log.cleaner.threads log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
     log.local.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    num.io.threads num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers
+    num.io.threads num.network.threads num.replica.alter.log.dirs.threads
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.topic.compression.codec
     offsets.topic.segment.bytes producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
-    replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes
-    replica.fetch.wait.max.ms replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms
-    replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+    replica.selector.class replica.socket.receive.buffer.bytes
     replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id
     server.max.startup.time.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes telemetry.max.bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from sparklog.errors import ErrorCode
 from sparklog.structs import NO_LEADER, TopicPartition
@@ -25,6 +26,8 @@ class ControllerContext:
     assignments: dict[str, TopicAssignment] = field(default_factory=dict)
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     deleting: set[str] = field(default_factory=set)
+    leaving: set[int] = field(default_factory=set)
+    """Brokers that are about to stop, and are to lead nothing that another can."""
     offline: dict[int, dict[TopicPartition, ErrorCode]] = field(default_factory=lambda: defaultdict(dict))
     """The partitions that a live broker cannot hold, as it answered last, and why."""
     awaited: set[TopicPartition] = field(default_factory=set)
@@ -58,9 +61,20 @@ class ControllerContext:
             self.states[tp] = state
             self._await(tp)
 
+    def changed_isr(self, states: dict[TopicPartition, PartitionState]) -> None:
+        """These states are in ZooKeeper now, as their leaders wished: who leads is as it was."""
+        self.states.update(states)
+
+    def named(self, topic_id: UUID | None) -> str | None:
+        """The name of the topic that bears this id."""
+        if topic_id is None:
+            return None
+        return next((name for name, each in self.assignments.items() if each.topic_id == topic_id), None)
+
     def begin_anew(self, broker_id: int) -> None:
         """The broker has started or lost its session: what it answered in its former life says nothing any more."""
         self.offline.pop(broker_id, None)
+        self.leaving.discard(broker_id)
         for tp in self.partitions_on(broker_id):
             if self.states[tp].leader == broker_id:
                 self._await(tp)

@@ -8,7 +8,7 @@ it dies, for only it is known to hold all that was acknowledged. Source: Kafka 3
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sparklog.controller.context import ControllerContext
 from sparklog.structs import NO_LEADER, TopicPartition
@@ -22,9 +22,17 @@ def initial_state(replicas: Sequence[int], live: Collection[int], controller_epo
 
 
 def elect(
-    state: PartitionState, replicas: Sequence[int], live: Collection[int], controller_epoch: int
+    state: PartitionState,
+    replicas: Sequence[int],
+    live: Collection[int],
+    controller_epoch: int,
+    leaving: Collection[int] = (),
 ) -> PartitionState | None:
-    """The state after brokers came or went: None if it may stay as it is."""
+    """The state after brokers came or went: None if it may stay as it is. One that is ``leaving`` gives its place up,
+    unless no other is in sync.
+    """
+    if any(replica in live and replica not in leaving for replica in state.isr):
+        live = [replica for replica in live if replica not in leaving]
     isr = tuple(replica for replica in state.isr if replica in live) or state.isr[-1:]
     candidates = [replica for replica in replicas if replica in live and replica in isr]
     keeps_leader = state.leader in live and state.leader in isr
@@ -32,6 +40,34 @@ def elect(
     if leader == state.leader and isr == state.isr:
         return None
     return PartitionState(leader, state.leader_epoch + 1, isr, controller_epoch, state.version)
+
+
+def prefer(context: ControllerContext, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+    """The states in which those of the partitions are led by their first replica that may be, and are not."""
+    changes = {}
+    for tp in partitions:
+        state, first = context.states[tp], context.replicas(tp)[0]
+        may_lead = first in state.isr and first in context.online(tp) and first not in context.leaving
+        if state.leader != first and may_lead and tp.topic not in context.deleting:
+            changes[tp] = PartitionState(first, state.leader_epoch + 1, state.isr, context.epoch, state.version)
+    return changes
+
+
+def imbalanced(context: ControllerContext, percentage: int) -> list[TopicPartition]:
+    """The partitions of each broker that leads so many fewer than it should: those that it should lead and does not.
+
+    Source: Kafka 3.9, ``KafkaController.checkAndTriggerAutoLeaderRebalance``.
+    """
+    preferred: dict[int, list[TopicPartition]] = {}
+    for tp in context.states:
+        if tp.topic not in context.deleting:
+            preferred.setdefault(context.replicas(tp)[0], []).append(tp)
+    found = []
+    for broker_id, partitions in preferred.items():
+        elsewhere = [tp for tp in partitions if context.states[tp].leader != broker_id]
+        if 100 * len(elsewhere) > percentage * len(partitions):
+            found += elsewhere
+    return found
 
 
 def decide(context: ControllerContext) -> dict[TopicPartition, PartitionState]:
@@ -49,7 +85,7 @@ def decide(context: ControllerContext) -> dict[TopicPartition, PartitionState]:
             change = (
                 initial_state(replicas, online, context.epoch)
                 if state is None
-                else elect(state, replicas, online, context.epoch)
+                else elect(state, replicas, online, context.epoch, context.leaving)
             )
             if change is not None:
                 changes[tp] = change

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import UUID
@@ -21,7 +21,8 @@ from sparklog.clock import Clock
 from sparklog.controller import requests
 from sparklog.controller.channel import BrokerChannel
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.election import decide
+from sparklog.controller.election import decide, imbalanced, prefer
+from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.controller.pauses import Pauses
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.log.files import check_topic_name
@@ -36,7 +37,7 @@ from sparklog.protocol.messages import (
 from sparklog.protocol.slices import Steps
 from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
-from sparklog.zk.znodes import BrokerInfo
+from sparklog.zk.znodes import BrokerInfo, PartitionState
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class Controller:
         self._task: asyncio.Task[None] | None = None
         self._brokers_changed = False
         self._grown: set[str] = set()
+        self._awaiting_look: list[asyncio.Future[None]] = []
         self._begin_term(None)
 
     def _begin_term(self, context: ControllerContext | None) -> None:
@@ -79,6 +81,12 @@ class Controller:
         """The brokers that refused a request whole, and its kind."""
         self._retries = Pauses[int](self._clock)
         self._deletions = Pauses[str](self._clock)
+        self._to_prefer: set[TopicPartition] = set()
+        """The partitions that their first replica is to lead, if it may."""
+        waiting, self._awaiting_look = self._awaiting_look, []
+        for looked in waiting:
+            if not looked.done():
+                looked.set_exception(ApiError(ErrorCode.NOT_CONTROLLER, "this broker is the controller no longer"))
         self._stops: dict[str, asyncio.Future[list[StopReplicaResponse | BaseException]]] = {}
         """What the brokers answer that were asked to delete a topic."""
 
@@ -113,6 +121,91 @@ class Controller:
         """Partitions were added to the topic: read its assignment again."""
         self._grown.add(topic)
         self._look.set()
+
+    async def let_go(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """The broker is about to stop: have others lead what it leads. Returns what it leads still, for no other can.
+
+        Raises ApiError(NOT_CONTROLLER or STALE_BROKER_EPOCH).
+        """
+        context = self._context
+        if context is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        if broker_id not in context.brokers or context.brokers[broker_id].epoch != broker_epoch:
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered under {broker_epoch}")
+        if broker_id not in context.leaving:
+            _logger.info("broker %d is about to stop", broker_id)
+            context.leaving.add(broker_id)
+        await self._look_once()
+        return [
+            tp
+            for tp in context.partitions_on(broker_id)
+            if context.states[tp].leader == broker_id and len(context.replicas(tp)) > 1
+        ]
+
+    async def elect_preferred(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let the first replica of each lead that is in sync and lives. Raises ApiError(NOT_CONTROLLER)."""
+        if self._context is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        self._to_prefer.update(partitions)
+        await self._look_once()
+
+    async def _look_once(self) -> None:
+        """Return after a look that began after this call. Raises ApiError(NOT_CONTROLLER)."""
+        looked = self._loop.create_future()
+        self._awaiting_look.append(looked)
+        self._look.set()
+        await looked
+
+    def rebalance(self, percentage: int) -> None:
+        """Have each broker lead what it is to lead first, where others lead more than ``percentage`` of that."""
+        if self._context is not None:
+            self._to_prefer.update(imbalanced(self._context, percentage))
+            if self._to_prefer:
+                self._look.set()
+
+    async def change_isrs(
+        self, leader: int, broker_epoch: int, asked: Mapping[TopicPartition, IsrChange]
+    ) -> dict[TopicPartition, PartitionState | ErrorCode]:
+        """Write the ISRs as the leader of the partitions asks; for each the state as it stands then, or why it was not
+        written. Clients are told with the next look.
+
+        Raises ApiError: NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT if ZooKeeper does not answer.
+        """
+        context = self._context
+        if context is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        if leader not in context.brokers or context.brokers[leader].epoch != broker_epoch:
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {leader} is not registered under {broker_epoch}")
+        verdicts = {tp: judge(context, tp, change) for tp, change in asked.items()}
+        wanted = {tp: state for tp, state in verdicts.items() if isinstance(state, PartitionState)}
+        if wanted:
+            await self._write_isrs(context, wanted)
+        return {tp: self._outcome(context, tp, verdict) for tp, verdict in verdicts.items()}
+
+    async def _write_isrs(self, context: ControllerContext, wanted: dict[TopicPartition, PartitionState]) -> None:
+        try:
+            written = await self._run_zk(self._zk.write_partition_states, wanted, context.epoch_version)
+            lost = [tp for tp in wanted if tp not in written]
+            found = await self._run_zk(self._zk.partition_states, lost) if lost else {}
+        except CoordinationError as error:
+            self._stand.set()
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer: {error}") from error
+        context.changed_isr({tp: state for tp, state in {**written, **found}.items() if tp in context.states})
+        if context is self._context:
+            self._answered |= written.keys()
+            self._look.set()
+
+    @staticmethod
+    def _outcome(
+        context: ControllerContext, tp: TopicPartition, verdict: PartitionState | ErrorCode
+    ) -> PartitionState | ErrorCode:
+        if isinstance(verdict, ErrorCode) and verdict is not ErrorCode.NONE:
+            return verdict
+        state = context.states.get(tp)
+        if state is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        is_written = verdict is ErrorCode.NONE or (verdict == state and state.version > verdict.version)
+        return state if is_written else ErrorCode.INVALID_UPDATE_VERSION
 
     def _wake(self, *events: asyncio.Event) -> Callable[[], None]:
         def wake() -> None:
@@ -165,7 +258,15 @@ class Controller:
                     await self._look.wait()
             self._look.clear()
             if not self._stand.is_set():
-                await self._reconcile()
+                awaiting, self._awaiting_look = self._awaiting_look, []
+                try:
+                    await self._reconcile()
+                except BaseException:
+                    self._awaiting_look += awaiting  # told when the office is given up
+                    raise
+                for looked in awaiting:
+                    if not looked.done():
+                        looked.set_result(None)
 
     async def _resign(self) -> None:
         if self._context is not None:
@@ -244,6 +345,8 @@ class Controller:
 
     async def _decide(self, context: ControllerContext) -> list[TopicPartition]:
         wanted = decide(context)
+        to_prefer, self._to_prefer = self._to_prefer & context.states.keys() - wanted.keys(), set()
+        wanted |= prefer(context, to_prefer)
         if not wanted:
             return []
         written = await self._run_zk(self._zk.write_partition_states, wanted, context.epoch_version)

@@ -16,10 +16,22 @@ from sparklog.local.supervisor import Service, Supervisor
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 
 LOOPBACK = "127.0.0.1"
+_MOST_INTERNAL_COPIES = 3
 
 
 def _say_nothing(text: str) -> None:
     pass
+
+
+def _replicated_internal_topics(brokers: int) -> tuple[str, ...]:
+    """Settings with which groups and transactions outlive a broker, where there are several."""
+    copies = min(brokers, _MOST_INTERNAL_COPIES)
+    settings = {
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": max(copies - 1, 1),
+    }
+    return tuple(word for name, value in settings.items() for word in ("--set", f"{name}={value}"))
 
 
 class LocalCluster(Running):
@@ -63,7 +75,7 @@ class LocalCluster(Running):
         self.host = host
         self._advertised_host = advertised_host
         self._base_port = base_port
-        self._broker_args = tuple(broker_args)
+        self._broker_args = (*_replicated_internal_topics(brokers), *broker_args)
         self._on_event = on_event
         self._supervisor: Supervisor | None = None
         remembered = self.directory.remembered_ports()

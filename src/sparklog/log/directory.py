@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sparklog.errors import ConfigError, CorruptRecord, LogDirFailed
 from sparklog.log.checkpoints import (
+    HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
     RECOVERY_POINTS,
@@ -52,6 +53,7 @@ class LogDir:
         self._begun = False
         self._recovery_points: dict[TopicPartition, int] = {}
         self._starts: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
         self._named: frozenset[TopicPartition] = frozenset()
         self._writing = threading.Lock()  # held while the checkpoints are written: one writer at a time
         self._choosing = threading.Lock()  # held for a moment, while it is decided what is written
@@ -98,7 +100,8 @@ class LogDir:
         self._clean = self._clean and points is not None
         self._recovery_points = points or {}
         self._starts = self._read(LOG_START_OFFSETS, "every log starts with its first segment") or {}
-        self._named = frozenset({*self._recovery_points, *self._starts})
+        self._high_watermarks = self._read(HIGH_WATERMARKS, "followers tell anew what is committed") or {}
+        self._named = frozenset({*self._recovery_points, *self._starts, *self._high_watermarks})
 
     def _read(self, name: str, consequence: str) -> dict[TopicPartition, int] | None:
         try:
@@ -110,7 +113,8 @@ class LogDir:
     def known(self, tp: TopicPartition) -> Knowledge:
         """What the directory's own files say of a partition."""
         was_closed = self._clean and tp in self._recovery_points  # one that could not be served was not closed
-        return Knowledge(self._recovery_points.get(tp, 0), self._starts.get(tp, 0), was_closed)
+        start, committed = self._starts.get(tp, 0), self._high_watermarks.get(tp, 0)
+        return Knowledge(self._recovery_points.get(tp, 0), start, was_closed, high_watermark=committed)
 
     def begin(self) -> None:
         """Every log is open: remove the marker, durably, before anything is appended."""
@@ -131,7 +135,8 @@ class LogDir:
             self._starts[tp] = offset
 
     def checkpoint(self, choose: Choose) -> None:
-        """Write the recovery points and log start offsets of the logs there are in this moment; from any thread.
+        """Write the recovery points, log start offsets and high watermarks of the logs there are in this moment; from
+        any thread.
 
         What the unusable began with is kept. Raises LogDirFailed if the disk refuses.
         """
@@ -139,13 +144,14 @@ class LogDir:
             with self._choosing:
                 logs, unusable = choose()
                 chosen = frozenset({*logs, *unusable})
-                self._named |= chosen  # until both files are written they may hold any of them
+                self._named |= chosen  # until all files are written they may hold any of them
                 self._starts = {tp: offset for tp, offset in self._starts.items() if tp in unusable}
                 begun = {tp: log.log_start_offset for tp, log in logs.items()}
                 starts = self._starts | {tp: offset for tp, offset in begun.items() if offset > 0}
             try:
                 write_offsets(self.path / RECOVERY_POINTS, {tp: log.recovery_point for tp, log in logs.items()})
                 write_offsets(self.path / LOG_START_OFFSETS, starts)
+                write_offsets(self.path / HIGH_WATERMARKS, {tp: log.high_watermark for tp, log in logs.items()})
             except OSError as error:
                 raise disk_refused(f"cannot write the checkpoints of {self.path}", error) from error
             with self._choosing:

@@ -89,11 +89,13 @@ class LeaderEpochCache:
         """The epoch under which ``offset`` was written, -1 if unknown."""
         return next((entry.epoch for entry in reversed(self._entries) if entry.start_offset <= offset), -1)
 
-    def truncate_from_end(self, offset: int) -> None:
-        """Forget epochs that began at or beyond ``offset``."""
+    def truncate_from_end(self, offset: int) -> bool:
+        """Forget epochs that began at or beyond ``offset``. False if that changes nothing."""
         kept = [entry for entry in self._entries if entry.start_offset < offset]
-        if kept != self._entries:
-            self._entries = kept
+        if kept == self._entries:
+            return False
+        self._entries = kept
+        return True
 
     def truncate_from_start(self, offset: int) -> bool:
         """Forget epochs that ended at or before ``offset``; the one that holds it begins there from now on. False if

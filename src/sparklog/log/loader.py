@@ -47,6 +47,8 @@ class Knowledge:
     clean: bool = True
     """Whether the log directory was closed in order."""
     producer_expiration_ms: int = EXPIRATION_MS
+    high_watermark: int = 0
+    """As far as a checkpoint knew it."""
 
 
 @dataclass(slots=True)

@@ -101,6 +101,8 @@ class Log:
         self._producers = loaded.producers
         self.log_end_offset = loaded.next_offset
         self.log_start_offset = loaded.log_start_offset
+        self.high_watermark = min(max(known.high_watermark, loaded.log_start_offset), loaded.next_offset)
+        """Up to where every in-sync replica has the log, as it was told last."""
         self.recovery_point = loaded.next_offset if known.clean else min(known.recovery_point, loaded.next_offset)
         self._flush_wanted = 0  # up to which offset, by flush.messages
         self.scanned_bytes = loaded.scanned_bytes
@@ -453,6 +455,7 @@ class Log:
 
     def on_high_watermark(self, offset: int) -> None:
         """All in-sync replicas have what lies below ``offset``."""
+        self.high_watermark = offset
         self._producers.on_high_watermark(offset)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
@@ -600,13 +603,16 @@ class Log:
             raise disk_refused(f"cannot read {self.directory}", error) from error
 
     def truncate_to(self, offset: int) -> None:
-        """Drop every batch that holds ``offset`` or lies beyond it; durable on return.
+        """Drop every batch that holds ``offset`` or lies beyond it; durable on return. An epoch that began there, and
+        in which nothing was written, is forgotten too.
 
         Below the start of the log, that is all of it: the log begins anew at ``offset``. Raises LogDirFailed if the
         disk refuses: the log ends there all the same, and what is left to do is done before anything else is written.
         """
         self._check_writable()
         if offset >= self.log_end_offset:
+            if self.epochs.truncate_from_end(offset):
+                self._submit(self.write_epochs)
             return
         if offset < self._segments.first.base_offset:
             self.restart_at(offset)
@@ -620,6 +626,7 @@ class Log:
         self.lower_recovery_point(offset)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
         self._left_to_cut = cut
         self._finish_cutting()
 

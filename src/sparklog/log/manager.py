@@ -550,6 +550,15 @@ class LogManager:
             if log.log_start_offset < start:
                 self._checkpoint_dir_of(log)
 
+    def restart_at(self, tp: TopicPartition, offset: int) -> None:
+        """Drop all that the partition holds, and begin anew at ``offset``, beyond its end; the recovery point on the
+        disk first. Raises LogDirFailed if the disk refuses.
+        """
+        log = self.logs[tp]
+        log.lower_recovery_point(0)
+        self._checkpoint_dir_of(log)
+        log.restart_at(offset)
+
     def advance_start(self, tp: TopicPartition, offset: int) -> None:
         """The partition begins at ``offset`` from now on, its segments go with the next retention. Also after a crash,
         once a checkpoint has been written.

@@ -822,6 +822,39 @@ class UpdateMetadataResponse(Response):
         version: int | None = ...,
     ) -> None: ...
 
+class ControlledShutdownRequest(Request[ControlledShutdownResponse]):
+    broker_id: int
+    broker_epoch: int
+    def __init__(
+        self,
+        *,
+        broker_id: int = ...,
+        broker_epoch: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class ControlledShutdownResponse(Response):
+    class RemainingPartition(Struct):
+        topic_name: str
+        partition_index: int
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            partition_index: int = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    error_code: int
+    remaining_partitions: list[RemainingPartition]
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        remaining_partitions: Sequence[RemainingPartition] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
     class OffsetCommitRequestTopic(Struct):
         class OffsetCommitRequestPartition(Struct):
@@ -2815,6 +2848,103 @@ class OffsetDeleteResponse(Response):
         error_code: int = ...,
         throttle_time_ms: int = ...,
         topics: Sequence[OffsetDeleteResponseTopic] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AlterPartitionRequest(Request[AlterPartitionResponse]):
+    class TopicData(Struct):
+        class PartitionData(Struct):
+            class BrokerState(Struct):
+                broker_id: int
+                broker_epoch: int
+                def __init__(
+                    self,
+                    *,
+                    broker_id: int = ...,
+                    broker_epoch: int = ...,
+                    version: int | None = ...,
+                ) -> None: ...
+
+            partition_index: int
+            leader_epoch: int
+            new_isr_with_epochs: list[BrokerState]
+            leader_recovery_state: int
+            partition_epoch: int
+            def __init__(
+                self,
+                *,
+                partition_index: int = ...,
+                leader_epoch: int = ...,
+                new_isr_with_epochs: Sequence[BrokerState] = ...,
+                leader_recovery_state: int = ...,
+                partition_epoch: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        topic_id: UUID | None
+        partitions: list[PartitionData]
+        def __init__(
+            self,
+            *,
+            topic_id: UUID | None = ...,
+            partitions: Sequence[PartitionData] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    broker_id: int
+    broker_epoch: int
+    topics: list[TopicData]
+    def __init__(
+        self,
+        *,
+        broker_id: int = ...,
+        broker_epoch: int = ...,
+        topics: Sequence[TopicData] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AlterPartitionResponse(Response):
+    class TopicData(Struct):
+        class PartitionData(Struct):
+            partition_index: int
+            error_code: int
+            leader_id: int
+            leader_epoch: int
+            isr: list[int]
+            leader_recovery_state: int
+            partition_epoch: int
+            def __init__(
+                self,
+                *,
+                partition_index: int = ...,
+                error_code: int = ...,
+                leader_id: int = ...,
+                leader_epoch: int = ...,
+                isr: Sequence[int] = ...,
+                leader_recovery_state: int = ...,
+                partition_epoch: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        topic_id: UUID | None
+        partitions: list[PartitionData]
+        def __init__(
+            self,
+            *,
+            topic_id: UUID | None = ...,
+            partitions: Sequence[PartitionData] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    topics: list[TopicData]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        topics: Sequence[TopicData] = ...,
         version: int | None = ...,
     ) -> None: ...
 

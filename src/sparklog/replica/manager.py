@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from sparklog.clock import Clock, SystemClock
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import (
     ApiError,
@@ -28,15 +29,45 @@ from sparklog.log.manager import DirectoryUse, LogManager
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
+from sparklog.replica.in_sync import Proposal
 from sparklog.replica.partition import Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
-from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.structs import IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
 _logger = logging.getLogger(__name__)
 
 ENDLESS: Final = 1 << 31
 """More bytes than a request can ask for."""
+
+
+class Follower(NamedTuple):
+    """A broker that asks as a replica, and the epoch of its registration; -1 where it does not say."""
+
+    id: int
+    epoch: int = -1
+
+
+class ReplicaFetch(NamedTuple):
+    """What a follower asks of one partition."""
+
+    offset: int
+    """It has all before."""
+    latest_epoch: int
+    """The leader epoch of the last batch that it has; -1 without any."""
+    leader_epoch: int
+    """Under which it believes to follow."""
+    max_bytes: int
+
+
+class Standing(NamedTuple):
+    """Where a follower's copy ends."""
+
+    topic_id: UUID | None
+    offset: int
+    latest_epoch: int
+    """The leader epoch of the last batch; -1 without any."""
+    log_start_offset: int
 
 
 class ReplicaManager:
@@ -46,9 +77,22 @@ class ReplicaManager:
     meanwhile share the next.
     """
 
-    def __init__(self, broker_id: int, logs: LogManager, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Clock | None = None,
+        max_lag_ms: int = 30_000,
+    ) -> None:
+        """A follower that has not been at its leader's end for ``max_lag_ms`` is no longer in sync."""
         self.broker_id = broker_id
         self._logs = logs
+        self._clock = clock or SystemClock()
+        self._max_lag_ms = max_lag_ms
+        self.on_proposal: Callable[[TopicPartition, Proposal], None] = lambda _tp, _proposal: None
+        """Told of each change of an ISR that the controller is to write."""
         self._partitions: dict[TopicPartition, Partition] = {}
         self._departing: set[TopicPartition] = set()
         self._loop = loop
@@ -79,7 +123,7 @@ class ReplicaManager:
         config: TopicConfig,
         topic_id: UUID | None,
         *,
-        replica_count: int = 1,
+        replicas: Sequence[int] = (),
         is_new: bool = True,
         made: MadePartition | None = None,
     ) -> ErrorCode:
@@ -93,10 +137,21 @@ class ReplicaManager:
             if partition is None:
                 log = self._logs.get_or_create(tp, config, topic_id, is_new=is_new, made=made)
                 log.config = config
-                partition = self._partitions[tp] = Partition(tp, self.broker_id, log, topic_id)
+                partition = self._partitions[tp] = Partition(
+                    tp,
+                    self.broker_id,
+                    log,
+                    topic_id,
+                    high_watermark=log.high_watermark,
+                    clock=self._clock,
+                    max_lag_ms=self._max_lag_ms,
+                )
             if topic_id is not None:
                 partition.check_topic(topic_id)
-            taken = partition.apply(state, replica_count)
+            before = partition.leader, partition.leader_epoch
+            taken = partition.apply(state, replicas)
+            if before != (partition.leader, partition.leader_epoch):
+                self._wake(tp)
             return ErrorCode.NONE if taken else ErrorCode.STALE_CONTROLLER_EPOCH
         except (ApiError, InconsistentTopicId) as error:
             _logger.error("%s is not served: %s", tp, error)
@@ -267,15 +322,158 @@ class ReplicaManager:
         second REQUEST_TIMED_OUT if the replicas do not follow.
         """
         appended = self.append(tp, memoryview(bytearray(batch)), -1, origin)
-        return self._replicated(tp, self.partition(tp), appended.last_offset, timeout_ms)
+        held = self.partition(tp)
+        return self._replicated(tp, held, held.leader_epoch, appended.last_offset, timeout_ms)
 
-    async def _replicated(self, tp: TopicPartition, held: Partition, offset: int, timeout_ms: int) -> None:
+    async def _replicated(
+        self, tp: TopicPartition, held: Partition, leader_epoch: int, offset: int, timeout_ms: int
+    ) -> None:
+        def is_settled(_: TopicPartition) -> bool:
+            return held.high_watermark.offset > offset or not held.still_leads(leader_epoch)
+
+        if not is_settled(tp):
+            await self.produce_purgatory.wait([tp], is_settled, timeout_ms)
+        if not held.still_leads(leader_epoch):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} has another leader since")
         if held.high_watermark.offset <= offset:
-            committed = await self.produce_purgatory.wait(
-                [tp], lambda _: held.high_watermark.offset > offset, timeout_ms
-            )
-            if not committed:
-                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{tp} was not replicated in time")
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{tp} was not replicated in time")
+
+    # Followers of this broker
+
+    def read_as_follower(
+        self,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        follower: Follower,
+        asked: ReplicaFetch,
+        *,
+        min_one_batch: bool,
+        is_news: bool,
+    ) -> PartitionRead:
+        """What a follower gets. Where it ``is_news`` that it has come so far, what all have now that are in sync is
+        committed. Raises ApiError with the code to answer.
+        """
+        partition = self.partition(tp)
+        if topic_id is not None:
+            partition.check_topic(topic_id)
+        partition.check_leader(asked.leader_epoch)
+        partition.check_follower(follower.id, follower.epoch)
+        diverging = partition.divergence(asked.offset, asked.latest_epoch)
+        if diverging is None:
+            if is_news:
+                self._has_fetched(partition, follower, asked.offset)
+            return self._read(partition, asked.offset, asked.max_bytes, None, min_one_batch=min_one_batch)
+        committed = partition.high_watermark.offset
+        start = partition.log_start_offset
+        return PartitionRead(None, None, partition.bound(None), committed, committed, start, diverging)
+
+    def _has_fetched(self, partition: Partition, follower: Follower, offset: int) -> None:
+        if partition.fetched(follower.id, offset, follower.epoch):
+            self._wake(partition.tp)
+        proposal = partition.wants_to_join(follower.id)
+        if proposal is not None:
+            self.on_proposal(partition.tp, proposal)
+
+    def leave_out_lagging(self) -> Generator[None, None, None]:
+        """Propose to shrink each ISR by the followers that lag; a partition a step."""
+        for tp, partition in list(self._partitions.items()):
+            proposal = partition.leave_out_lagging() if self._partitions.get(tp) is partition else None
+            if proposal is not None:
+                self.on_proposal(tp, proposal)
+            yield
+
+    def settle(self, tp: TopicPartition, proposal: Proposal, isr: Sequence[int], partition_epoch: int) -> None:
+        """The controller has written the ISR."""
+        partition = self._partitions.get(tp)
+        if partition is not None:
+            partition.settle(proposal, isr, partition_epoch)
+            self._wake(tp)
+
+    def proposes(self, tp: TopicPartition, proposal: Proposal) -> bool:
+        """Whether the partition still waits for the controller's answer to this proposal."""
+        partition = self._partitions.get(tp)
+        return partition is not None and partition.proposes(proposal)
+
+    def give_up(self, tp: TopicPartition, proposal: Proposal) -> None:
+        """The controller refuses the change of the ISR."""
+        partition = self._partitions.get(tp)
+        if partition is not None:
+            partition.give_up(proposal)
+
+    # What this broker follows
+
+    def standing(self, tp: TopicPartition, leader_epoch: int) -> Standing:
+        """Where to go on copying. Raises ApiError unless the partition follows the leader of this epoch."""
+        partition = self._followed(tp, leader_epoch)
+        end, start = partition.log_end_offset, partition.log_start_offset
+        return Standing(partition.topic_id, end, partition.latest_epoch, start)
+
+    def _followed(self, tp: TopicPartition, leader_epoch: int) -> Partition:
+        partition = self.partition(tp)
+        partition.check_follows(leader_epoch)
+        return partition
+
+    def append_from_leader(
+        self, tp: TopicPartition, leader_epoch: int, records: memoryview | None, high_watermark: int, log_start: int
+    ) -> None:
+        """Append what the leader of this epoch sent, and take over how far it may be seen and where the log begins.
+
+        Raises ApiError: FENCED_LEADER_EPOCH if another leads since, CORRUPT_MESSAGE if it does not hold together or
+        does not follow what is here, KAFKA_STORAGE_ERROR.
+        """
+        partition = self._followed(tp, leader_epoch)
+        try:
+            if records:
+                partition.append_as_follower(records)
+                self._logs.written(partition.log.directory)
+            partition.follow(high_watermark, log_start)
+        except (LogDirFailed, LogClosed) as error:
+            raise self._refused(partition, error) from error
+        except (CorruptRecord, LogError) as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{tp}: {error}") from error
+
+    def _refused(self, partition: Partition, error: LogDirFailed | LogClosed) -> ApiError:
+        if isinstance(error, LogDirFailed):
+            self._logs.report(error, partition.log.directory)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def drop_diverged(self, tp: TopicPartition, leader_epoch: int, diverging: OffsetAndEpoch) -> None:
+        """Drop what the leader's log does not have: ``diverging`` is the last epoch that it may share, with its end.
+
+        Where this log does not know that epoch, another fetch finds the next one. Raises ApiError.
+        Source: Kafka 3.9, ``AbstractFetcherThread.getOffsetTruncationState``.
+        """
+        partition = self._followed(tp, leader_epoch)
+        end = min(diverging.offset, partition.log_end_offset)
+        here = partition.end_offset_for_epoch(diverging.epoch)
+        if here is not None:
+            end = min(end, here.offset) if here.epoch == diverging.epoch else min(here.offset, partition.log_end_offset)
+        self._truncate(partition, end)
+
+    def drop_beyond(self, tp: TopicPartition, leader_epoch: int, offset: int) -> None:
+        """End at ``offset``, where the leader's log ends. Raises ApiError."""
+        self._truncate(self._followed(tp, leader_epoch), offset)
+
+    def _truncate(self, partition: Partition, offset: int) -> None:
+        if offset < partition.high_watermark.offset:
+            text = "%s drops committed records: it ends at %d now, and was committed up to %d"
+            _logger.warning(text, partition.tp, offset, partition.high_watermark.offset)
+        try:
+            self._logs.truncate_to(partition.tp, offset)
+        except (LogDirFailed, LogClosed) as error:
+            raise self._refused(partition, error) from error
+        finally:
+            partition.truncated()
+
+    def begin_again_at(self, tp: TopicPartition, leader_epoch: int, offset: int) -> None:
+        """Drop all and go on at ``offset``, where the leader's log begins now, beyond what is here. Raises ApiError."""
+        partition = self._followed(tp, leader_epoch)
+        try:
+            self._logs.restart_at(tp, offset)
+        except (LogDirFailed, LogClosed) as error:
+            raise self._refused(partition, error) from error
+        finally:
+            partition.truncated()
 
     def topics(self) -> set[str]:
         """The topics of which a partition is held here."""
@@ -343,6 +541,17 @@ class ReplicaManager:
         if topic_id is not None:
             partition.check_topic(topic_id)
         partition.check_leader(leader_epoch)
+        return self._read(partition, offset, max_bytes, isolation, min_one_batch=min_one_batch)
+
+    def _read(
+        self,
+        partition: Partition,
+        offset: int,
+        max_bytes: int,
+        isolation: IsolationLevel | None,
+        *,
+        min_one_batch: bool,
+    ) -> PartitionRead:
         try:
             return partition.read(offset, max_bytes, isolation, min_one_batch=min_one_batch)
         except LogClosed as error:
@@ -367,7 +576,7 @@ class ReplicaManager:
         except (LogClosed, CorruptRecord, OSError):  # whoever reads it is told
             return bound
 
-    def available(self, tp: TopicPartition, since: LogPosition, isolation: IsolationLevel) -> int:
+    def available(self, tp: TopicPartition, since: LogPosition, isolation: IsolationLevel | None) -> int:
         """Bytes that may be seen from ``since`` on; ENDLESS from an earlier segment, and where a reader is refused."""
         partition = self._partitions.get(tp)
         if partition is None or not partition.is_leader:
@@ -395,6 +604,11 @@ class ReplicaManager:
                 self._say("cannot apply the retention of", tp, error)
                 self._report(error, tp, partition.log)
         yield from self._logs.unlink_due()
+
+    @property
+    def leads_replicated(self) -> bool:
+        """Whether it leads a partition that has other replicas in sync."""
+        return any(each.is_leader and len(each.isr) > 1 for each in self._partitions.values())
 
     @property
     def leader_count(self) -> int:

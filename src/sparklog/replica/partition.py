@@ -1,16 +1,17 @@
-"""One partition as this broker holds it: leadership, in-sync replicas, high watermark.
+"""One partition as this broker holds it, as its leader or as a follower: in-sync replicas, high watermark.
 
 Invariants: the high watermark never goes back while this broker leads; it never passes the end of any in-sync
-replica; a consumer is shown nothing at or beyond it. With this broker alone in the ISR it is the end of the log; while
-``flush.messages`` wants a flush, it is where the last flush ended.
+replica; a consumer is shown nothing at or beyond it. Where there is one replica it is the end of the log; while
+``flush.messages`` wants a flush, it is not beyond where the last flush ended. More: ``docs/adr/0019-replicas.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from sparklog.clock import Clock, SystemClock, monotonic_ms
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.extents import Extents
@@ -22,6 +23,7 @@ from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.segment import Search
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
+from sparklog.replica.in_sync import InSyncReplicas, Proposal
 from sparklog.structs import NO_LEADER, FileSlice, IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -31,7 +33,7 @@ _ALL_COMMITTED = -1
 class PartitionRead:
     """What a read gave, and how far it could see. Not to be changed."""
 
-    __slots__ = ("aborted", "bound", "high_watermark", "last_stable_offset", "log_start_offset", "records")
+    __slots__ = ("aborted", "bound", "diverging", "high_watermark", "last_stable_offset", "log_start_offset", "records")
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class PartitionRead:
         high_watermark: int,
         last_stable_offset: int,
         log_start_offset: int,
+        diverging: OffsetAndEpoch | None = None,
     ) -> None:
         self.records = records
         """Whole batches but for the last one; None without any."""
@@ -50,28 +53,50 @@ class PartitionRead:
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
+        self.diverging = diverging
+        """Where the follower's history leaves the leader's: the last epoch that both may have, and its end here."""
 
 
 class Partition:
-    """Changed by LeaderAndIsr requests and by appends, on the broker's one thread.
+    """Changed by LeaderAndIsr requests, appends and followers' fetches, on the broker's one thread.
 
     ``log`` is for this package: other packages ask the partition, by a method of its own.
     """
 
-    def __init__(self, tp: TopicPartition, broker_id: int, log: Log, topic_id: UUID | None = None) -> None:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        broker_id: int,
+        log: Log,
+        topic_id: UUID | None = None,
+        *,
+        high_watermark: int = 0,
+        clock: Clock | None = None,
+        max_lag_ms: int = 30_000,
+    ) -> None:
+        """``high_watermark`` as the last checkpoint knew it; a follower that was silent for ``max_lag_ms`` lags."""
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
         self._broker_id = broker_id
+        self._clock = clock or SystemClock()
+        self._max_lag_ms = max_lag_ms
         self.leader = int(NO_LEADER)
         self.leader_epoch = -1
-        self.isr: tuple[int, ...] = ()
-        self.replica_count = 1
-        self._high_watermark = log.position_of(log.log_start_offset)
+        self.replicas: tuple[int, ...] = (broker_id,)
+        self._isr: tuple[int, ...] = ()
+        self._in_sync: InSyncReplicas | None = None  # while this broker leads
+        known = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self._high_watermark = log.position_of(known)
 
     @property
     def is_leader(self) -> bool:
         return self.leader == self._broker_id
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The replicas in sync, as ZooKeeper has them, as far as is known here."""
+        return self._isr if self._in_sync is None else self._in_sync.isr
 
     @property
     def config(self) -> TopicConfig:
@@ -101,19 +126,38 @@ class Partition:
         unstable, committed = self.log.first_unstable_offset, self._high_watermark.offset
         return committed if unstable is None else min(unstable, committed)
 
-    def apply(self, state: PartitionState, replica_count: int = 1) -> bool:
+    def apply(self, state: PartitionState, replicas: Sequence[int] = ()) -> bool:
         """Take over what the controller decided; False if a newer decision is known already.
 
-        ``replica_count``: how many brokers are to hold the partition, this one among them.
+        ``replicas``: the brokers that are to hold the partition, this one among them; without any it is this one alone.
         """
         if state.leader_epoch < self.leader_epoch:
             return False
-        if state.leader_epoch > self.leader_epoch and state.leader == self._broker_id:
+        is_new_epoch = state.leader_epoch > self.leader_epoch
+        if is_new_epoch and state.leader == self._broker_id:
             self.log.begin_epoch(state.leader_epoch)
-        self.leader, self.leader_epoch, self.isr = state.leader, state.leader_epoch, state.isr
-        self.replica_count = replica_count
+        self.replicas = tuple(replicas) or (self._broker_id,)
+        self.leader, self.leader_epoch = state.leader, state.leader_epoch
+        if not self.is_leader:
+            self._isr, self._in_sync = state.isr, None
+        elif is_new_epoch or self._in_sync is None:
+            self._lead(state)
+        elif state.version > self._in_sync.partition_epoch:
+            self._in_sync.settled(state.isr, state.version)
         self._advance()
         return True
+
+    def _lead(self, state: PartitionState) -> None:
+        self._in_sync = InSyncReplicas(
+            self._broker_id,
+            state.leader_epoch,
+            self.replicas,
+            state.isr,
+            partition_epoch=state.version,
+            epoch_start=self.log.log_end_offset,
+            now=monotonic_ms(self._clock),
+            before=self._in_sync,
+        )
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
         """Raises ApiError if this broker does not lead, or the asker's epoch is not the current one (-1: not said)."""
@@ -160,7 +204,7 @@ class Partition:
         Raises ApiError: not the leader, too few in-sync replicas for acks=all, a refused batch.
         """
         self.check_leader()
-        if required_acks == -1 and len(self.isr) < self.replica_count:
+        if required_acks == -1 and len(self.isr) < len(self.replicas):
             self._check_in_sync()
         appended = self.log.append_as_leader(records, self.leader_epoch, origin, verification)
         self._advance()
@@ -177,35 +221,168 @@ class Partition:
         """The end of the log, where ``flush.messages`` wants a flush up to there before a client is told; else None."""
         return self.log.log_end_offset if self.log.awaits_flush else None
 
-    def _check_in_sync(self) -> None:
+    @property
+    def _min_in_sync(self) -> int:
         """No more replicas can be asked for than the partition has (Kafka 3.9, ``Partition.effectiveMinIsr``)."""
-        wanted = min(self.log.config.min_insync_replicas, self.replica_count)
-        if len(self.isr) < wanted:
+        return min(self.log.config.min_insync_replicas, len(self.replicas))
+
+    def _check_in_sync(self) -> None:
+        if len(self.isr) < self._min_in_sync:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} of the {self.replica_count} replicas of {self.tp} are in sync, "
+                f"{len(self.isr)} of the {len(self.replicas)} replicas of {self.tp} are in sync, "
                 f"min.insync.replicas={self.log.config.min_insync_replicas}",
             )
 
-    def _advance(self) -> None:
-        if not self.log.awaits_flush:
-            self._advance_to(self.log.end)
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether what is committed now is on as many replicas as ``min.insync.replicas`` asks for."""
+        return self._in_sync is not None and len(self._in_sync.maximal) >= self._min_in_sync
 
-    def _advance_to(self, end: LogPosition) -> None:
-        if self.is_leader and self.isr == (self._broker_id,):
-            self._high_watermark = end
-            self.log.on_high_watermark(end.offset)
+    def _advance(self) -> bool:
+        """Raise the high watermark as far as it may be; whether it moved."""
+        in_sync = self._in_sync
+        if in_sync is None:
+            return False
+        if len(self.replicas) == 1:
+            return not self.log.awaits_flush and in_sync.isr == self.replicas and self._advance_to(self.log.end)
+        if len(in_sync.isr) < self._min_in_sync:
+            return False
+        end = in_sync.common_end(self.log.log_end_offset, monotonic_ms(self._clock), self._max_lag_ms)
+        if self.log.awaits_flush:
+            end = min(end, self.log.recovery_point)
+        return end > self._high_watermark.offset and self._advance_to(self.log.position_of(end))
+
+    def _advance_to(self, end: LogPosition) -> bool:
+        moved = end.offset > self._high_watermark.offset
+        self._high_watermark = end
+        self.log.on_high_watermark(end.offset)
+        return moved
 
     def flushed(self) -> None:
         """More of the log is on the disk than before."""
         reached = self.log.recovery_point
-        if self.log.awaits_flush and reached > self._high_watermark.offset:
-            self._advance_to(self.log.position_of(reached))
+        if self.isr == self.replicas == (self.leader,) and self.log.awaits_flush:
+            if reached > self._high_watermark.offset:
+                self._advance_to(self.log.position_of(reached))
         else:
             self._advance()
 
-    def bound(self, isolation: IsolationLevel) -> LogPosition:
-        """How far a consumer of this isolation level may see."""
+    # The leader and its followers
+
+    def still_leads(self, leader_epoch: int) -> bool:
+        """Whether this broker leads, under this epoch or one that followed without another leader between."""
+        return self._in_sync is not None and self._in_sync.first_epoch <= leader_epoch
+
+    @property
+    def knows_end(self) -> bool:
+        """Whether the high watermark has reached what was there when this broker began to lead: clients may be told."""
+        return self._in_sync is None or self._high_watermark.offset >= min(
+            self._in_sync.epoch_start, self.log.log_end_offset
+        )
+
+    def check_follower(self, replica: int, broker_epoch: int) -> None:
+        """Raises ApiError(NOT_LEADER_OR_FOLLOWER) unless the broker of this epoch follows here."""
+        progress = None if self._in_sync is None else self._in_sync.followers.get(replica)
+        if progress is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica} is no follower of {self.tp}")
+        if 0 <= broker_epoch < progress.broker_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica} has started again since")
+
+    def fetched(self, replica: int, offset: int, broker_epoch: int) -> bool:
+        """A follower has asked for what is at ``offset``: it has all before. Whether the high watermark has moved."""
+        in_sync = self._in_sync
+        if in_sync is None or not self.log.log_start_offset <= offset <= self.log.log_end_offset:
+            return False
+        now = monotonic_ms(self._clock)
+        in_sync.followers[replica].fetched(offset, self.log.log_end_offset, now, broker_epoch)
+        return offset > self._high_watermark.offset and self._advance()
+
+    def wants_to_join(self, replica: int) -> Proposal | None:
+        """The change of the ISR that the follower is due, which is under way from now on; None if none is."""
+        in_sync = self._in_sync
+        if in_sync is None or in_sync.proposal is not None:
+            return None
+        if not in_sync.may_join(replica, self._high_watermark.offset):
+            return None
+        return in_sync.propose((*in_sync.isr, replica))
+
+    def leave_out_lagging(self) -> Proposal | None:
+        """The change of the ISR without those that lag, which is under way from now on; None if none does."""
+        in_sync = self._in_sync
+        if in_sync is None or in_sync.proposal is not None:
+            return None
+        lagging = in_sync.lagging(self.log.log_end_offset, monotonic_ms(self._clock), self._max_lag_ms)
+        return in_sync.propose(each for each in in_sync.isr if each not in lagging) if lagging else None
+
+    def settle(self, proposal: Proposal, isr: Sequence[int], partition_epoch: int) -> bool:
+        """The controller has written the ISR. Whether the high watermark has moved."""
+        in_sync = self._in_sync
+        if in_sync is None or in_sync.proposal != proposal or partition_epoch <= in_sync.partition_epoch:
+            return False
+        in_sync.settled(isr, partition_epoch)
+        return self._advance()
+
+    def proposes(self, proposal: Proposal) -> bool:
+        """Whether this change of the ISR is under way."""
+        return self._in_sync is not None and self._in_sync.proposal == proposal
+
+    def give_up(self, proposal: Proposal) -> None:
+        """The controller refuses the change. One that is due may be proposed again."""
+        if self._in_sync is not None and self._in_sync.proposal == proposal:
+            self._in_sync.refused()
+
+    def divergence(self, offset: int, last_epoch: int) -> OffsetAndEpoch | None:
+        """Where a follower that has all before ``offset``, the last of it of ``last_epoch``, left this log's history;
+        None if it has not. Raises ApiError(OFFSET_OUT_OF_RANGE) where nothing is known of that epoch.
+
+        Source: Kafka 3.9, ``Partition.readRecords``.
+        """
+        if last_epoch < 0:
+            return None
+        end = self.end_offset_for_epoch(last_epoch)
+        if end is None or end.epoch < 0 or offset < self.log.log_start_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.tp} knows nothing of epoch {last_epoch} at {offset}")
+        return end if end.epoch < last_epoch or end.offset < offset else None
+
+    # The follower
+
+    def check_follows(self, leader_epoch: int) -> None:
+        """Raises ApiError(FENCED_LEADER_EPOCH) unless this broker follows the leader of this epoch."""
+        if self.is_leader or self.leader_epoch != leader_epoch:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.tp} is in epoch {self.leader_epoch} here")
+
+    def append_as_follower(self, records: memoryview) -> None:
+        """Write what the leader sent behind the end. Raises CorruptRecord, LogError or LogDirFailed."""
+        self.log.append_as_follower(records)
+
+    def follow(self, high_watermark: int, log_start_offset: int) -> None:
+        """Take over how far the leader's log may be seen, and where it begins, as far as there is so much here.
+
+        Raises LogDirFailed if the disk refuses.
+        """
+        known = min(high_watermark, self.log.log_end_offset)
+        if known != self._high_watermark.offset and known >= self.log.log_start_offset:
+            self._advance_to(self.log.position_of(known))
+        if self.log.log_start_offset < log_start_offset <= self._high_watermark.offset:
+            self.log.advance_start(log_start_offset)
+
+    def truncated(self) -> None:
+        """The log ends where it did not: nothing is visible beyond."""
+        end = self.log.log_end_offset
+        if self._high_watermark.offset > end or self._high_watermark.offset < self.log.log_start_offset:
+            self._high_watermark = self.log.position_of(max(end, self.log.log_start_offset))
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last batch; -1 without any."""
+        latest = self.log.epochs.latest
+        return -1 if latest is None else latest.epoch
+
+    def bound(self, isolation: IsolationLevel | None) -> LogPosition:
+        """How far a consumer of this isolation level may see; a follower, which has none, sees all."""
+        if isolation is None:
+            return self.log.end
         if isolation is IsolationLevel.READ_COMMITTED:
             stable = self.last_stable_offset
             if stable < self._high_watermark.offset:
@@ -214,8 +391,10 @@ class Partition:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, isolation: IsolationLevel, *, min_one_batch: bool) -> PartitionRead:
-        """What a consumer may see of the log from ``offset`` on.
+    def read(
+        self, offset: int, max_bytes: int, isolation: IsolationLevel | None, *, min_one_batch: bool
+    ) -> PartitionRead:
+        """What a consumer, or a follower, may see of the log from ``offset`` on.
 
         Raises ApiError(OFFSET_OUT_OF_RANGE), and LogClosed, CorruptRecord or OSError where the log cannot be read.
         """

@@ -71,7 +71,9 @@ def broker_of(apply, *, fence=None, settings=topic_config):
         changing=asyncio.Lock(),
         broker_id=2,
     )
-    return SimpleNamespace(fence=fence or Fence(), topic_config=settings, replicas=replicas, run_disk=run_disk)
+    fetchers = SimpleNamespace(look_at=lambda tp: None)
+    fence = fence or Fence()
+    return SimpleNamespace(fence=fence, topic_config=settings, replicas=replicas, run_disk=run_disk, fetchers=fetchers)
 
 
 def test_a_replica_is_told_how_many_there_are():
@@ -83,8 +85,8 @@ def test_a_replica_is_told_how_many_there_are():
 
     broker = broker_of(apply)
     assert handle(broker, _Topic(topic_name="t", partition_states=[partition()])).error_code == ErrorCode.NONE
-    state = PartitionState(2, 3, (2,), 1)
-    assert applied == {TopicPartition("t", 0): (state, {"replica_count": 3, "is_new": True})}
+    state = PartitionState(2, 3, (2,), 1, version=0)
+    assert applied == {TopicPartition("t", 0): (state, {"replicas": [2, 5, 7], "is_new": True})}
 
 
 @pytest.mark.parametrize(("said", "known"), [(UUID(int=7), UUID(int=7)), (UUID(int=0), None), (None, None)])

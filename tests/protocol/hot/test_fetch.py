@@ -48,8 +48,10 @@ def by_topic(partitions):
 
 def as_library(request, version):
     topic = messages.FetchRequest.FetchTopic
+    state = messages.FetchRequest.ReplicaState(replica_id=request.replica_id, replica_epoch=request.replica_epoch)
     message = messages.FetchRequest(
         replica_id=request.replica_id,
+        **({"replica_state": state} if version >= 15 and request.replica_id >= 0 else {}),
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
@@ -111,7 +113,7 @@ def test_requests_that_the_library_wrote_are_read(version, request_):
         request_.max_bytes,
         [carried(each, version) for each in in_order],
         request_.isolation,
-        request_.replica_id if version <= 14 else -1,
+        request_.replica_id if version <= 14 else max(request_.replica_id, -1),
         request_.session_id if version >= 7 else 0,
         request_.session_epoch if version >= 7 else -1,
         request_.rack_id if version >= 11 else "",
@@ -164,7 +166,9 @@ def test_a_follower_gives_its_id_in_a_tag(version):
         ),
         version,
     )
-    assert fetch.decode_request(memoryview(data), version).replica_id == 7
+    read = fetch.decode_request(memoryview(data), version)
+    assert (read.replica_id, read.replica_epoch) == (7, 99)
+    assert bytes(b"".join(fetch.encode_request(read, version))) == data
     crowded = memoryview(data[: data.index(b"\x01" * 3) + 3] + bytes([MOST_TAGS + 1]))
     with pytest.raises(RemoteProtocolError, match="tagged fields"):
         fetch.decode_request(crowded, version)

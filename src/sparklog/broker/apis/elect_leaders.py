@@ -1,12 +1,14 @@
-"""ElectLeaders: give partitions their preferred leader, or any; with one replica each, it leads whenever it lives."""
+"""ElectLeaders: give partitions their preferred leader, which is their first replica, if it is in sync."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.controller.context import ControllerContext
-from sparklog.errors import ErrorCode
+from sparklog.controller.election import prefer
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 from sparklog.protocol.slices import Steps, each_of
@@ -20,26 +22,63 @@ _Result = ElectLeadersResponse.ReplicaElectionResult
 Verdict = tuple[ErrorCode, str | None]
 
 
-def handle(broker: BrokerContext, request: ApiRequest[ElectLeadersRequest]) -> Steps[ElectLeadersResponse]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[ElectLeadersRequest]
+) -> Steps[ElectLeadersResponse] | Awaitable[ElectLeadersResponse]:
     message, context = request.message, broker.controller.context
     kind = message.election_type if request.version >= _FIRST_VERSION_WITH_TYPE else _PREFERRED
+    if context is not None and kind == _PREFERRED:
+        return _elect(broker, message, context)
+    return _answering(message, context, kind, set())
+
+
+async def _elect(
+    broker: BrokerContext, message: ElectLeadersRequest, context: ControllerContext
+) -> ElectLeadersResponse:
+    asked, moved = _asked(message, context), set[TopicPartition]()
+    wanted = {tp: context.replicas(tp)[0] async for tp in broker.turns.paced(asked) if _is_due(context, tp)}
+    in_office: ControllerContext | None = context
+    try:
+        if wanted:
+            await broker.controller.elect_preferred(wanted)
+    except ApiError:
+        in_office = None
+    else:
+        states = context.states
+        moved = {tp for tp, leader in wanted.items() if tp in states and states[tp].leader == leader}
+    return await broker.turns.drive(_answering(message, in_office, _PREFERRED, moved), lambda: "an ElectLeaders")
+
+
+def _asked(message: ElectLeadersRequest, context: ControllerContext | None) -> list[TopicPartition]:
+    if message.topic_partitions is None:
+        return list(context.states) if context else []
+    return [TopicPartition(each.topic, number) for each in message.topic_partitions for number in each.partitions]
+
+
+def _is_due(context: ControllerContext, tp: TopicPartition) -> bool:
+    """Whether another leads than the first replica, which may."""
+    return tp in context.states and bool(prefer(context, [tp]))
+
+
+def _answering(
+    message: ElectLeadersRequest, context: ControllerContext | None, kind: int, moved: set[TopicPartition]
+) -> Steps[ElectLeadersResponse]:
     if kind not in (_PREFERRED, _UNCLEAN):
         return (yield from _answer(ErrorCode.INVALID_REQUEST, {}))
-    everywhere = message.topic_partitions is None
-    if message.topic_partitions is None:
-        asked = list(context.states) if context else []
-    else:
-        asked = [TopicPartition(each.topic, number) for each in message.topic_partitions for number in each.partitions]
+    asked = _asked(message, context)
     if context is None:
         no_controller: Verdict = ErrorCode.NOT_CONTROLLER, "this broker is not the controller"
         return (yield from _answer(ErrorCode.NOT_CONTROLLER, dict.fromkeys(asked, no_controller)))
-    verdicts = dict(zip(asked, (yield from each_of(partial(_judge, context, kind), asked)), strict=True))
-    if everywhere:  # then only what was done, or could not be, is told
+    judge = partial(_judge, context, kind, moved)
+    verdicts = dict(zip(asked, (yield from each_of(judge, asked)), strict=True))
+    if message.topic_partitions is None:  # then only what was done, or could not be, is told
         verdicts = {tp: each for tp, each in verdicts.items() if each[0] is not ErrorCode.ELECTION_NOT_NEEDED}
     return (yield from _answer(ErrorCode.NONE, verdicts))
 
 
-def _judge(context: ControllerContext, kind: int, tp: TopicPartition) -> Verdict:
+def _judge(context: ControllerContext, kind: int, moved: set[TopicPartition], tp: TopicPartition) -> Verdict:
+    if tp in moved:
+        return ErrorCode.NONE, None
     state = context.states.get(tp)
     if state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"

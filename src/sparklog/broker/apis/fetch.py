@@ -10,6 +10,9 @@ before its last one, at least one batch is answered with: a client that asks aga
 An answer tells of some thousands of aborted transactions: where a partition has more of them, or those before it had,
 fewer records are given, or none.
 
+A follower (``replica_id``) is given all that the log has, and what it asks for tells how far it has come. Where its log
+has another history, it is told so and given nothing.
+
 A request of many partitions is served in steps, ``SLICE`` of them a step. What is told of one partition is of one
 moment, of two of them it may be of two.
 """
@@ -17,6 +20,7 @@ moment, of two of them it may be of two.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from uuid import UUID
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.fetch_sessions import Fetch, FetchAnswer
@@ -28,7 +32,7 @@ from sparklog.protocol.hot import fetch as wire
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
 from sparklog.protocol.slices import LARGE_ANSWER, SLICE, Steps, sliced
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.replica.manager import ENDLESS
+from sparklog.replica.manager import ENDLESS, Follower, ReplicaFetch
 from sparklog.replica.partition import PartitionRead
 from sparklog.replica.purgatory import DelayedOperation
 from sparklog.structs import Chunk, TopicPartition
@@ -60,7 +64,7 @@ def handle(
         fetch = sessions.begin(message, monotonic_ms(broker.clock), uses_ids=_uses_ids(request))
     except ApiError as error:
         return FetchAnswer([], error=error.code)
-    reading = _Reading(broker, request)
+    reading = _Reading(broker, request, is_news=True)
     reading.read(fetch.asked)
     return fetch.answer(reading.fetched) if reading.is_enough else _wait(broker, request, fetch, reading)
 
@@ -84,7 +88,7 @@ def _handle_large(
             yield
         begun = fetch.begin()
         yield
-        reading = _Reading(broker, request)
+        reading = _Reading(broker, request, is_news=True)
         for asked in sliced(begun.asked):
             reading.read(asked)
             yield
@@ -113,8 +117,11 @@ def _uses_ids(request: ApiRequest[FetchRequest]) -> bool:
 class _Reading:
     """What the partitions of a request give, within the bytes that they may give together."""
 
-    def __init__(self, broker: BrokerContext, request: ApiRequest[FetchRequest]) -> None:
+    def __init__(self, broker: BrokerContext, request: ApiRequest[FetchRequest], *, is_news: bool = False) -> None:
+        """``is_news``: the request has just come, so that a follower of this broker has come as far as it asks."""
         self._broker = broker
+        self._is_news = is_news
+        self._follower = _follower_of(request.message)
         self._version = request.version
         self._message: FetchRequest = request.message
         self._uses_ids = _uses_ids(request)
@@ -153,16 +160,21 @@ class _Reading:
                 self._failed = True
                 continue
             tp = TopicPartition(topic, asked.partition)
+            topic_id = None if asked.topic_id is ZERO_UUID else asked.topic_id
+            max_bytes = min(asked.max_bytes, max(self._most - self._size, 0)) if self._aborted < MOST_ABORTED else 0
             try:
-                read = broker.replicas.read(
-                    tp,
-                    None if asked.topic_id is ZERO_UUID else asked.topic_id,
-                    asked.offset,
-                    min(asked.max_bytes, max(self._most - self._size, 0)) if self._aborted < MOST_ABORTED else 0,
-                    message.isolation,
-                    leader_epoch=asked.current_leader_epoch,
-                    min_one_batch=self._size == 0,
-                )
+                if self._follower is None:
+                    read = broker.replicas.read(
+                        tp,
+                        topic_id,
+                        asked.offset,
+                        max_bytes,
+                        message.isolation,
+                        leader_epoch=asked.current_leader_epoch,
+                        min_one_batch=self._size == 0,
+                    )
+                else:
+                    read = self._read_as_follower(self._follower, tp, topic_id, asked, max_bytes)
             except ApiError as error:
                 self.fetched.append(_failed(broker, asked, tp, error.code, self._version))
                 self._failed = True
@@ -178,6 +190,26 @@ class _Reading:
                 told.records.clear()
                 self._failed = True
             self.fetched.append(told)
+
+    def _read_as_follower(
+        self, follower: Follower, tp: TopicPartition, topic_id: UUID | None, asked: FetchPartition, max_bytes: int
+    ) -> PartitionRead:
+        """Raises ApiError with the code to answer."""
+        read = self._broker.replicas.read_as_follower(
+            tp,
+            topic_id,
+            follower,
+            ReplicaFetch(asked.offset, asked.last_fetched_epoch, asked.current_leader_epoch, max_bytes),
+            min_one_batch=self._size == 0,
+            is_news=self._is_news,
+        )
+        if read.diverging is not None:
+            self._failed = True  # it is told at once
+        return read
+
+
+def _follower_of(message: FetchRequest) -> Follower | None:
+    return Follower(message.replica_id, message.replica_epoch) if message.replica_id >= 0 else None
 
 
 def _is_zstd(broker: BrokerContext, tp: TopicPartition) -> bool:
@@ -195,6 +227,7 @@ def _told(asked: FetchPartition, topic: str, read: PartitionRead) -> FetchedPart
         read.log_start_offset,
         None if read.aborted is None else [(each.producer_id, each.first_offset) for each in read.aborted],
         [] if read.records is None else [read.records],
+        diverging=read.diverging,
     )
 
 
@@ -217,7 +250,7 @@ class _Wait:
 
     def __init__(self, broker: BrokerContext, message: FetchRequest, reading: _Reading) -> None:
         self._replicas = broker.replicas
-        self._isolation = message.isolation
+        self._isolation = None if message.replica_id >= 0 else message.isolation
         self._wanted = reading.wanted
         self._seen = reading.seen
         self._since: dict[TopicPartition, LogPosition] = {}

@@ -113,17 +113,19 @@ def _apply(
     except ApiError as refused:
         return refused.code
     led = broker.replicas.leads(tp)
-    state = PartitionState(each.leader, each.leader_epoch, tuple(each.isr), each.controller_epoch)
+    isr, version = tuple(each.isr), each.partition_epoch
+    state = PartitionState(each.leader, each.leader_epoch, isr, each.controller_epoch, version)
     error = broker.replicas.apply(
         tp,
         state,
         configs[tp.topic],
         _id_of(topic),
-        replica_count=len(each.replicas),
+        replicas=each.replicas,
         is_new=each.is_new,
         made=made.pop(tp, None),
     )
     _move_coordinator(broker, tp, led)
+    broker.fetchers.look_at(tp)
     return error
 
 

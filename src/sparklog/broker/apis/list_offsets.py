@@ -58,6 +58,8 @@ def _answer(
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{asked.timestamp} has no meaning in this version")
         partition = broker.held(tp)
         partition.check_leader(asked.current_leader_epoch)
+        if asked.timestamp == _LATEST and request.message.replica_id == _CONSUMER and not partition.knows_end:
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the end of {tp} is not known yet under its new leader")
         searched = yield from _find(partition, asked.timestamp, request.message)
         partition.check_leader(asked.current_leader_epoch)
         found = searched

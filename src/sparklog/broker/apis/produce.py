@@ -415,6 +415,9 @@ async def _await_replicas(
             results[tp] = _refused(broker, tp, moved)
         elif broker.replicas.partition(tp).high_watermark.offset < end:
             results[tp] = ProduceResult(ErrorCode.REQUEST_TIMED_OUT, message="not every in-sync replica has it yet")
+        elif not broker.replicas.partition(tp).has_enough_in_sync:
+            few = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            results[tp] = ProduceResult(few, message="fewer replicas are in sync than min.insync.replicas asks for")
     return results
 
 

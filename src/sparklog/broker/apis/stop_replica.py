@@ -56,4 +56,5 @@ def _stop(
         return error.code
     if broker.replicas.leads(tp):
         broker.stop_coordinating(tp)
+    broker.fetchers.leave(tp)
     return broker.replicas.depart(tp, None) if delete else broker.replicas.stop(tp, delete=False)

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.log.checkpoints import (
+    HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
     RECOVERY_POINTS,
@@ -41,7 +42,6 @@ from sparklog.log.inspection.segment_check import check_segment
 from sparklog.log.inspection.segment_facts import SegmentFacts, SegmentJob
 from sparklog.structs import TopicPartition
 
-HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 

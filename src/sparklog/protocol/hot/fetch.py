@@ -16,17 +16,21 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import is_flexible
 from sparklog.protocol.slices import SLICE, Steps, checked_count
 from sparklog.protocol.wire import ZERO_UUID, WireReader, WireWriter
-from sparklog.structs import Chunk, Endpoint, IsolationLevel
+from sparklog.structs import Chunk, Endpoint, IsolationLevel, OffsetAndEpoch
 
 MIN_VERSION, MAX_VERSION = 4, 17
 _LIMITS = Struct(">iiib")
 _FETCHED = Struct(">ihqq")
+_REPLICA_STATE = Struct(">iqb")
+_EPOCH_END = Struct(">iqb")
 _SESSION_ID = Struct(">i")
 _ABORTED = Struct(">qq")
 _ABORTED_FLEXIBLE = Struct(">qqx")
 """With no tagged fields."""
 TOPIC_ID_VERSION = 13
 """From this version on topics are named by id alone."""
+DIVERGING_VERSION = 12
+"""From this version on an answer may tell a follower where its log has another history."""
 _LEADER_HINT_VERSION = 16
 
 
@@ -61,10 +65,13 @@ class FetchRequest:
     partitions: list[FetchPartition]
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     replica_id: int = -1
+    """A follower's broker id; -1 of a consumer."""
     session_id: int = 0
     session_epoch: int = -1
     rack_id: str = ""
     forgotten: list[ForgottenPartition] = field(default_factory=list)
+    replica_epoch: int = -1
+    """Of the follower's registration, where it says so (version 15)."""
 
 
 class LeaderHint(NamedTuple):
@@ -91,6 +98,8 @@ class FetchedPartition:
     records: list[Chunk] = field(default_factory=list)
     leader: LeaderHint | None = None
     """Told from version 16 on; not read when received."""
+    diverging: OffsetAndEpoch | None = None
+    """To a follower, from version 12 on: the last epoch that its log may share with this one, and its end here."""
 
 
 def decode_request(body: memoryview, version: int) -> FetchRequest:
@@ -149,7 +158,7 @@ def _read_end(reader: WireReader, version: int, request: FetchRequest) -> None:
     if version >= 11:
         request.rack_id = reader.string_or_none() or ""
     if version >= 15:
-        request.replica_id = _replica_id_tag(reader)
+        request.replica_id, request.replica_epoch = _replica_state_tag(reader)
     else:
         reader.skip_tags()
 
@@ -174,19 +183,20 @@ def _read_asked(reader: WireReader, topic: str, topic_id: UUID, version: int) ->
 _REPLICA_STATE_TAG = 1
 
 
-def _replica_id_tag(reader: WireReader) -> int:
-    replica_id, count = -1, reader.uvarint()
+def _replica_state_tag(reader: WireReader) -> tuple[int, int]:
+    """The follower's id and its broker epoch."""
+    found, count = (-1, -1), reader.uvarint()
     reader.count_tags(count)
     for _ in range(count):
         tag, size = reader.uvarint(), reader.uvarint()
         value = WireReader(reader.take(size), flexible=True)
         if tag == _REPLICA_STATE_TAG:
-            replica_id = value.int32()
-    return replica_id
+            found = value.int32(), value.int64()
+    return found
 
 
 def encode_request(request: FetchRequest, version: int) -> list[Chunk]:
-    """A consumer's request body; each partition stands under its topic in the order given."""
+    """The request's body; each partition stands under its topic in the order given."""
     writer = WireWriter(flexible=is_flexible(ApiKey.FETCH, version))
     if version <= 14:
         writer.int32(request.replica_id)
@@ -209,7 +219,10 @@ def encode_request(request: FetchRequest, version: int) -> list[Chunk]:
         _write_forgotten(writer, request.forgotten, version)
     if version >= 11:
         writer.string(request.rack_id)
-    writer.tags()
+    if version >= 15 and request.replica_id >= 0:
+        writer.tagged({_REPLICA_STATE_TAG: _REPLICA_STATE.pack(request.replica_id, request.replica_epoch, 0)})
+    else:
+        writer.tags()
     return writer.chunks()
 
 
@@ -294,6 +307,7 @@ def _write_hints(writer: WireWriter, partitions: list[FetchedPartition], version
         writer.tags()
 
 
+_DIVERGING_EPOCH_TAG = 0
 _NODE_ENDPOINTS_TAG = 0
 _CURRENT_LEADER_TAG = 1
 
@@ -340,7 +354,10 @@ def _write_fetched(writer: WireWriter, partition: FetchedPartition, version: int
     if version >= 11:
         writer.int32(-1)
     writer.records(partition.records)
-    if partition.leader is not None and version >= _LEADER_HINT_VERSION:
+    if partition.diverging is not None and version >= DIVERGING_VERSION:
+        end = partition.diverging
+        writer.tagged({_DIVERGING_EPOCH_TAG: _EPOCH_END.pack(end.epoch, end.offset, 0)})
+    elif partition.leader is not None and version >= _LEADER_HINT_VERSION:
         writer.tagged({_CURRENT_LEADER_TAG: encode_leader(partition.leader)})
     else:
         writer.tags()
@@ -400,5 +417,20 @@ def _read_fetched(reader: WireReader, topic: str, topic_id: UUID, version: int) 
     records = reader.bytes_or_none()
     if records:
         partition.records.append(records)
-    reader.skip_tags()
+    if version >= DIVERGING_VERSION:
+        partition.diverging = _read_diverging(reader)
+    else:
+        reader.skip_tags()
     return partition
+
+
+def _read_diverging(reader: WireReader) -> OffsetAndEpoch | None:
+    found, count = None, reader.uvarint()
+    reader.count_tags(count)
+    for _ in range(count):
+        tag, size = reader.uvarint(), reader.uvarint()
+        value = WireReader(reader.take(size), flexible=True)
+        if tag == _DIVERGING_EPOCH_TAG:
+            epoch = value.int32()
+            found = OffsetAndEpoch(value.int64(), epoch)
+    return found

@@ -1,0 +1,311 @@
+"""Copies from one leader, over one connection: fetch after fetch, for all partitions that it leads and we follow.
+
+Invariants: what is appended was asked for at the end of the log as it is then, under the leader epoch that the
+controller told; else it is dropped. A failure of one partition pauses that one, and no other. A lost connection costs
+the session, not a record. Each partition is appended in a turn of its own.
+Source: Kafka 3.9, ``AbstractFetcherThread.scala``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sparklog.clock import Clock
+from sparklog.config.broker import BrokerConfig
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, RemoteProtocolError, SparklogError
+from sparklog.fetch.session import LOST, FetchPlan, FetchSession
+from sparklog.net.async_connection import AsyncConnection
+from sparklog.net.turns import Turns
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot import fetch as wire
+from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
+from sparklog.protocol.messages import ListOffsetsRequest
+from sparklog.protocol.wire import ZERO_UUID
+from sparklog.rate_limit import RateLimitedLogger
+from sparklog.replica.manager import ReplicaManager, Standing
+from sparklog.structs import Endpoint, TopicPartition
+
+_logger = logging.getLogger(__name__)
+_FIRST_PAUSE_S = 0.02
+"""After a failure; each that follows doubles it, up to ``replica.fetch.backoff.ms``."""
+_FIRST_VERSION = 12
+"""Kafka 2.7's: from here on an answer tells of a diverging epoch."""
+_LATEST, _EARLIEST = -1, -2
+_SOON_OVER = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""The leader knows more, or less, than we do of the controller's decisions: no news for the log."""
+
+
+class Leader(NamedTuple):
+    """Who is followed: a broker, and the connection to it, of ``num.replica.fetchers``."""
+
+    broker_id: int
+    number: int
+
+
+class _Followed:
+    """A partition that is copied."""
+
+    __slots__ = ("asked", "leader_epoch", "pause_s", "paused_until")
+
+    def __init__(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.asked: FetchPartition | None = None
+        """What is to be asked for next; None where it has yet to be looked up."""
+        self.pause_s = 0.0
+        self.paused_until = 0.0
+
+
+class ReplicaFetcher:
+    """Runs from its making to ``close``; belongs to the loop's thread."""
+
+    def __init__(
+        self,
+        leader: Leader,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        turns: Turns,
+        clock: Clock,
+        *,
+        find: Callable[[int], Endpoint | None],
+        broker_epoch: Callable[[], int | None],
+    ) -> None:
+        """``find`` says where a broker is, if it lives; ``broker_epoch`` under which epoch this one is registered."""
+        self._leader = leader
+        self._config = config
+        self._replicas = replicas
+        self._turns = turns
+        self._clock = clock
+        self._find = find
+        self._broker_epoch = broker_epoch
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._session = FetchSession()
+        self._connection: AsyncConnection | None = None
+        self._pause_s = 0.0
+        self._changed = asyncio.Event()
+        self._warnings = RateLimitedLogger(_logger, clock.monotonic)
+        self._task = asyncio.ensure_future(self._run())
+
+    def follow(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """Copy this partition too, under this epoch."""
+        self._followed[tp] = _Followed(leader_epoch)
+        self._pause_s = 0.0
+        self._changed.set()
+
+    def leave(self, tp: TopicPartition) -> None:
+        """Copy it no longer."""
+        self._followed.pop(tp, None)
+
+    @property
+    def partitions(self) -> int:
+        """How many are copied."""
+        return len(self._followed)
+
+    async def close(self) -> None:
+        """Stop, and hang up."""
+        while not self._task.done():  # more than once: an ``asyncio.timeout`` may take a cancellation for its own
+            self._task.cancel()
+            await asyncio.wait((self._task,), timeout=1)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._session.reset()
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+                self._pause_s = 0.0
+            except (SparklogError, OSError) as error:
+                text = f"cannot copy from broker {self._leader.broker_id}, trying again: {error}"
+                self._warnings.warn("connection", text)
+                await self._recover()
+            except Exception:
+                _logger.exception("copying from broker %d failed, trying again", self._leader.broker_id)
+                await self._recover()
+
+    async def _recover(self) -> None:
+        self._hang_up()
+        self._pause_s = self._longer(self._pause_s)
+        await asyncio.sleep(self._pause_s)
+
+    def _longer(self, pause_s: float) -> float:
+        return min(max(2 * pause_s, _FIRST_PAUSE_S), self._config.replica_fetch_backoff_ms / 1000)
+
+    async def _round(self) -> None:
+        """One fetch, or a wait for something to be asked for."""
+        self._changed.clear()
+        wanted = self._wanted()
+        if not wanted:
+            await self._wait_for_work()
+            return
+        endpoint = self._find(self._leader.broker_id)
+        if endpoint is None:
+            raise ConnectionFailed(f"broker {self._leader.broker_id} is not registered")
+        connection = await self._connect(endpoint)
+        version = (await connection.versions()).best(ApiKey.FETCH, self._ceiling(wanted))
+        if version < _FIRST_VERSION:
+            raise ConnectionFailed(f"broker {self._leader.broker_id} is older than Kafka 2.7; it cannot be followed")
+        plan = self._session.plan(wanted)
+        timeout = (self._config.replica_socket_timeout_ms + self._config.replica_fetch_wait_max_ms) / 1000
+        body = wire.encode_request(self._request(plan), version)
+        answer = await connection.submit(ApiKey.FETCH, version, body, timeout=timeout)
+        error, fetched = wire.decode_response(answer, version)
+        self._session.answered(error, wire.session_id_of(answer, version))
+        if error is not ErrorCode.NONE and error not in LOST:
+            raise RemoteProtocolError(f"broker {self._leader.broker_id} refused a fetch: {error.name}")
+        await self._take(wanted, fetched)
+
+    async def _connect(self, endpoint: Endpoint) -> AsyncConnection:
+        if self._connection is None or self._connection.closed or self._connection.endpoint != endpoint:
+            self._hang_up()
+            self._connection = await AsyncConnection.open(endpoint, client_id=f"replica-{self._replicas.broker_id}")
+        return self._connection
+
+    @staticmethod
+    def _ceiling(wanted: dict[TopicPartition, FetchPartition]) -> int:
+        """Newer versions name topics by id alone, which not all may have."""
+        has_ids = all(each.topic_id != ZERO_UUID for each in wanted.values())
+        return wire.MAX_VERSION if has_ids else wire.TOPIC_ID_VERSION - 1
+
+    async def _wait_for_work(self) -> None:
+        """Until another partition is to be copied, or a pause is over."""
+        paused = [each.paused_until for each in self._followed.values()]
+        left = max(min(paused) - self._clock.monotonic(), 0.0) if paused else None
+        try:
+            async with asyncio.timeout(left):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _wanted(self) -> dict[TopicPartition, FetchPartition]:
+        now = self._clock.monotonic()
+        wanted = {}
+        for tp, followed in list(self._followed.items()):
+            if followed.paused_until > now:
+                continue
+            if followed.asked is None:
+                followed.asked = self._ask_for(tp, followed)
+            if followed.asked is not None:
+                wanted[tp] = followed.asked
+        return wanted
+
+    def _ask_for(self, tp: TopicPartition, followed: _Followed) -> FetchPartition | None:
+        try:
+            standing = self._replicas.standing(tp, followed.leader_epoch)
+        except ApiError:  # it leads, or is gone, or its disk has failed
+            self._followed.pop(tp, None)
+            return None
+        return FetchPartition(
+            tp.topic,
+            standing.topic_id or ZERO_UUID,
+            tp.partition,
+            standing.offset,
+            self._config.replica_fetch_max_bytes,
+            followed.leader_epoch,
+            standing.latest_epoch,
+            standing.log_start_offset,
+        )
+
+    def _request(self, plan: FetchPlan) -> FetchRequest:
+        config, epoch = self._config, self._broker_epoch()
+        return FetchRequest(
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            plan.partitions,
+            replica_id=self._replicas.broker_id,
+            replica_epoch=-1 if epoch is None else epoch,
+            session_id=plan.session_id,
+            session_epoch=plan.epoch,
+            forgotten=plan.forgotten,
+        )
+
+    async def _take(self, wanted: dict[TopicPartition, FetchPartition], fetched: list[FetchedPartition]) -> None:
+        if not fetched:
+            return
+        names = {(each.topic_id, each.partition): tp for tp, each in wanted.items()}
+        async for each in self._turns.paced(fetched):
+            tp = (
+                TopicPartition(each.topic, each.partition) if each.topic else names.get((each.topic_id, each.partition))
+            )
+            followed = self._followed.get(tp) if tp is not None else None
+            if tp is None or followed is None or followed.asked is None or followed.asked is not wanted.get(tp):
+                continue  # it was decided anew meanwhile
+            followed.asked = None
+            try:
+                await self._take_partition(tp, followed, each)
+                followed.pause_s = 0.0
+            except ApiError as error:
+                self._suffer(tp, followed, error)
+
+    async def _take_partition(self, tp: TopicPartition, followed: _Followed, fetched: FetchedPartition) -> None:
+        """Raises ApiError if that could not be, and is to be tried again after a pause."""
+        epoch = followed.leader_epoch
+        if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._return_to_range(tp, epoch, self._replicas.standing(tp, epoch))
+        elif fetched.error is not ErrorCode.NONE:
+            raise ApiError(fetched.error, f"broker {self._leader.broker_id} says so")
+        elif fetched.diverging is not None:
+            self._replicas.drop_diverged(tp, epoch, fetched.diverging)
+        else:
+            records = fetched.records[0] if fetched.records else None
+            assert records is None or isinstance(records, memoryview)
+            self._replicas.append_from_leader(tp, epoch, records, fetched.high_watermark, fetched.log_start_offset)
+
+    def _suffer(self, tp: TopicPartition, followed: _Followed, error: ApiError) -> None:
+        """Pause the partition; one that is not to be followed any more is left."""
+        if self._followed.get(tp) is not followed:
+            return
+        followed.pause_s = self._longer(followed.pause_s)
+        followed.paused_until = self._clock.monotonic() + followed.pause_s
+        if error.code not in _SOON_OVER:
+            self._warnings.warn(f"{tp} {error.code.name}", f"cannot copy {tp}, trying again: {error}")
+
+    async def _return_to_range(self, tp: TopicPartition, epoch: int, here: Standing) -> None:
+        """The leader's log ends before ours, for it was elected though it lagged; or begins behind our end.
+
+        Source: Kafka 3.9, ``AbstractFetcherThread.fetchOffsetAndTruncate``.
+        """
+        end = await self._list_offset(tp, epoch, _LATEST)
+        if end < here.offset:
+            _logger.warning("%s ends at %d with its leader, and at %d here: what is beyond goes", tp, end, here.offset)
+            self._replicas.drop_beyond(tp, epoch, end)
+            return
+        start = await self._list_offset(tp, epoch, _EARLIEST)
+        if start > here.offset:
+            text = "%s begins at %d with its leader, and ends at %d here: it begins again there"
+            _logger.warning(text, tp, start, here.offset)
+            self._replicas.begin_again_at(tp, epoch, start)
+
+    async def _list_offset(self, tp: TopicPartition, epoch: int, timestamp: int) -> int:
+        assert self._connection is not None
+        topic_type = ListOffsetsRequest.ListOffsetsTopic
+        asked = topic_type.ListOffsetsPartition(
+            partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._replicas.broker_id,
+            isolation_level=0,
+            topics=[topic_type(name=tp.topic, partitions=[asked])],
+        )
+        answer = await self._connection.request(ApiKey.LIST_OFFSETS, lambda _: request, ceiling=9)
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise ApiError(ErrorCode(found.error_code), f"broker {self._leader.broker_id} cannot tell its offsets")
+        return int(found.offset)

@@ -1,0 +1,51 @@
+"""Which changes of an ISR a leader may have (AlterPartition): pure.
+
+Source: Kafka 3.9, ``KafkaController.processAlterPartition``; KIP-497, KIP-841, KIP-903.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sparklog.controller.context import ControllerContext
+from sparklog.errors import ErrorCode
+from sparklog.structs import TopicPartition
+from sparklog.zk.znodes import PartitionState
+
+_UNKNOWN_EPOCH = -1
+
+
+class IsrChange(NamedTuple):
+    """What a leader asks for."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...]
+    """Of the members, as the leader knows them; -1 where it does not."""
+    partition_epoch: int
+    """The version of the state that the leader knows."""
+
+
+def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> PartitionState | ErrorCode:
+    """The state to be written; NONE where it stands so already, or the code to refuse it with."""
+    state = context.states.get(tp)
+    if state is None or tp.topic in context.deleting:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if change.leader_epoch > state.leader_epoch:
+        return ErrorCode.NOT_CONTROLLER  # the leader knows of decisions that this controller does not
+    if change.leader_epoch < state.leader_epoch or change.leader != state.leader:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if set(change.isr) == set(state.isr) and change.partition_epoch <= state.version:
+        return ErrorCode.NONE  # the answer was lost
+    if change.partition_epoch != state.version:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if not change.isr or change.leader not in change.isr or len(set(change.isr)) < len(change.isr):
+        return ErrorCode.INVALID_REQUEST
+    if not set(change.isr) <= set(context.replicas(tp)):
+        return ErrorCode.INVALID_REQUEST
+    for member, epoch in zip(change.isr, change.broker_epochs, strict=True):
+        broker = context.brokers.get(member)
+        if broker is None or epoch not in (_UNKNOWN_EPOCH, broker.epoch) or member not in context.online(tp):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return PartitionState(state.leader, state.leader_epoch, change.isr, context.epoch, state.version)

@@ -1,0 +1,352 @@
+"""Replicas of one partition on several brokers, without network, ZooKeeper or a clock that goes by itself.
+
+Each broker is a real ``ReplicaManager`` over real files. What brokers and the controller say to one another is a step
+that the test draws: it may come late, in another order, twice, or never.
+"""
+
+import asyncio
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from random import Random
+from uuid import UUID
+
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.controller.context import ControllerContext
+from sparklog.controller.election import elect
+from sparklog.controller.isr_change import IsrChange, judge
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.manager import LogManager
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.records import iter_batches, iter_records
+from sparklog.replica.manager import Follower, ReplicaFetch, ReplicaManager
+from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
+
+TP, ID = TopicPartition("t", 0), UUID(int=1)
+MAX_LAG_MS = 10_000
+FETCH_BYTES = 400
+
+
+class AtOnce:
+    """An executor for what may be done at once."""
+
+    def submit(self, work, *args):
+        done = Future()
+        try:
+            done.set_result(work(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+@dataclass
+class Sent:
+    """A record that a client sent with acks=all, and whether it was told that all have it."""
+
+    value: bytes
+    broker: int
+    life: int
+    epoch: int
+    offset: int
+    acknowledged: bool = False
+
+
+class SimBroker:
+    """One broker: its life ends with a kill, its files stay."""
+
+    def __init__(self, broker_id, directory, clock, loop, config):
+        self.id = broker_id
+        self._directory = directory
+        self._clock = clock
+        self._loop = loop
+        self._config = config
+        self.life = 0
+        self.replicas = None
+        self.proposals = {}
+
+    def start(self):
+        self.life += 1
+        self.proposals = {}
+        self.logs = LogManager([self._directory], self._config, self._clock, AtOnce())
+        self.logs.load({TP.topic: self._config})
+        self.replicas = ReplicaManager(self.id, self.logs, self._loop, clock=self._clock, max_lag_ms=MAX_LAG_MS)
+        self.replicas.on_proposal = self.proposals.__setitem__
+
+    def kill(self):
+        """As SIGKILL: what was written is in the page cache."""
+        for log in self.logs.logs.values():
+            log.abandon()
+        for log_dir in self.logs._dirs:
+            log_dir.close()
+        self.replicas = None
+
+    @property
+    def alive(self):
+        return self.replicas is not None
+
+    @property
+    def epoch(self):
+        """Of its registration."""
+        return 100 * self.life + self.id
+
+    def partition(self):
+        try:
+            return self.replicas.partition(TP) if self.alive else None
+        except ApiError:
+            return None
+
+
+class SimCluster:
+    """``step`` does one thing that may happen; ``check`` raises AssertionError where a promise is broken."""
+
+    def __init__(self, directory, seed, *, brokers=3, min_isr=1, unclean=False):
+        self.random = Random(seed)
+        self.clock = ManualClock()
+        self.loop = asyncio.new_event_loop()
+        self._unclean = unclean
+        config = parse(TopicConfig, {"min.insync.replicas": str(min_isr), "segment.bytes": "2000"})
+        self.brokers = {
+            number: SimBroker(number, directory / f"broker-{number}", self.clock, self.loop, config)
+            for number in range(1, brokers + 1)
+        }
+        self._config = config
+        self.context = ControllerContext(epoch=1, epoch_version=0)
+        self.context.assignments[TP.topic] = TopicAssignment(TP.topic, {0: tuple(self.brokers)}, ID)
+        self.state = PartitionState(1, 0, tuple(self.brokers), 1, version=0)
+        self.mail = {number: [] for number in self.brokers}
+        self.sent = []
+        self.history = []
+        for broker in self.brokers.values():
+            broker.start()
+            self._register(broker)
+        self._decided(self.state)
+
+    def close(self):
+        for broker in self.brokers.values():
+            if broker.alive:
+                broker.kill()
+        self.loop.close()
+
+    def _register(self, broker):
+        self.context.brokers[broker.id] = BrokerInfo(broker.id, Endpoint("x", 1), epoch=broker.epoch)
+
+    def _decided(self, state):
+        self.state = self.context.states[TP] = state
+        for number, broker in self.brokers.items():
+            if broker.alive:
+                self.mail[number].append((broker.life, state))
+
+    # What may happen
+
+    def step(self):
+        happens = self.random.choices(
+            (
+                self.produce,
+                self.fetch,
+                self.hear,
+                self.write_isr,
+                self.crash,
+                self.restart,
+                self.look,
+                self.wait,
+                self.move,
+            ),
+            (30, 60, 20, 10, 1, 3, 6, 2, 1),
+        )[0]
+        happens()
+        self._settle_produces()
+
+    def _any(self):
+        return self.random.choice(list(self.brokers.values()))
+
+    def produce(self):
+        """A client sends to a broker that believes that it leads."""
+        broker = self._any()
+        partition = broker.partition()
+        if partition is None or not partition.is_leader:
+            return
+        value = b"%d" % len(self.sent)
+        builder = RecordBatchBuilder()
+        builder.append(1, None, value)
+        try:
+            appended = broker.replicas.append(TP, memoryview(bytearray(builder.build())), -1)
+        except ApiError:
+            return
+        sent = Sent(value, broker.id, broker.life, partition.leader_epoch, appended.first_offset)
+        self.sent.append(sent)
+        self.history.append(f"{broker.id} appends {value!r} at {sent.offset} in epoch {sent.epoch}")
+
+    def _settle_produces(self):
+        for sent in self.sent:
+            broker = self.brokers[sent.broker]
+            partition = broker.partition() if broker.life == sent.life else None
+            if sent.acknowledged or partition is None or not partition.still_leads(sent.epoch):
+                continue
+            if partition.high_watermark.offset > sent.offset and partition.has_enough_in_sync:
+                sent.acknowledged = True
+                self.history.append(f"{sent.value!r} at {sent.offset} is acknowledged by {sent.broker}")
+
+    def fetch(self):
+        """A follower asks the broker that it believes to lead, and takes the answer."""
+        follower = self._any()
+        mine = follower.partition()
+        if mine is None or mine.is_leader or mine.leader == NO_LEADER:
+            return
+        leader, epoch = self.brokers[mine.leader], mine.leader_epoch
+        if not leader.alive:
+            return
+        standing = follower.replicas.standing(TP, epoch)
+        asked = Follower(follower.id, follower.epoch)
+        try:
+            read = leader.replicas.read_as_follower(
+                TP,
+                ID,
+                asked,
+                ReplicaFetch(standing.offset, standing.latest_epoch, epoch, FETCH_BYTES),
+                min_one_batch=True,
+                is_news=True,
+            )
+        except ApiError as error:
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                end = leader.replicas.partition(TP).log_end_offset
+                if end < standing.offset:
+                    follower.replicas.drop_beyond(TP, epoch, end)
+                    self.history.append(f"{follower.id} ends at {end} with {leader.id}")
+            return
+        if self.random.random() < 0.1:
+            return  # the answer is lost
+        if read.diverging is not None:
+            follower.replicas.drop_diverged(TP, epoch, read.diverging)
+            self.history.append(f"{follower.id} diverged from {leader.id}: {read.diverging}")
+            return
+        piece = read.records
+        records = None if piece is None else memoryview(piece.file.read(piece.position, piece.size))
+        follower.replicas.append_from_leader(TP, epoch, records, read.high_watermark, read.log_start_offset)
+        self.history.append(f"{follower.id} has {follower.partition().log_end_offset} of {leader.id}, epoch {epoch}")
+
+    def hear(self):
+        """A broker hears of a decision; one may come twice."""
+        broker = self._any()
+        if not broker.alive or not self.mail[broker.id]:
+            return
+        life, state = self.mail[broker.id][0]
+        if self.random.random() < 0.9:
+            self.mail[broker.id].pop(0)
+        if life == broker.life:
+            broker.replicas.apply(TP, state, self._config, ID, replicas=tuple(self.brokers))
+            self.history.append(f"{broker.id} hears {state}")
+
+    def write_isr(self):
+        """The controller hears a proposal; its answer may be lost."""
+        broker = self._any()
+        proposal = broker.proposals.get(TP)
+        if proposal is None or not broker.alive:
+            return
+        members = zip(proposal.isr, proposal.broker_epochs, strict=True)
+        epochs = tuple(broker.epoch if each == broker.id else epoch for each, epoch in members)
+        change = IsrChange(broker.id, proposal.leader_epoch, proposal.isr, epochs, proposal.partition_epoch)
+        verdict = judge(self.context, TP, change)
+        if isinstance(verdict, PartitionState):
+            self.state = self.context.states[TP] = replace(verdict, version=verdict.version + 1)
+            verdict = ErrorCode.NONE
+            self.history.append(f"the ISR is {self.state.isr}")
+        if self.random.random() < 0.3:
+            return
+        if verdict is ErrorCode.NONE:
+            broker.replicas.settle(TP, proposal, self.state.isr, self.state.version)
+            broker.proposals.pop(TP)
+        elif verdict is ErrorCode.INELIGIBLE_REPLICA:
+            broker.replicas.give_up(TP, proposal)
+            broker.proposals.pop(TP)
+
+    def crash(self):
+        broker = self._any()
+        if broker.alive:
+            broker.kill()
+            self.history.append(f"{broker.id} is killed")
+
+    def restart(self):
+        broker = self._any()
+        if not broker.alive:
+            broker.start()
+            self._register(broker)
+            self.mail[broker.id] = [(broker.life, self.state)]
+            self.history.append(f"{broker.id} is back, with epoch {broker.epoch}")
+
+    def look(self):
+        """The controller looks who lives, and decides."""
+        for number, broker in self.brokers.items():
+            if not broker.alive:
+                self.context.brokers.pop(number, None)
+        self._elect(list(self.context.brokers))
+
+    def move(self):
+        """The controller has another replica in sync lead, as for a broker that is about to stop."""
+        leaving = {self.state.leader}
+        others = [each for each in self.state.isr if each in self.context.brokers and each not in leaving]
+        if others:
+            leader = self.random.choice(others)
+            state = PartitionState(leader, self.state.leader_epoch + 1, self.state.isr, 1, self.state.version + 1)
+            self.history.append(f"{leader} is to lead: {state}")
+            self._decided(state)
+
+    def _elect(self, live):
+        candidates = live
+        if self._unclean and not set(live) & set(self.state.isr) and live:
+            leader = self.random.choice(live)
+            self._decided(PartitionState(leader, self.state.leader_epoch + 1, (leader,), 1, self.state.version + 1))
+            return
+        changed = elect(self.state, tuple(self.brokers), candidates, 1)
+        if changed is not None:
+            self.history.append(f"elected: {changed}")
+            self._decided(replace(changed, version=self.state.version + 1))
+
+    def wait(self):
+        """Time passes, and leaders look who lags."""
+        self.clock.advance(self.random.choice((1.0, 6.0)))
+        for broker in self.brokers.values():
+            if broker.alive:
+                for _ in broker.replicas.leave_out_lagging():
+                    pass
+
+    # What must hold
+
+    def settle(self):
+        """All live, all is heard, and all is copied; one leader is left."""
+        for broker in self.brokers.values():
+            if not broker.alive:
+                broker.start()
+                self._register(broker)
+            self.mail[broker.id] = [(broker.life, self.state)]
+        self._elect(list(self.brokers))
+        for _ in range(2_000):
+            for happens in (self.hear, self.fetch, self.fetch, self.fetch, self.write_isr):
+                happens()
+            partitions = [broker.partition() for broker in self.brokers.values()]
+            if all(partitions) and set(self.state.isr) == set(self.brokers):
+                ends = {each.log_end_offset for each in partitions}
+                if len(ends) == 1 and all(each.leader_epoch == self.state.leader_epoch for each in partitions):
+                    self._settle_produces()
+                    return
+        raise AssertionError("the replicas do not come together\n" + "\n".join(self.history[-60:]))
+
+    def check(self):
+        """What was acknowledged is there, in its place; the replicas are equal."""
+        held = {number: self._values(broker) for number, broker in self.brokers.items()}
+        told = "\n".join(self.history)
+        first = held[self.state.leader]
+        for number, values in held.items():
+            assert values == first, f"{number} differs from {self.state.leader}\n{told}"
+        for sent in self.sent:
+            if sent.acknowledged:
+                assert first.get(sent.offset) == sent.value, f"{sent} is lost\n{told}"
+
+    @staticmethod
+    def _values(broker):
+        found = {}
+        for block in broker.partition().read_all(1 << 20):
+            for batch in iter_batches(block):
+                found |= {record.offset: bytes(record.value) for record in iter_records(batch)}
+        return found
