@@ -53,7 +53,7 @@ def topic() -> None:
 @click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many partitions.")
 @click.option(
     "-r", "--replication", type=click.IntRange(1), default=1, show_default=True,
-    help="Copies of each partition, from 1 to the number of brokers; sparklog's brokers keep one today.",
+    help="Copies of each partition, on as many brokers: from 1 to the number of brokers.",
 )  # fmt: skip
 @click.option(
     "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be repeated."

@@ -257,8 +257,9 @@ class Log:
             raise
 
     def append_as_follower(self, records: memoryview) -> int:
-        """Write batches as the leader gave them, offsets and epochs with them; returns the new end offset, up to which
-        all is flushed where ``flush.messages`` wants it.
+        """Write batches as the leader gave them, offsets and epochs with them; returns the new end offset. It never
+        waits for the disk: where ``flush.messages`` wants a flush, ``awaits_flush`` says so, and the leader is not to
+        be told that all is here before ``flush`` has returned.
 
         Raises CorruptRecord if they do not hold together, LogError if they do not lie behind the end of the log,
         LogDirFailed if the disk refuses.
@@ -269,7 +270,7 @@ class Log:
             size = sum(batch.size_in_bytes for batch in batches)
             self._append(batches, records[:size], self._clock.now_ms())
             if self._flush_is_wanted:
-                self.flush()
+                self._flush_wanted = self.log_end_offset
         return self.log_end_offset
 
     def _append(self, batches: Sequence[RecordBatch], records: memoryview, now: int) -> None:

@@ -413,6 +413,13 @@ class ReplicaManager:
         partition.check_follows(leader_epoch)
         return partition
 
+    def awaited_flush(self, tp: TopicPartition) -> Coroutine[Any, Any, None] | None:
+        """What is to be awaited before the leader may be told that the copy goes so far, for ``flush.messages`` wants
+        that; None if nothing is. It raises ApiError if that will not be.
+        """
+        end = self.partition(tp).unflushed_end
+        return None if end is None else self.flushed(tp, end)
+
     def append_from_leader(
         self, tp: TopicPartition, leader_epoch: int, records: memoryview | None, high_watermark: int, log_start: int
     ) -> None:

@@ -1,8 +1,9 @@
 """Copies from one leader, over one connection: fetch after fetch, for all partitions that it leads and we follow.
 
 Invariants: what is appended was asked for at the end of the log as it is then, under the leader epoch that the
-controller told; else it is dropped. A failure of one partition pauses that one, and no other. A lost connection costs
-the session, not a record. Each partition is appended in a turn of its own.
+controller told; else it is dropped. Where ``flush.messages`` wants it, what was copied is on the disk before another
+fetch tells the leader of it; one flush serves all that came together. A failure of one partition pauses that one, and
+no other. A lost connection costs the session, not a record. Each partition is appended in a turn of its own.
 Source: Kafka 3.9, ``AbstractFetcherThread.scala``.
 """
 
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
@@ -239,6 +240,7 @@ class ReplicaFetcher:
     async def _take(self, wanted: dict[TopicPartition, FetchPartition], fetched: list[FetchedPartition]) -> None:
         if not fetched:
             return
+        flushes: list[Coroutine[Any, Any, None]] = []
         names = {(each.topic_id, each.partition): tp for tp, each in wanted.items()}
         async for each in self._turns.paced(fetched):
             tp = (
@@ -250,9 +252,14 @@ class ReplicaFetcher:
             followed.asked = None
             try:
                 await self._take_partition(tp, followed, each)
+                flush = self._replicas.awaited_flush(tp)
                 followed.pause_s = 0.0
             except ApiError as error:
                 self._suffer(tp, followed, error)
+            else:
+                flushes += [flush] if flush is not None else []
+        if flushes:  # before the next fetch, which tells the leader what is here
+            await asyncio.gather(*flushes, return_exceptions=True)
 
     async def _take_partition(self, tp: TopicPartition, followed: _Followed, fetched: FetchedPartition) -> None:
         """Raises ApiError if that could not be, and is to be tried again after a pause."""

@@ -1,0 +1,325 @@
+"""A leader and a follower, each with its files: what is copied, what is dropped, and what is told."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+import pytest
+
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.manager import LogManager
+from sparklog.record.builder import RecordBatchBuilder
+from sparklog.replica.manager import Follower, ReplicaFetch, ReplicaManager
+from sparklog.structs import IsolationLevel, OffsetAndEpoch, TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.zk.znodes import PartitionState
+
+TP, ID = TopicPartition("t", 0), UUID(int=1)
+LEADER, FOLLOWER = 1, 2
+BOTH = (LEADER, FOLLOWER)
+LARGE = 1 << 20
+
+
+def batch(value=b"v", count=1):
+    builder = RecordBatchBuilder()
+    for _ in range(count):
+        builder.append(1, None, value)
+    return memoryview(bytearray(builder.build()))
+
+
+def decision(leader, epoch, isr=BOTH, version=0):
+    return PartitionState(leader, epoch, isr, 1, version)
+
+
+class Pair:
+    def __init__(self, home, disk, loop, **settings):
+        self.config = parse(TopicConfig, settings)
+        self.clock = ManualClock()
+        self.managers, self.logs, self.proposals = {}, {}, []
+        for number in BOTH:
+            logs = LogManager([home / str(number)], TopicConfig(), self.clock, disk)
+            logs.load({})
+            manager = ReplicaManager(number, logs, loop, clock=self.clock, max_lag_ms=10_000)
+            manager.on_proposal = lambda _, proposal: self.proposals.append(proposal)
+            self.managers[number], self.logs[number] = manager, logs
+
+    def __getitem__(self, number):
+        return self.managers[number]
+
+    def decide(self, state, *brokers):
+        for number in brokers or BOTH:
+            assert self[number].apply(TP, state, self.config, ID, replicas=BOTH) is ErrorCode.NONE
+
+    def fetch(self, of=LEADER, to=FOLLOWER, max_bytes=LARGE):
+        """One fetch and what comes of it; the answer."""
+        epoch = self[to].partition(TP).leader_epoch
+        standing = self[to].standing(TP, epoch)
+        asked = ReplicaFetch(standing.offset, standing.latest_epoch, epoch, max_bytes)
+        read = self.ask(asked, of=of, to=to)
+        if read.diverging is not None:
+            self[to].drop_diverged(TP, epoch, read.diverging)
+        else:
+            self[to].append_from_leader(TP, epoch, bytes_of(read), read.high_watermark, read.log_start_offset)
+        return read
+
+    def ask(self, asked, of=LEADER, to=FOLLOWER, broker_epoch=7):
+        return self[of].read_as_follower(TP, ID, Follower(to, broker_epoch), asked, min_one_batch=True, is_news=True)
+
+    def committed(self, number):
+        return self[number].partition(TP).high_watermark.offset
+
+    def end(self, number):
+        return self[number].partition(TP).log_end_offset
+
+    def close(self):
+        for logs in self.logs.values():
+            logs.close()
+
+
+def bytes_of(read):
+    piece = read.records
+    return None if piece is None else memoryview(piece.file.read(piece.position, piece.size))
+
+
+@pytest.fixture
+def loop():
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def pair(tmp_path, loop):
+    with ThreadPoolExecutor(1) as disk:
+        pair = Pair(tmp_path, disk, loop)
+        yield pair
+        pair.close()
+
+
+def refusal(call, *arguments, **how):
+    with pytest.raises(ApiError) as caught:
+        call(*arguments, **how)
+    return caught.value.code
+
+
+def test_a_record_is_committed_when_the_follower_asks_for_what_is_behind_it(pair):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(count=3), -1)
+    assert pair.committed(LEADER) == 0
+    pair.fetch()
+    assert (pair.committed(LEADER), pair.end(FOLLOWER)) == (0, 3), "it was given, but not seen to be taken"
+    pair.fetch()
+    assert (pair.committed(LEADER), pair.committed(FOLLOWER)) == (3, 3)
+
+
+def test_a_consumer_is_shown_what_is_committed_and_a_follower_all(pair):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(count=3), 1)
+    shown = pair[LEADER].read(TP, ID, 0, LARGE, IsolationLevel.READ_UNCOMMITTED, min_one_batch=True)
+    assert shown.records is None
+    assert pair.fetch().records is not None
+
+
+def test_the_copy_is_equal_byte_for_byte(pair, tmp_path):
+    pair.decide(decision(LEADER, 3))
+    for size in (1, 5, 2):
+        pair[LEADER].append(TP, batch(count=size), -1)
+    while pair.end(FOLLOWER) < 8:
+        pair.fetch(max_bytes=100)
+    logs = [(tmp_path / str(number) / "t-0" / "00000000000000000000.log").read_bytes() for number in BOTH]
+    assert logs[0] == logs[1]
+    assert pair[FOLLOWER].partition(TP).latest_epoch == 3
+
+
+def test_what_the_next_leader_does_not_have_is_dropped(pair):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(b"kept"), -1)
+    pair.fetch()
+    pair.fetch()
+    pair[LEADER].append(TP, batch(b"lost", 2), 1)
+    pair.decide(decision(FOLLOWER, 1))
+    pair[FOLLOWER].append(TP, batch(b"new"), 1)
+    told = pair.fetch(of=FOLLOWER, to=LEADER)
+    assert told.diverging == OffsetAndEpoch(1, 0)
+    assert pair.end(LEADER) == 1
+    pair.fetch(of=FOLLOWER, to=LEADER)
+    assert pair.end(LEADER) == 2
+    assert pair[LEADER].partition(TP).epoch_at(1) == 1
+
+
+def test_an_epoch_in_which_nothing_was_written_is_forgotten_where_the_leader_had_none(pair):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(), -1)
+    pair.fetch()
+    pair.decide(decision(LEADER, 4), LEADER)
+    pair.decide(decision(FOLLOWER, 5))
+    assert pair[LEADER].partition(TP).latest_epoch == 4
+    pair.fetch(of=FOLLOWER, to=LEADER)
+    assert pair.fetch(of=FOLLOWER, to=LEADER).diverging is None
+    assert pair[LEADER].partition(TP).latest_epoch == 0
+    assert pair.end(LEADER) == 1
+
+
+def test_a_follower_below_the_leaders_start_begins_again_there(pair):
+    pair.decide(decision(LEADER, 0, (LEADER,)))
+    pair[LEADER].append(TP, batch(count=9), 1)
+    partition = pair[LEADER].partition(TP)
+    partition.log.advance_start(9)
+    epoch = 0
+    assert refusal(pair.fetch) is ErrorCode.OFFSET_OUT_OF_RANGE
+    pair[FOLLOWER].begin_again_at(TP, epoch, 9)
+    assert pair[FOLLOWER].standing(TP, epoch).offset == 9
+    pair[LEADER].append(TP, batch(b"next"), 1)
+    pair.fetch()
+    assert (pair[FOLLOWER].partition(TP).log_start_offset, pair.end(FOLLOWER)) == (9, 10)
+
+
+def test_the_start_of_the_leaders_log_is_taken_over(pair):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(count=4), -1)
+    pair.fetch()
+    pair.fetch()
+    assert pair[LEADER].delete_records(TP, 3) == 3
+    pair.fetch()
+    assert pair[FOLLOWER].partition(TP).log_start_offset == 3
+
+
+def test_nobody_copies_from_a_leader_of_another_epoch(pair):
+    pair.decide(decision(LEADER, 2))
+    past, future = ReplicaFetch(0, -1, 1, LARGE), ReplicaFetch(0, -1, 3, LARGE)
+    assert refusal(pair.ask, past) is ErrorCode.FENCED_LEADER_EPOCH
+    assert refusal(pair.ask, future) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    pair.decide(decision(FOLLOWER, 3))
+    assert refusal(pair.ask, future) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refusal(pair[LEADER].append_from_leader, TP, 2, None, 0, 0) is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_stranger_is_no_follower(pair):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(), -1)
+    assert refusal(pair.ask, ReplicaFetch(1, 0, 0, LARGE), to=9) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert pair.committed(LEADER) == 0
+
+
+def test_a_fetch_of_a_former_life_of_the_broker_counts_for_nothing(pair):
+    pair.decide(decision(LEADER, 0))
+    pair.ask(ReplicaFetch(0, -1, 0, LARGE), broker_epoch=8)
+    pair[LEADER].append(TP, batch(), -1)
+    late = ReplicaFetch(1, 0, 0, LARGE)
+    assert refusal(pair.ask, late, broker_epoch=7) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert pair.committed(LEADER) == 0
+
+
+def test_an_offset_beyond_the_end_counts_for_nothing(pair):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(), -1)
+    assert refusal(pair.ask, ReplicaFetch(5, -1, 0, LARGE)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert pair.committed(LEADER) == 0
+
+
+def test_what_does_not_follow_the_end_is_refused_and_nothing_is_written(pair):
+    pair.decide(decision(LEADER, 0))
+    for _ in range(2):
+        pair[LEADER].append(TP, batch(), -1)
+    gone = pair.ask(ReplicaFetch(0, -1, 0, LARGE))
+    pair.fetch()
+    again = refusal(pair[FOLLOWER].append_from_leader, TP, 0, bytes_of(gone), 0, 0)
+    assert again is ErrorCode.CORRUPT_MESSAGE
+    assert pair.end(FOLLOWER) == 2
+
+
+def test_a_follower_that_has_caught_up_is_proposed_once(pair):
+    pair.decide(decision(LEADER, 0, (LEADER,)))
+    pair[LEADER].append(TP, batch(), 1)
+    pair.fetch()
+    assert pair.proposals == []
+    pair.fetch()
+    pair.fetch()
+    (proposal,) = pair.proposals
+    assert proposal.isr == BOTH
+    assert proposal.broker_epochs == (-1, 7)
+    pair[LEADER].settle(TP, proposal, BOTH, 1)
+    assert pair[LEADER].partition(TP).isr == BOTH
+    assert not pair[LEADER].proposes(TP, proposal)
+
+
+def test_a_follower_that_lags_is_left_out_and_then_nobody_waits_for_it(pair):
+    pair.decide(decision(LEADER, 0))
+    pair.fetch()
+    pair[LEADER].append(TP, batch(), -1)
+    list(pair[LEADER].leave_out_lagging())
+    assert pair.proposals == []
+    pair.clock.advance(11)
+    list(pair[LEADER].leave_out_lagging())
+    (proposal,) = pair.proposals
+    assert pair.committed(LEADER) == 0, "until the controller has written it"
+    pair[LEADER].settle(TP, proposal, (LEADER,), 1)
+    assert pair.committed(LEADER) == 1
+
+
+def test_the_end_is_not_told_until_it_is_known_under_a_new_leader(pair):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(), -1)
+    pair.fetch()
+    pair.fetch()
+    pair[LEADER].append(TP, batch(), -1)
+    pair.fetch()  # the follower has both, and has heard that one is committed
+    pair.decide(decision(FOLLOWER, 1))
+    assert not pair[FOLLOWER].partition(TP).knows_end
+    pair.fetch(of=FOLLOWER, to=LEADER)
+    pair.fetch(of=FOLLOWER, to=LEADER)
+    assert pair[FOLLOWER].partition(TP).knows_end
+    assert pair.committed(FOLLOWER) == 2
+
+
+def test_what_is_to_be_flushed_is_flushed_before_the_leader_is_told(tmp_path, loop):
+    with ThreadPoolExecutor(1) as disk:
+        pair = Pair(tmp_path, disk, loop, **{"flush.messages": "1"})
+        pair.decide(decision(LEADER, 0))
+
+        async def copy():
+            pair[LEADER].append(TP, batch(), -1)
+            pair.fetch()
+            flush = pair[FOLLOWER].awaited_flush(TP)
+            assert flush is not None
+            assert pair.logs[FOLLOWER].logs[TP].recovery_point == 0
+            await flush
+            assert pair.logs[FOLLOWER].logs[TP].recovery_point == 1
+            assert pair[FOLLOWER].awaited_flush(TP) is None
+            await pair[LEADER].flushed(TP, 1)
+            assert pair.committed(LEADER) == 0, "the leader has it on its disk, but nobody else"
+            pair.fetch()
+            assert pair.committed(LEADER) == 1
+
+        loop.run_until_complete(copy())
+        pair.close()
+
+
+def test_what_is_committed_is_known_after_a_restart(tmp_path, loop):
+    with ThreadPoolExecutor(1) as disk:
+        pair = Pair(tmp_path, disk, loop)
+        pair.decide(decision(LEADER, 0))
+        pair[LEADER].append(TP, batch(count=4), -1)
+        pair.fetch()
+        pair.fetch()
+        pair.close()
+        logs = LogManager([tmp_path / str(FOLLOWER)], TopicConfig(), pair.clock, disk)
+        logs.load({"t": TopicConfig()})
+        assert logs.logs[TP].high_watermark == 4
+        logs.close()
+
+
+def test_waiting_producers_hear_that_another_leads(pair, loop):
+    pair.decide(decision(LEADER, 0))
+
+    async def lose():
+        waiting = asyncio.ensure_future(pair[LEADER].append_replicated(TP, bytes(batch()), 60_000))
+        await asyncio.sleep(0)
+        pair.decide(decision(FOLLOWER, 1))
+        with pytest.raises(ApiError) as caught:
+            await waiting
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    loop.run_until_complete(lose())
