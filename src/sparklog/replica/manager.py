@@ -613,9 +613,9 @@ class ReplicaManager:
         yield from self._logs.unlink_due()
 
     @property
-    def leads_replicated(self) -> bool:
-        """Whether it leads a partition that has other replicas in sync."""
-        return any(each.is_leader and len(each.isr) > 1 for each in self._partitions.values())
+    def led_with_others(self) -> set[TopicPartition]:
+        """The partitions that this broker leads, and others could."""
+        return {tp for tp, each in self._partitions.items() if each.is_leader and len(each.isr) > 1}
 
     @property
     def leader_count(self) -> int:
