@@ -1,7 +1,7 @@
 """Three brokers with three replicas each: what is acknowledged outlives the brokers that acknowledged it."""
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, ElectionType, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -151,3 +151,59 @@ def test_a_lone_replica_takes_no_records_that_two_are_to_have(trio):
     eventually(lambda: in_sync(trio, "lone") == {0, 1, 2}, NOTICED_S, "all replicas are in sync")
     send(trio, "lone", numbered(10, 20))
     assert read_all(trio, "lone", 20)[:20] == numbered(0, 20)
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_a_replica_out_of_sync_leads_only_where_the_topic_wants_it(trio, unclean):
+    name = f"unclean-{unclean}".lower()
+    make_topic(trio, name, **{"unclean.leader.election.enable": str(unclean).lower()})
+    send(trio, name, numbered(0, 5))
+    leader = described(trio, name).leader
+    others = {0, 1, 2} - {leader}
+    for other in others:
+        trio.kill_broker(other)
+    eventually(lambda: in_sync(trio, name) == {leader}, NOTICED_S, "the leader is alone")
+    send(trio, name, [b"with the leader alone"])
+    trio.kill_broker(leader)
+    for other in others:
+        trio.start_broker(other)
+    if unclean:
+        eventually(lambda: described(trio, name).leader in others, NOTICED_S, "a replica leads that lacks a record")
+        assert read_all(trio, name, 5) == numbered(0, 5)
+        trio.start_broker(leader)
+    else:
+        eventually(lambda: described(trio, name).leader == -1, NOTICED_S, "nobody leads")
+        trio.start_broker(leader)
+        eventually(lambda: described(trio, name).leader == leader, NOTICED_S, "who has everything leads again")
+        assert read_all(trio, name, 6) == [*numbered(0, 5), b"with the leader alone"]
+    eventually(lambda: in_sync(trio, name) == {0, 1, 2}, NOTICED_S, "all replicas are in sync")
+
+
+def test_an_operator_may_have_a_replica_out_of_sync_lead(trio):
+    make_topic(trio, "forced")
+    leader = described(trio, "forced").leader
+    others = {0, 1, 2} - {leader}
+    for other in others:
+        trio.kill_broker(other)
+    eventually(lambda: in_sync(trio, "forced") == {leader}, NOTICED_S, "the leader is alone")
+    trio.kill_broker(leader)
+    for other in others:
+        trio.start_broker(other)
+    eventually(lambda: described(trio, "forced").leader == -1, NOTICED_S, "nobody leads")
+    admin = AdminClient({"bootstrap.servers": trio.bootstrap_servers, "log_level": 0})
+    elected = admin.elect_leaders(ElectionType.UNCLEAN, [Position("forced", 0)]).result(60)
+    assert [error is None for error in elected.values()] == [True]
+    eventually(lambda: described(trio, "forced").leader in others, NOTICED_S, "a replica leads")
+
+
+def test_the_first_replica_is_given_back_what_it_is_to_lead(trio):
+    make_topic(trio, "preferred", partitions=3)
+    trio.stop_broker(1)
+    trio.start_broker(1)
+    eventually(lambda: all(len(each.isr) == 3 for each in described_all(trio, "preferred")), NOTICED_S, "it is back")
+    moved = [each for each in described_all(trio, "preferred") if each.leader != each.replicas[0]]
+    assert [each.replicas[0] for each in moved] == [1]
+    admin = AdminClient({"bootstrap.servers": trio.bootstrap_servers, "log_level": 0})
+    elected = admin.elect_leaders(ElectionType.PREFERRED, [Position("preferred", moved[0].partition)]).result(60)
+    assert [error is None for error in elected.values()] == [True]
+    eventually(lambda: described(trio, "preferred", moved[0].partition).leader == 1, NOTICED_S, "broker 1 leads")

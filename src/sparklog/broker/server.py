@@ -296,7 +296,7 @@ class Broker:
         replicas = ReplicaManager(
             config.broker_id, self._logs, self._loop, clock=self._clock, max_lag_ms=config.replica_lag_time_max_ms
         )
-        self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock)
+        self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock, self._settings.topic)
         self._steps[_Step.CONTROLLER] = self._controller.close
         offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
         states = CoordinatorLog(TRANSACTIONS_TOPIC, config.transaction_state_log_num_partitions, replicas, metadata)

@@ -1,9 +1,9 @@
 """Who leads: pure decisions from a context, to be written to ZooKeeper and sent to brokers by ``runtime``.
 
-Invariants: a leader is a replica that lives and was not refused; without ``unclean.leader.election.enable`` it comes
-from the ISR; the leader epoch rises with every change of leader or ISR; the last member of an ISR stays in it even when
-it dies, for only it is known to hold all that was acknowledged. Source: Kafka 3.9, ``PartitionStateMachine`` and
-``Election``.
+Invariants: a leader is a replica that lives and was not refused; without ``unclean.leader.election.enable``, and unless
+an operator asks for it, it comes from the ISR; the leader epoch rises with every change of leader or ISR that is made
+here; the last member of an ISR stays in it even when it dies, for only it is known to hold all that was acknowledged.
+Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``.
 """
 
 from __future__ import annotations
@@ -40,6 +40,17 @@ def elect(
     if leader == state.leader and isr == state.isr:
         return None
     return PartitionState(leader, state.leader_epoch + 1, isr, controller_epoch, state.version)
+
+
+def elect_unclean(context: ControllerContext, tp: TopicPartition) -> PartitionState | None:
+    """The state in which a replica leads that is not in sync, for none that is lives; None if none lives at all.
+
+    What it does not have is lost, also what was acknowledged.
+    """
+    state, online = context.states[tp], context.online(tp)
+    if not online:
+        return None
+    return PartitionState(online[0], state.leader_epoch + 1, (online[0],), context.epoch, state.version)
 
 
 def prefer(context: ControllerContext, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:

@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from sparklog.clock import Clock
+from sparklog.config.topic import TopicConfig
 from sparklog.controller import requests
 from sparklog.controller.channel import BrokerChannel
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.election import decide, imbalanced, prefer
+from sparklog.controller.election import decide, elect_unclean, imbalanced, prefer
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.controller.pauses import Pauses
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
@@ -35,7 +36,7 @@ from sparklog.protocol.messages import (
     UpdateMetadataResponse,
 )
 from sparklog.protocol.slices import Steps
-from sparklog.structs import TopicPartition
+from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo, PartitionState
 
@@ -51,14 +52,27 @@ RunZk = Callable[..., Awaitable[Any]]
 """Runs a blocking ZooKeeper call off the loop and awaits what it gives."""
 
 
+async def _default_config(_topic: str) -> TopicConfig:
+    return TopicConfig()
+
+
 class Controller:
     """This broker's candidacy, and its term in office when it has one."""
 
-    def __init__(self, broker_id: int, zk: ZkClient, run_zk: RunZk, clock: Clock) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        zk: ZkClient,
+        run_zk: RunZk,
+        clock: Clock,
+        topic_config: Callable[[str], Awaitable[TopicConfig]] = _default_config,
+    ) -> None:
+        """``topic_config`` gives the settings of a topic."""
         self._id = broker_id
         self._zk = zk
         self._run_zk = run_zk
         self._clock = clock
+        self._topic_config = topic_config
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, BrokerChannel] = {}
         self._look = asyncio.Event()
@@ -83,6 +97,8 @@ class Controller:
         self._deletions = Pauses[str](self._clock)
         self._to_prefer: set[TopicPartition] = set()
         """The partitions that their first replica is to lead, if it may."""
+        self._to_lead_anyhow: set[TopicPartition] = set()
+        """Those that any replica is to lead, if they have no leader."""
         waiting, self._awaiting_look = self._awaiting_look, []
         for looked in waiting:
             if not looked.done():
@@ -147,6 +163,16 @@ class Controller:
         if self._context is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
         self._to_prefer.update(partitions)
+        await self._look_once()
+
+    async def elect_unclean(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let any replica that lives lead those of the partitions that have no leader.
+
+        Raises ApiError(NOT_CONTROLLER).
+        """
+        if self._context is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        self._to_lead_anyhow.update(partitions)
         await self._look_once()
 
     async def _look_once(self) -> None:
@@ -345,6 +371,7 @@ class Controller:
 
     async def _decide(self, context: ControllerContext) -> list[TopicPartition]:
         wanted = decide(context)
+        wanted |= await self._elect_unclean(context, wanted)
         to_prefer, self._to_prefer = self._to_prefer & context.states.keys() - wanted.keys(), set()
         wanted |= prefer(context, to_prefer)
         if not wanted:
@@ -356,6 +383,31 @@ class Controller:
             context.states.update(await self._run_zk(self._zk.partition_states, lost))
             self._look.set()
         return list(written)
+
+    async def _elect_unclean(
+        self, context: ControllerContext, wanted: Mapping[TopicPartition, PartitionState]
+    ) -> dict[TopicPartition, PartitionState]:
+        """Leaders that are not in sync, for partitions without one, where their topic or an operator wants that."""
+        forced, self._to_lead_anyhow = self._to_lead_anyhow, set()
+        leaderless = [
+            tp
+            for tp, state in context.states.items()
+            if wanted.get(tp, state).leader == NO_LEADER and tp.topic not in context.deleting and context.online(tp)
+        ]
+        allowed = {topic for topic in {tp.topic for tp in leaderless} if await self._may_be_unclean(topic)}
+        chosen = {tp: elect_unclean(context, tp) for tp in leaderless if tp in forced or tp.topic in allowed}
+        for tp, state in chosen.items():
+            if state is not None:
+                text = "%s is led by broker %d, which was not in sync: records that were acknowledged may be lost"
+                _logger.warning(text, tp, state.leader)
+        return {tp: state for tp, state in chosen.items() if state is not None}
+
+    async def _may_be_unclean(self, topic: str) -> bool:
+        try:
+            return (await self._topic_config(topic)).unclean_leader_election_enable
+        except (ApiError, MalformedZnode) as error:
+            _logger.error("topic %s has no unclean election: %s", topic, error)
+            return False
 
     async def _announce(self, context: ControllerContext, changed: list[TopicPartition], fresh: set[int]) -> None:
         news, self._answered = [*changed, *(self._answered & context.states.keys() - set(changed))], set()

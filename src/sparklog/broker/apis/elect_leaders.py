@@ -1,4 +1,4 @@
-"""ElectLeaders: give partitions their preferred leader, which is their first replica, if it is in sync."""
+"""ElectLeaders: give partitions their first replica as leader, if it is in sync; or any, if they have none."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import partial
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.election import prefer
+from sparklog.controller.election import elect_unclean, prefer
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 from sparklog.protocol.slices import Steps, each_of
-from sparklog.structs import TopicPartition
+from sparklog.structs import NO_LEADER, TopicPartition
 
 API = ApiKey.ELECT_LEADERS
 VERSIONS = range(0, 3)
@@ -27,26 +27,25 @@ def handle(
 ) -> Steps[ElectLeadersResponse] | Awaitable[ElectLeadersResponse]:
     message, context = request.message, broker.controller.context
     kind = message.election_type if request.version >= _FIRST_VERSION_WITH_TYPE else _PREFERRED
-    if context is not None and kind == _PREFERRED:
-        return _elect(broker, message, context)
+    if context is not None and kind in (_PREFERRED, _UNCLEAN):
+        return _elect(broker, message, context, kind)
     return _answering(message, context, kind, set())
 
 
 async def _elect(
-    broker: BrokerContext, message: ElectLeadersRequest, context: ControllerContext
+    broker: BrokerContext, message: ElectLeadersRequest, context: ControllerContext, kind: int
 ) -> ElectLeadersResponse:
-    asked, moved = _asked(message, context), set[TopicPartition]()
-    wanted = {tp: context.replicas(tp)[0] async for tp in broker.turns.paced(asked) if _is_due(context, tp)}
+    asked = _asked(message, context)
+    elect = broker.controller.elect_preferred if kind == _PREFERRED else broker.controller.elect_unclean
+    wanted = [tp async for tp in broker.turns.paced(asked) if _is_due(context, kind, tp)]
     in_office: ControllerContext | None = context
     try:
         if wanted:
-            await broker.controller.elect_preferred(wanted)
+            await elect(wanted)
     except ApiError:
         in_office = None
-    else:
-        states = context.states
-        moved = {tp for tp, leader in wanted.items() if tp in states and states[tp].leader == leader}
-    return await broker.turns.drive(_answering(message, in_office, _PREFERRED, moved), lambda: "an ElectLeaders")
+    moved = {tp for tp in wanted if tp in context.states and not _is_due(context, kind, tp)}
+    return await broker.turns.drive(_answering(message, in_office, kind, moved), lambda: "an ElectLeaders")
 
 
 def _asked(message: ElectLeadersRequest, context: ControllerContext | None) -> list[TopicPartition]:
@@ -55,9 +54,13 @@ def _asked(message: ElectLeadersRequest, context: ControllerContext | None) -> l
     return [TopicPartition(each.topic, number) for each in message.topic_partitions for number in each.partitions]
 
 
-def _is_due(context: ControllerContext, tp: TopicPartition) -> bool:
-    """Whether another leads than the first replica, which may."""
-    return tp in context.states and bool(prefer(context, [tp]))
+def _is_due(context: ControllerContext, kind: int, tp: TopicPartition) -> bool:
+    """Whether another is to lead, and may."""
+    if tp not in context.states or tp.topic in context.deleting:
+        return False
+    if kind == _PREFERRED:
+        return bool(prefer(context, [tp]))
+    return context.states[tp].leader == NO_LEADER and elect_unclean(context, tp) is not None
 
 
 def _answering(
