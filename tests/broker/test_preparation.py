@@ -10,9 +10,10 @@ from sparklog.broker import preparation as module
 from sparklog.broker.preparation import Preparation
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.validator import LONG, PreparedBatch, prepare, size_to_prepare
+from sparklog.log.validator import LONG, PreparedBatch, has_to_be_prepared, prepare, size_to_prepare
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
+from sparklog.record.layout import HEADER_SIZE
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
@@ -39,7 +40,26 @@ def batch(size, kind=CompressionType.NONE, value=b"\0"):
     return memoryview(bytearray(builder.build()))
 
 
+def batch_around(kind, payload):
+    """A batch whose compressed records are ``payload``, whatever that is."""
+    builder = RecordBatchBuilder(kind)
+    builder.append(0, None, b"v")
+    out = bytearray(HEADER_SIZE) + payload
+    builder.write_header(out)
+    return memoryview(out)
+
+
 BOMB = batch(16 << 20, CompressionType.ZSTD)
+_EMPTY_BLOCKS = {
+    CompressionType.ZSTD: (bytes.fromhex("28b52ffd0058"), bytes(3)),
+    CompressionType.LZ4: (bytes.fromhex("04224d18604082"), (1 << 31).to_bytes(4, "little")),
+}
+
+
+def empty_blocks(kind, count):
+    """A frame that begins with so many empty blocks, and then is cut short."""
+    header, block = _EMPTY_BLOCKS[kind]
+    return batch_around(kind, header + block * count)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +80,55 @@ BOMB = batch(16 << 20, CompressionType.ZSTD)
         (batch(LONG * 9, CompressionType.LZ4), TopicConfig(), True),
         (batch(LONG * 4, CompressionType.ZSTD), TopicConfig(), False),
         (batch(LONG * 9, CompressionType.ZSTD), TopicConfig(), True),
+        (empty_blocks(CompressionType.ZSTD, 2000), TopicConfig(), True),
+        (empty_blocks(CompressionType.LZ4, 2000), TopicConfig(), True),
+        (empty_blocks(CompressionType.ZSTD, 200), TopicConfig(), False),
+        (empty_blocks(CompressionType.LZ4, 200), TopicConfig(), False),
         (memoryview(b"x" * 70), GZIP, False),
         (memoryview(b""), GZIP, False),
     ],
 )
 def test_which_batches_are_long_to_look_into(records, config, is_long):
     assert (size_to_prepare(records, config) > LONG) is is_long
+
+
+@pytest.mark.parametrize("kind", _EMPTY_BLOCKS)
+def test_no_more_blocks_are_looked_at_than_tell_that_a_batch_is_long(kind):
+    """The walk over all of a million takes half a second."""
+    told = {size_to_prepare(empty_blocks(kind, count), TopicConfig()) for count in (2000, 20_000)}
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("kind", _EMPTY_BLOCKS)
+def test_a_batch_that_is_too_large_is_not_looked_into(kind):
+    records = empty_blocks(kind, 20_000)
+    config = TopicConfig(max_message_bytes=len(records) - 1)
+    assert size_to_prepare(records, config) == 0
+    assert not has_to_be_prepared(records, config)
+
+
+def test_batches_that_cannot_be_decompressed_are_long_together():
+    """Each of them is walked until its fault is found."""
+    preparation = Preparation(Replicas(TopicConfig()), ManualClock())
+    asked = [(TopicPartition("t", number), empty_blocks(CompressionType.ZSTD, 200)) for number in range(20)]
+    assert not preparation.is_needed(asked[:1])
+    assert preparation.is_needed(asked)
+    preparation.close()
+
+
+def test_a_batch_that_cannot_be_decompressed_is_found_out_off_the_loop():
+    async def body():
+        preparation = Preparation(Replicas(TopicConfig()), ManualClock())
+        records = [(ONE, empty_blocks(CompressionType.ZSTD, 2000)), (TWO, batch(10))]
+
+        async def append(prepared):
+            return {number: each.code for number, each in prepared.items()}
+
+        refused = await preparation.append_in_order(records, append)
+        preparation.close()
+        return refused
+
+    assert asyncio.run(body()) == {0: ErrorCode.INVALID_RECORD}
 
 
 def test_many_short_batches_are_long_together():

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError
-from sparklog.log.validator import LONG, PreparedBatch, is_short, prepare, size_to_prepare
+from sparklog.log.validator import LONG, PreparedBatch, has_to_be_prepared, is_short, prepare, size_to_prepare
 from sparklog.protocol.slices import SLICE
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import TopicPartition
@@ -62,7 +62,9 @@ class Preparation:
                 return True
             if batch is not None and not is_short(batch) and self._replicas.leads(tp):
                 size += size_to_prepare(batch, self._replicas.partition(tp).config)
-        return size > LONG
+                if size > LONG:
+                    return True
+        return False
 
     def append_in_order(
         self,
@@ -111,7 +113,7 @@ class Preparation:
             if batch is None or is_short(batch) or not self._replicas.leads(tp):
                 continue
             config = self._replicas.partition(tp).config
-            if size_to_prepare(batch, config):
+            if has_to_be_prepared(batch, config):
                 prepared[number] = await self._prepare(batch, config)
         if before:
             await asyncio.wait(before)

@@ -97,18 +97,24 @@ def is_short(records: memoryview) -> bool:
     return HEADER_SIZE <= len(records) <= LONG and not records[ATTRIBUTES + 1] & COMPRESSION_MASK
 
 
+def has_to_be_prepared(records: memoryview, config: TopicConfig) -> bool:
+    """Whether ``prepare`` has more to do than to look at the header and to walk records that are not compressed."""
+    if not HEADER_SIZE <= len(records) <= config.max_message_bytes or records[MAGIC] != MAGIC_V2:
+        return False  # it is refused without a look at its records
+    # Walking records takes 50 us a MB, decoding them much longer.
+    return bool(records[ATTRIBUTES + 1] & COMPRESSION_MASK) or config.decodes_records
+
+
 def size_to_prepare(records: memoryview, config: TopicConfig) -> int:
     """How much work ``prepare`` may have at most, in bytes compressed anew; told from what costs little to see.
 
-    More than ``LONG`` of a request is long.
+    More than ``LONG`` of a request is long, and by how much more is not told.
     """
-    if len(records) < HEADER_SIZE or records[MAGIC] != MAGIC_V2:
+    if not has_to_be_prepared(records, config):
         return 0
-    kind = records[ATTRIBUTES + 1] & COMPRESSION_MASK
-    if kind == CompressionType.NONE:  # walking its records takes 50 us a MB, decoding them much longer
-        return len(records) if config.decodes_records else 0
-    size = max(len(records), most_decompressed(kind, records[HEADER_SIZE:]))
-    return size if config.decodes_records else size // _WALKED_AS_ONE
+    part = 1 if config.decodes_records else _WALKED_AS_ONE
+    most = most_decompressed(records[ATTRIBUTES + 1] & COMPRESSION_MASK, records[HEADER_SIZE:], (LONG + 1) * part)
+    return max(len(records), most) // part
 
 
 def batches_of_leader(records: memoryview, log_end_offset: int) -> list[RecordBatch]:

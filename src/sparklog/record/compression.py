@@ -29,7 +29,7 @@ import zstandard
 from sparklog.errors import ConfigError, CorruptRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterator
 
     from typing_extensions import Buffer
 
@@ -78,21 +78,32 @@ def decompress(kind: CompressionType, data: Buffer, max_size: int) -> Buffer:
         ) from error
 
 
-def most_decompressed(kind: int, data: Buffer) -> int:
-    """Bytes that ``decompress`` may come to at most, as far as that can be told at a glance; 0 if it will refuse."""
+def most_decompressed(kind: int, data: Buffer, enough: int) -> int:
+    """Bytes that ``decompress`` may come to at most, or some number above ``enough`` if they may be more than that.
+
+    A block counts ``_BLOCK_WORK`` bytes at least, so that a frame of many empty blocks is as large as it is slow to
+    walk. Of data that ``decompress`` will refuse only the blocks before the fault count.
+    """
     view = memoryview(data)
+    if kind == CompressionType.GZIP:
+        return _GZIP_MAX_EXPANSION * len(view)
+    if kind == CompressionType.SNAPPY:
+        return _SNAPPY_MAX_EXPANSION * len(view)
+    if kind not in (CompressionType.LZ4, CompressionType.ZSTD):
+        return len(view)
+    bound = 0
     try:
-        if kind == CompressionType.GZIP:
-            return _GZIP_MAX_EXPANSION * len(view)
-        if kind == CompressionType.SNAPPY:
-            return _SNAPPY_MAX_EXPANSION * len(view)
-        if kind == CompressionType.LZ4:
-            return _lz4_output_bound(view)
-        if kind == CompressionType.ZSTD:
-            return _zstd_output_bound(view, zstandard.get_frame_parameters(view).window_size)
+        for size in _lz4_blocks(view) if kind == CompressionType.LZ4 else _zstd_blocks(view):
+            bound += max(size, _BLOCK_WORK)
+            if bound > enough:
+                break
     except (CorruptRecord, zstandard.ZstdError):
-        return 0
-    return len(view)
+        pass
+    return bound
+
+
+_BLOCK_WORK = 512
+"""Bytes that are decompressed and walked in the time in which one block header is read."""
 
 
 def _check_size(kind: CompressionType, size: int, max_size: int) -> None:
@@ -201,35 +212,33 @@ def _compress_lz4(data: Buffer) -> bytes:
 
 
 def _decompress_lz4(view: memoryview, max_size: int) -> Buffer:
-    if _lz4_output_bound(view) <= max_size:
+    if sum(_lz4_blocks(view)) <= max_size:
         return memoryview(cramjam.lz4.decompress(view))
     out = bytearray(max_size)
     return memoryview(out)[: cramjam.lz4.decompress_into(view, out)]
 
 
-def _lz4_output_bound(view: memoryview) -> int:
-    """The most bytes that the frames in ``view`` can hold, from their block headers."""
-    bound = position = 0
+def _lz4_blocks(view: memoryview) -> Iterator[int]:
+    """The most bytes that each block of the frames in ``view`` can hold, from its header; 0 for each frame's end."""
+    position = 0
     while position < len(view):
-        frame_bound, position = _lz4_frame_bound(view, position)
-        bound += frame_bound
-    return bound
+        position = yield from _lz4_frame(view, position)
 
 
-def _lz4_frame_bound(view: memoryview, position: int) -> tuple[int, int]:
-    """The most bytes that one frame can hold, and where it ends."""
+def _lz4_frame(view: memoryview, position: int) -> Generator[int, None, int]:
+    """Of one frame; where it ends."""
     if _read_le32(view, position) != _LZ4_MAGIC or position + 7 > len(view):
         raise CorruptRecord("lz4 data is not an LZ4 frame")
     flags, descriptor = view[position + 4], view[position + 5]
     block_limit = 1 << (8 + 2 * (descriptor >> 4 & 7))
     position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     block_trailer = 4 if flags & 0x10 else 0
-    bound = 0
     while (header := _read_le32(view, position)) != 0:
         size = header & ~_LZ4_STORED
-        bound += min(block_limit, size * _LZ4_MAX_EXPANSION)
+        yield min(block_limit, size * _LZ4_MAX_EXPANSION)
         position += 4 + size + block_trailer
-    return bound, position + 4 + (4 if flags & 0x04 else 0)
+    yield 0
+    return position + 4 + (4 if flags & 0x04 else 0)
 
 
 def _read_le32(view: memoryview, position: int) -> int:
@@ -267,7 +276,7 @@ def _decompress_zstd(view: memoryview, max_size: int) -> Buffer:
     frame = zstandard.get_frame_parameters(view)
     if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
         _check_size(CompressionType.ZSTD, frame.content_size, max_size)
-    room = min(_zstd_output_bound(view, frame.window_size), max_size)
+    room = min(sum(_zstd_blocks(view)), max_size)
     if room == 0:
         return b""
     if frame.content_size not in (zstandard.CONTENTSIZE_UNKNOWN, 0) and frame.content_size > room:
@@ -275,10 +284,10 @@ def _decompress_zstd(view: memoryview, max_size: int) -> Buffer:
     return _zstd.decompressor.decompress(view, max_output_size=room, allow_extra_data=False)
 
 
-def _zstd_output_bound(view: memoryview, window_size: int) -> int:
-    """The most bytes that the frame in ``view`` can hold, from its block headers."""
-    bound, position, last = 0, zstandard.frame_header_size(view), False
-    block_limit = min(_ZSTD_MAX_BLOCK, max(window_size, 1024))
+def _zstd_blocks(view: memoryview) -> Iterator[int]:
+    """The most bytes that each block of the frame in ``view`` can hold, from its header."""
+    position, last = zstandard.frame_header_size(view), False
+    block_limit = min(_ZSTD_MAX_BLOCK, max(zstandard.get_frame_parameters(view).window_size, 1024))
     while not last:
         if position + 3 > len(view):
             raise CorruptRecord("zstd frame is cut short")
@@ -287,9 +296,8 @@ def _zstd_output_bound(view: memoryview, window_size: int) -> int:
         if kind == _ZSTD_RESERVED_BLOCK:
             raise CorruptRecord("zstd frame has a block of a reserved type")
         # Stored and run-length blocks state their output size; a compressed one fills a block at most.
-        bound += block_limit if kind == 2 else size
+        yield block_limit if kind == 2 else size
         position += 3 + (1 if kind == _ZSTD_RLE_BLOCK else size)
-    return bound
 
 
 _DECOMPRESSORS: dict[CompressionType, Callable[[memoryview, int], Buffer]] = {
