@@ -1,6 +1,8 @@
+import tracemalloc
+
 import pytest
 
-from sparklog.record.partitioning import murmur2, partition_for
+from sparklog.record.partitioning import coordinator_partition, murmur2, partition_for
 
 pytestmark = pytest.mark.usefixtures("codec")
 
@@ -23,3 +25,19 @@ def test_murmur2(key):
 def test_partition_is_not_negative():
     assert partition_for(b"21", 16) == (-973932308 & 0x7FFFFFFF) % 16
     assert {partition_for(b"%d" % n, 3) for n in range(100)} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("", 0), ("group", 98629247), ("polygenelubricants", -(2**31)), ("x" * 300, -1757771264)]
+)
+def test_a_coordinator_is_found_by_javas_hash_code(name, code):
+    assert coordinator_partition(name, 50) == (0 if code == -(2**31) else abs(code) % 50)
+
+
+def test_long_names_are_not_kept():
+    tracemalloc.start()
+    for number in range(50):
+        coordinator_partition(f"{number}" + "x" * 32_000, 50)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 500_000
