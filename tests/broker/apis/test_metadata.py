@@ -3,6 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from broker.test_metadata_cache import tell, update
@@ -100,5 +101,22 @@ def test_a_client_waits_for_all_topics_that_are_to_be_made_no_longer_than_for_on
         assert shares == pytest.approx([1, 0.4])
         late = [each.error_code for each in answer.topics][2:]
         assert late == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
+
+    asyncio.run(body())
+
+
+def test_a_topic_is_told_once_whatever_id_stands_beside_its_name():
+    async def body():
+        cache, topic_id = MetadataCache(), UUID(int=7)
+        tell(cache, update(topics=[("t", topic_id, {0: 1})]))
+        named = MetadataRequest.MetadataRequestTopic
+        topics = [named(name="t", topic_id=UUID(int=number)) for number in range(1, 4)]
+        topics += [named(name=None, topic_id=topic_id), named(name=None, topic_id=UUID(int=8)), named(name="u")]
+        answer = finish(handled(broker(cache), asked(topics)))
+        assert [(each.name, each.error_code) for each in answer.topics] == [
+            ("t", ErrorCode.NONE),
+            (None, ErrorCode.UNKNOWN_TOPIC_ID),
+            ("u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
 
     asyncio.run(body())

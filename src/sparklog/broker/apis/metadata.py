@@ -95,10 +95,13 @@ def _some(
     broker: BrokerContext, request: ApiRequest[MetadataRequest], refused: dict[str, ErrorCode]
 ) -> Steps[MetadataResponse]:
     allowed = authorized_operations(request.message.include_topic_authorized_operations, ON_TOPIC)
-    topics, seen = [], set()
+    topics: list[_Topic] = []
+    seen: set[str | UUID | None] = set()
     for each in request.message.topics or ():
-        if (each.name, each.topic_id) not in seen:
-            seen.add((each.name, each.topic_id))
+        # Where there is a name the id beside it counts for nothing.
+        key = each.name if each.name is not None else broker.metadata.name_of(each.topic_id) or each.topic_id
+        if key not in seen:
+            seen.add(key)
             topics.append((yield from _answer(broker, each, refused, allowed)))
         yield
     return _response(broker, request, topics)
