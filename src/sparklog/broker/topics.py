@@ -55,7 +55,7 @@ class TopicMaker:
         check_topic_name(name)
         self._check_collision(name)
         config = self.check_config(properties)
-        count = self._config.num_partitions if partitions == -1 else partitions
+        count = self.partition_count(partitions)
         factor = self._config.default_replication_factor if replication_factor == -1 else replication_factor
         check_replication_factor(factor)
         brokers = list(self._metadata.brokers)
@@ -63,6 +63,10 @@ class TopicMaker:
         racks = {broker.id: broker.rack for broker in self._metadata.brokers.values()}
         replicas = assign_replicas(brokers, count, factor, start=start, racks=racks)
         return TopicAssignment(name, replicas, uuid4()), config
+
+    def partition_count(self, asked: int) -> int:
+        """``asked``, where -1 takes the broker's default."""
+        return self._config.num_partitions if asked == -1 else asked
 
     def check_config(self, properties: dict[str, str | None]) -> dict[str, str]:
         """The settings, if a topic may have them. Raises ApiError(INVALID_CONFIG)."""

@@ -1,6 +1,7 @@
 """CreateTopics: answered by the controller, once brokers hold and lead each topic or the time is up.
 
-What is asked for is planned, made and described a topic at a time, so that others are served in between.
+What is asked for is planned, made and described a topic at a time, so that others are served in between. All topics are
+planned before any is made, so one request makes a bounded number of partitions.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.topics import check_replication_factor, metric_name
 from sparklog.config.definition import definitions
 from sparklog.config.topic import TopicConfig
+from sparklog.controller.assignment import MAX_PARTITIONS
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from sparklog.protocol.slices import MOST_ELEMENTS
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.zk.znodes import TopicAssignment
 
 API = ApiKey.CREATE_TOPICS
 VERSIONS = range(2, 8)
+_MOST_PARTITIONS = MOST_ELEMENTS
+"""Of one request, in all its topics."""
 _Asked = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
 
@@ -42,9 +47,12 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreateTopicsRequest]
     asked = Counter(topic.name for topic in message.topics)
     firsts = {metric_name(topic.name): topic.name for topic in reversed(message.topics)}
     answers: Answers = []
+    room = _MOST_PARTITIONS
     async for topic in broker.turns.paced(message.topics):
         try:
-            answers.append(_plan(broker, topic, asked, firsts))
+            planned = _plan(broker, topic, asked, firsts, room)
+            room -= len(planned.assignment.partitions)
+            answers.append(planned)
         except ApiError as error:
             answers.append(error)
     if not message.validate_only:
@@ -57,7 +65,8 @@ async def handle(broker: BrokerContext, request: ApiRequest[CreateTopicsRequest]
     return CreateTopicsResponse(throttle_time_ms=0, topics=results)
 
 
-def _plan(broker: BrokerContext, topic: _Asked, asked: Counter[str], firsts: dict[str, str]) -> _Planned:
+def _plan(broker: BrokerContext, topic: _Asked, asked: Counter[str], firsts: dict[str, str], room: int) -> _Planned:
+    """The topic, if it may be made, and has no more partitions than there is ``room`` for in the request."""
     if not broker.controller.is_active:
         raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     if asked[topic.name] > 1:
@@ -67,6 +76,7 @@ def _plan(broker: BrokerContext, topic: _Asked, asked: Counter[str], firsts: dic
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name!r} collides with topic {first!r}")
     if broker.metadata.topic(topic.name) is not None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} exists already")
+    _check_room(broker, topic, room)
     properties = {each.name: each.value for each in topic.configs}
     assignment, config = broker.topics.plan(topic.name, topic.num_partitions, topic.replication_factor, properties)
     if topic.assignments:
@@ -74,6 +84,17 @@ def _plan(broker: BrokerContext, topic: _Asked, asked: Counter[str], firsts: dic
             raise ApiError(ErrorCode.INVALID_REQUEST, "either choose the brokers, or count partitions and replicas")
         assignment = _manual(broker, topic, assignment)
     return _Planned(assignment, config)
+
+
+def _check_room(broker: BrokerContext, topic: _Asked, room: int) -> None:
+    """Raises ApiError(POLICY_VIOLATION), as Kafka. No topic by itself may have so many that it is refused here."""
+    count = len(topic.assignments) or broker.topics.partition_count(topic.num_partitions)
+    if room < count <= MAX_PARTITIONS:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"a request makes {_MOST_PARTITIONS} partitions at most, and topics before {topic.name!r} have left "
+            f"{room} for its {count}; make it by another request",
+        )
 
 
 async def _create(broker: BrokerContext, answers: Answers, timeout: float) -> None:

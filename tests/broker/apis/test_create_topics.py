@@ -1,0 +1,80 @@
+"""CreateTopics: how many partitions one request makes."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from sparklog.broker.apis import create_topics
+from sparklog.broker.context import ApiRequest
+from sparklog.broker.topics import TopicMaker
+from sparklog.config.broker import parse_broker_config
+from sparklog.config.dynamic import Layers
+from sparklog.errors import ErrorCode
+from sparklog.net.turns import Turns
+from sparklog.protocol.messages import CreateTopicsRequest
+
+_Topic = CreateTopicsRequest.CreatableTopic
+
+
+def topic(name, partitions, *chosen):
+    assignments = [
+        _Topic.CreatableReplicaAssignment(partition_index=number, broker_ids=[broker])
+        for number, broker in enumerate(chosen)
+    ]
+    factor = -1 if chosen else 1
+    return _Topic(name=name, num_partitions=partitions, replication_factor=factor, assignments=assignments, configs=[])
+
+
+def codes(*topics, validate_only=True, num_partitions=1):
+    """What each topic is answered by a broker whose topics have so many partitions by default, and those made."""
+    made = []
+
+    async def run_zk(create, assignment, config):
+        made.append(assignment.topic)
+        return True
+
+    async def handled():
+        layers = Layers(parse_broker_config({"num.partitions": str(num_partitions)}), {})
+        settings = SimpleNamespace(layers=layers, topic_defaults=layers.topic_defaults)
+        metadata = SimpleNamespace(brokers={1: None}, topics=lambda: [], topic=lambda name: None)
+        broker = SimpleNamespace(
+            metadata=metadata,
+            settings=settings,
+            controller=SimpleNamespace(is_active=True),
+            turns=Turns(asyncio.get_running_loop()),
+            topics=TopicMaker(settings, metadata, SimpleNamespace(create_topic=None), run_zk),
+        )
+        message = CreateTopicsRequest(topics=[*topics], timeout_ms=0, validate_only=validate_only)
+        return await create_topics.handle(broker, ApiRequest(create_topics.API, 7, "c", "h", message))
+
+    answer = asyncio.run(handled())
+    return {each.name: each.error_code for each in answer.topics}, made
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_one_request_makes_a_bounded_number_of_partitions(monkeypatch, validate_only):
+    monkeypatch.setattr(create_topics, "_MOST_PARTITIONS", 100)
+    made = ErrorCode.NONE if validate_only else ErrorCode.REQUEST_TIMED_OUT  # made, and not waited for
+    topics = [topic("a", 60), topic("b", 41), topic("c", 30), topic("d", -1), topic("e", -1, *[1] * 11), topic("f", 4)]
+    told, written = codes(*topics, validate_only=validate_only, num_partitions=7)
+    assert told == {
+        "a": made,
+        "b": ErrorCode.POLICY_VIOLATION,
+        "c": made,
+        "d": made,
+        "e": ErrorCode.POLICY_VIOLATION,
+        "f": ErrorCode.POLICY_VIOLATION,
+    }
+    assert written == ([] if validate_only else ["a", "c", "d"])
+
+
+def test_as_many_topics_as_a_request_may_name_have_a_partition_each():
+    told, _ = codes(*(topic(f"t{number}", 1) for number in range(300)), topic("large", 10_000), topic("next", 10_000))
+    assert told.pop("next") == ErrorCode.POLICY_VIOLATION
+    assert set(told.values()) == {ErrorCode.NONE}
+
+
+def test_a_topic_that_is_too_large_by_itself_is_told_so():
+    told, _ = codes(topic("t", 10_000), topic("u", 10_001), topic("v", 0))
+    assert told == {"t": ErrorCode.NONE, "u": ErrorCode.INVALID_PARTITIONS, "v": ErrorCode.INVALID_PARTITIONS}
