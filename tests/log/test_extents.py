@@ -133,6 +133,32 @@ def test_leased_segments_are_not_replaced(log, clock):
     assert len(whole(log)) < len(before)
 
 
+def test_a_lease_holds_a_segment_once(log, clock):
+    lease = Lease(clock.monotonic(), 30)
+    for _ in range(3):
+        log.extents(0, 1, lease=lease)
+    assert log._segments.first.leases == [lease]
+
+
+def test_a_lease_is_held_without_a_look_at_those_that_run(log, clock):
+    class Seen(Lease):
+        looks = 0
+
+        @property
+        def until(self):
+            Seen.looks += 1
+            return self._until
+
+        @until.setter
+        def until(self, value):
+            self._until = value
+
+    for _ in range(100):
+        log.extents(0, 1, lease=Seen(clock.monotonic(), 30))
+    assert len(log._segments.first.leases) == 100
+    assert Seen.looks <= 200
+
+
 def test_leases_that_have_ended_are_forgotten(log, clock):
     for _ in range(100):
         lease = Lease(clock.monotonic(), 30)

@@ -16,8 +16,19 @@ class Lease:
         self.until = now + duration
 
     def hold(self, leases: list[Lease]) -> None:
-        """Be one of a segment's ``leases``; those that had ended before this one was granted are forgotten."""
-        leases[:] = [each for each in leases if each.until > self._granted]
+        """Be one of a segment's ``leases``, in which it comes last, once.
+
+        Those at either end that had ended before this one was granted are forgotten. What has ended between two that
+        run is forgotten later, so that a segment with many leases is not looked through for each new one.
+        """
+        if leases and leases[-1] is self:
+            return
+        while leases and leases[-1].until <= self._granted:
+            leases.pop()
+        ended = 0
+        while ended < len(leases) and leases[ended].until <= self._granted:
+            ended += 1
+        del leases[:ended]
         leases.append(self)
 
     def end(self) -> None:

@@ -49,14 +49,26 @@ def partition(tmp_path, monkeypatch):
 
 def asking(partition, most=-1, end=1 << 40):
     """The steps of the answer."""
+    return asking_for(partition, (1, end), most=most)
+
+
+def asking_for(partition, *ranges, most=-1):
+    """The steps of the answer to a request for several ranges."""
     topic = LeaseSegmentsRequest.LeaseTopic
-    asked = topic.LeasePartition(partition_index=0, start_offset=1, end_offset=end)
     message = LeaseSegmentsRequest(
         isolation_level=1,
         duration_ms=0,
         max_files=most,
         ended_leases=[],
-        topics=[topic(topic="t", topic_id=ZERO_UUID, partitions=[asked])],
+        topics=[
+            topic(
+                topic="t",
+                topic_id=ZERO_UUID,
+                partitions=[
+                    topic.LeasePartition(partition_index=0, start_offset=start, end_offset=end) for start, end in ranges
+                ],
+            )
+        ],
     )
     broker = SimpleNamespace(leases=SimpleNamespace(end=lambda _: None), held=lambda _: partition)
     return lease_segments.handle(broker, ApiRequest(lease_segments.API, 0, "c", "h", message))
@@ -97,3 +109,18 @@ def test_aborted_transactions_are_told_once(partition):
 def test_a_partition_whose_leader_changes_between_two_steps_is_refused(partition):
     partition.moved_after = 2
     assert told(finish(asking(partition))) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [], -1)
+
+
+def test_a_range_is_told_once(partition):
+    end = partition.log.log_end_offset
+    asked = [(0, end), (0, end), (0, end), (5, 6), (end - 1, end + 1), (end, end + 1)]
+    partitions = finish(asking_for(partition, *asked)).topics[0].partitions
+    told = [each.error_code for each in partitions]
+    assert told == [ErrorCode.NONE, *[ErrorCode.INVALID_REQUEST] * 4, ErrorCode.NONE]
+    assert [len(each.files) for each in partitions] == [SEGMENTS, 0, 0, 0, 0, 0]
+
+
+def test_ranges_that_do_not_overlap_are_told_in_any_order(partition):
+    asked = [(6, 9), (0, 3), (3, 6), (9, 9), (20, 5)]
+    partitions = finish(asking_for(partition, *asked)).topics[0].partitions
+    assert [each.error_code for each in partitions] == [ErrorCode.NONE] * 5

@@ -1,11 +1,15 @@
 """LeaseSegments: which bytes of which files hold ranges of offsets; the files keep their names for as long as granted.
 
 What is told is what a Fetch of the same isolation level would be given. With a duration of 0 nothing is leased: who
-plans learns how many bytes there are. Granted leases end at their time, or when a later request says so.
+plans learns how many bytes there are. Granted leases end at their time, or when a later request says so. A request may
+name several ranges of a partition; one that overlaps another before it is refused, so that no file is told for each of
+many.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from functools import partial
 from typing import NamedTuple
 
@@ -40,6 +44,21 @@ class _Found(NamedTuple):
     aborted: list[AbortedTransaction] = []  # noqa: RUF012 (never changed)
 
 
+class _Ranges:
+    """What one request has asked for: ranges of a partition do not overlap."""
+
+    def __init__(self) -> None:
+        self._asked: defaultdict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+
+    def add(self, tp: TopicPartition, start: int, end: int) -> None:
+        """Raises ApiError(INVALID_REQUEST) if an earlier range has an offset of this one."""
+        ranges = self._asked[tp]
+        place = bisect_right(ranges, (start, end))
+        if (place > 0 and ranges[place - 1][1] > start) or (place < len(ranges) and ranges[place][0] < end):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names offsets {start} to {end} of {tp} twice")
+        ranges.insert(place, (start, end))
+
+
 def handle(broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest]) -> Steps[LeaseSegmentsResponse]:
     message = request.message
     broker.leases.end(message.ended_leases)
@@ -47,9 +66,9 @@ def handle(broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest]) -> 
     if message.duration_ms > 0 and message.topics:
         duration_ms = min(message.duration_ms, LONGEST_S * 1000)
         number, lease = broker.leases.grant(duration_ms / 1000)
-    topics = []
+    topics, asked = [], _Ranges()
     for topic in message.topics:
-        answers = yield from each_in_steps(partial(_answer, broker, message, topic, lease), topic.partitions)
+        answers = yield from each_in_steps(partial(_answer, broker, message, topic, asked, lease), topic.partitions)
         topics.append(_Topic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
         yield
     return LeaseSegmentsResponse(throttle_time_ms=0, lease_id=number, duration_ms=duration_ms, topics=topics)
@@ -59,11 +78,13 @@ def _answer(
     broker: BrokerContext,
     message: LeaseSegmentsRequest,
     topic: _AskedTopic,
+    ranges: _Ranges,
     lease: Lease | None,
     asked: _AskedTopic.LeasePartition,
 ) -> Steps[_Partition]:
     code, found = ErrorCode.NONE, _Found()
     try:
+        ranges.add(TopicPartition(topic.topic, asked.partition_index), asked.start_offset, asked.end_offset)
         found = yield from _find(broker, message, topic, asked, lease)
     except ApiError as error:
         code = error.code
