@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import decide, elect, initial_state
+from sparklog.errors import ErrorCode
 from sparklog.structs import Endpoint, TopicPartition
+from sparklog.testing.steps import counted, finish
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
 
 EPOCH = 9
@@ -99,17 +101,27 @@ def test_only_what_must_change_is_decided():
         {"t": [(1,), (2,), (3,)], "u": [(3,)]},
         {TopicPartition("t", 0): state(1, 1), TopicPartition("u", 0): state(3, 3)},
     )
-    leaders = {tp: change.leader for tp, change in decide(context).items()}
+    leaders = {tp: change.leader for tp, change in finish(decide(context)).items()}
     assert leaders == {
         TopicPartition("t", 1): 2,
         TopicPartition("u", 0): -1,
     }
 
 
+def test_many_partitions_are_decided_in_steps():
+    context = context_of({1}, {"t": [(1,)] * 1000})
+    steps = decide(context)
+    next(steps)
+    context.refused(1, TopicPartition("t", 999), ErrorCode.KAFKA_STORAGE_ERROR)
+    number, changes = counted(steps)
+    assert len(changes) == 999, "one that a broker refuses meanwhile is looked at as it is by then"
+    assert number >= 40
+
+
 def test_a_topic_that_is_going_away_is_left_alone():
     context = context_of({1}, {"t": [(1,)], "u": [(1,)]})
     context.deleting = {"t"}
-    assert list(decide(context)) == [TopicPartition("u", 0)]
+    assert list(finish(decide(context))) == [TopicPartition("u", 0)]
 
 
 def test_a_context_knows_what_each_broker_holds():

@@ -42,6 +42,10 @@ class ControllerContext:
         """The replicas that may lead."""
         return [id_ for id_ in self.replicas(tp) if id_ in self.brokers and tp not in self.offline.get(id_, ())]
 
+    def is_refused(self, tp: TopicPartition) -> bool:
+        """Whether a live broker cannot hold the partition."""
+        return any(tp in refused for refused in self.offline.values())
+
     def announced_leader(self, tp: TopicPartition) -> int:
         """Whom clients are told to turn to."""
         return int(NO_LEADER) if tp in self.awaited else self.states[tp].leader

@@ -8,11 +8,15 @@ Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sparklog.controller.context import ControllerContext
+from sparklog.protocol.slices import Steps
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import PartitionState
+
+_SLICE = 20
+"""So many partitions are looked at in some 20 µs."""
 
 
 def initial_state(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> PartitionState | None:
@@ -81,18 +85,36 @@ def imbalanced(context: ControllerContext, percentage: int) -> list[TopicPartiti
     return found
 
 
-def decide(context: ControllerContext) -> dict[TopicPartition, PartitionState]:
-    """Every partition state that ought to change, with the version over which it is to be written."""
+def leaderless(
+    context: ControllerContext, wanted: Mapping[TopicPartition, PartitionState]
+) -> Steps[list[TopicPartition]]:
+    """The partitions without a leader, when what is ``wanted`` is written, of which a replica lives all the same."""
+    found = []
+    for number, (tp, state) in enumerate(list(context.states.items())):
+        if number % _SLICE == _SLICE - 1:
+            yield
+        left = wanted.get(tp, state).leader == NO_LEADER and tp.topic in context.assignments
+        if left and tp.topic not in context.deleting and context.online(tp):
+            found.append(tp)
+    return found
+
+
+def decide(context: ControllerContext) -> Steps[dict[TopicPartition, PartitionState]]:
+    """Every partition state that ought to change, with the version over which it is to be written.
+
+    A step looks at ``_SLICE`` partitions, at each as it is in that step. What a broker refuses meanwhile of those that
+    were looked at before is left for the next look, for which that refusal is the cause.
+    """
     live = context.brokers.keys()
-    offline = {tp for each in context.offline.values() for tp in each}
     changes = {}
+    looked_at = 0
     for topic, assignment in context.assignments.items():
         if topic in context.deleting:
             continue
         for number, replicas in assignment.partitions.items():
             tp = TopicPartition(topic, number)
             state = context.states.get(tp)
-            online = context.online(tp) if tp in offline else live
+            online = context.online(tp) if context.is_refused(tp) else live
             change = (
                 initial_state(replicas, online, context.epoch)
                 if state is None
@@ -100,4 +122,7 @@ def decide(context: ControllerContext) -> dict[TopicPartition, PartitionState]:
             )
             if change is not None:
                 changes[tp] = change
+            looked_at += 1
+            if looked_at % _SLICE == 0:
+                yield
     return changes

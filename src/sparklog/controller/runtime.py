@@ -22,7 +22,7 @@ from sparklog.config.topic import TopicConfig
 from sparklog.controller import requests
 from sparklog.controller.channel import BrokerChannel
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.election import decide, elect_unclean, imbalanced, prefer
+from sparklog.controller.election import decide, elect_unclean, imbalanced, leaderless, prefer
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.controller.pauses import Pauses
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
@@ -370,7 +370,7 @@ class Controller:
                 context.states.update(states)
 
     async def _decide(self, context: ControllerContext) -> list[TopicPartition]:
-        wanted = decide(context)
+        wanted = await _in_steps(decide(context))
         wanted |= await self._elect_unclean(context, wanted)
         to_prefer, self._to_prefer = self._to_prefer & context.states.keys() - wanted.keys(), set()
         wanted |= prefer(context, to_prefer)
@@ -389,13 +389,13 @@ class Controller:
     ) -> dict[TopicPartition, PartitionState]:
         """Leaders that are not in sync, for partitions without one, where their topic or an operator wants that."""
         forced, self._to_lead_anyhow = self._to_lead_anyhow, set()
-        leaderless = [
-            tp
-            for tp, state in context.states.items()
-            if wanted.get(tp, state).leader == NO_LEADER and tp.topic not in context.deleting and context.online(tp)
-        ]
-        allowed = {topic for topic in {tp.topic for tp in leaderless} if await self._may_be_unclean(topic)}
-        chosen = {tp: elect_unclean(context, tp) for tp in leaderless if tp in forced or tp.topic in allowed}
+        left = await _in_steps(leaderless(context, wanted))
+        allowed = {topic for topic in {tp.topic for tp in left} if await self._may_be_unclean(topic)}
+        chosen = {
+            tp: elect_unclean(context, tp)
+            for tp in left
+            if (tp in forced or tp.topic in allowed) and tp in context.states and tp.topic in context.assignments
+        }
         for tp, state in chosen.items():
             if state is not None:
                 text = "%s is led by broker %d, which was not in sync: records that were acknowledged may be lost"
@@ -410,7 +410,7 @@ class Controller:
             return False
 
     async def _announce(self, context: ControllerContext, changed: list[TopicPartition], fresh: set[int]) -> None:
-        news, self._answered = [*changed, *(self._answered & context.states.keys() - set(changed))], set()
+        news, self._answered = [*changed, *((self._answered - set(changed)) & context.states.keys())], set()
         if not news and not self._brokers_changed:
             return
         for id_, channel in list(self._channels.items()):
