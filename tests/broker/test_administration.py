@@ -28,6 +28,7 @@ from sparklog.protocol.messages import (
     decode_response,
     encode,
 )
+from sparklog.protocol.slices import done
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.testing.steps import finish
 from sparklog.zk.znodes import PartitionState, TopicAssignment
@@ -125,7 +126,7 @@ def test_a_replica_is_not_moved_to_another_live_broker():
 
 def test_a_directory_that_failed_is_told_as_failed():
     uses = [DirectoryUse(Path("/good"), None, {TP: 7}, 100, 50), DirectoryUse(Path("/bad"), "cable pulled")]
-    broker = SimpleNamespace(replicas=SimpleNamespace(log_dirs=lambda: uses))
+    broker = SimpleNamespace(replicas=SimpleNamespace(log_dirs=lambda: done(uses)))
     good, bad = ask(describe_log_dirs, broker, DescribeLogDirsRequest(topics=None)).results
     assert (good.error_code, good.log_dir, good.total_bytes, good.usable_bytes) == (ErrorCode.NONE, "/good", 100, 50)
     assert [(each.name, each.partitions[0].partition_size) for each in good.topics] == [("t", 7)]

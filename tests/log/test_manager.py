@@ -15,6 +15,7 @@ from log.samples import abandon, batch_of, marker_of, read_bytes, transactional,
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ConfigError, DiskFull, ErrorCode, InconsistentTopicId, LogDirFailed, LogError
+from sparklog.log import manager as manager_module
 from sparklog.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets, read_topic_id
 from sparklog.log.files import parse_partition_dir
 from sparklog.log.log import Log
@@ -26,7 +27,7 @@ from sparklog.record.control import ControlType
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import Crash, FaultyFiles
-from sparklog.testing.steps import finish
+from sparklog.testing.steps import counted, finish
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t-x", 11)
 ID, OTHER_ID = UUID(int=77), UUID(int=78)
@@ -838,7 +839,7 @@ def test_a_directory_that_keeps_what_is_to_go_is_out_of_service(later, tmp_path,
     (other / "t-0").mkdir()
     with FaultyFiles(other, fail_at=0, lasting=True, steps=(step,)):
         manager = opened(later, *dirs)
-    assert [use.path for use in manager.usage() if use.failure] == [other]
+    assert [use.path for use in finish(manager.usage()) if use.failure] == [other]
     assert manager.logs[ONE].log_end_offset == 1
     manager.close()
 
@@ -914,7 +915,7 @@ def test_what_the_disk_refuses_takes_its_directory_out_of_service_if_nobody_else
     log = manager.get_or_create(ONE, None, ID)
     manager.report(LogDirFailed("it has burnt"), log.directory)
     assert ONE not in manager.logs
-    assert {use.path: use.failure for use in manager.usage()} == {
+    assert {use.path: use.failure for use in finish(manager.usage())} == {
         path: "it has burnt" if path == log.directory.parent else None for path in (tmp_path / "a", tmp_path / "b")
     }
     manager.close()
@@ -1116,24 +1117,73 @@ def test_one_directory_may_crash_alone(later, tmp_path):
     manager.close()
 
 
+class Uncounted(dict[TopicPartition, Log]):
+    """Logs that nobody may look through."""
+
+    def values(self):
+        raise AssertionError("each slice of new partitions would cost a look at all that there are")
+
+    items = __iter__ = values
+
+
+def test_a_partition_is_planned_without_a_look_at_all_others(later, tmp_path):
+    def homes(manager, *numbers):
+        manager.logs, logs = Uncounted(manager.logs), manager.logs
+        made = manager.plan([NewPartition(TopicPartition("t", number), None, None) for number in numbers])()
+        manager.logs = logs
+        for tp, each in made.items():
+            manager.get_or_create(tp, None, None, made=each)
+        return [each.path.parent for each in made.values()]
+
+    a, b = tmp_path / "a", tmp_path / "b"
+    manager = opened(later, a, b)
+    assert sorted(homes(manager, 0, 1, 2)) == [a, a, b]
+    assert homes(manager, 3) == [b]
+    in_b = [tp for tp, log in manager.logs.items() if log.directory.parent == b]
+    for tp in in_b:
+        manager.delete(tp)
+    assert homes(manager, 4) == [b]
+    manager.close()
+    later.run()
+    manager = opened(later, a, b)
+    assert homes(manager, 5) == [b]
+    assert sorted(homes(manager, 6, 7)) == [a, b]
+    manager.close()
+
+
+def test_the_use_of_directories_is_told_in_steps(later, tmp_path, monkeypatch):
+    monkeypatch.setattr(manager_module, "_SLICE", 2)
+    manager = opened(later, tmp_path)
+    partitions = [TopicPartition("t", number) for number in range(5)]
+    for tp in partitions:
+        manager.get_or_create(tp, None, None)
+    steps = manager.usage()
+    next(steps)
+    manager.delete(partitions[-1])
+    number, (use,) = counted(steps)
+    assert number == 1
+    assert sorted(use.partitions) == partitions[:-1]
+    manager.close()
+
+
 def test_the_use_of_each_directory_is_told_also_of_one_that_failed(later, tmp_path):
     good, bad = tmp_path / "good", tmp_path / "bad"
     manager = opened(later, good, bad)
     for tp in (ONE, TWO):
         manager.get_or_create(tp, None, ID).append_as_leader(batch_of(), 0)
-    sizes = {use.path: dict(use.partitions) for use in manager.usage()}
+    sizes = {use.path: dict(use.partitions) for use in finish(manager.usage())}
     assert sorted(sizes) == [bad, good]
     assert {tp: size for each in sizes.values() for tp, size in each.items()} == {
         ONE: len(batch_of()),
         TWO: len(batch_of()),
     }
-    assert all(0 < use.usable_bytes <= use.total_bytes and use.failure is None for use in manager.usage())
+    assert all(0 < use.usable_bytes <= use.total_bytes and use.failure is None for use in finish(manager.usage()))
     manager.fail(bad, "cable pulled")
-    kept, lost = manager.usage()
+    kept, lost = finish(manager.usage())
     assert (kept.path, kept.failure, dict(kept.partitions)) == (good, None, sizes[good])
     assert (lost.path, lost.failure, dict(lost.partitions), lost.total_bytes) == (bad, "cable pulled", {}, -1)
     good.rename(tmp_path / "gone")
-    assert "No such file" in manager.usage()[0].failure
+    assert "No such file" in finish(manager.usage())[0].failure
     (tmp_path / "gone").rename(good)
     manager.close()
 

@@ -67,6 +67,8 @@ from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_SLICE = 50
+"""So many logs are looked at in one step."""
 
 OnFailure = Callable[[Path, str], None]
 """Told that the disk under a log directory failed, and how; from any thread."""
@@ -122,6 +124,7 @@ class LogManager:
         self.unusable: dict[TopicPartition, str] = {}
         """Partitions that are on a disk here and cannot be served, and why."""
         self._unusable_at: dict[TopicPartition, Path] = {}  # those of them that lie in a directory in service
+        self._held = Counter[Path]()  # how many logs each directory in service has, from the end of ``load`` on
         self._short_of_room: set[TopicPartition] = set()  # those of these that a full disk kept from being opened
         self._begun: dict[TopicPartition, Begun] = {}  # all of them in directories in service
         self._dirs: list[LogDir] = []
@@ -175,6 +178,7 @@ class LogManager:
         with ThreadPoolExecutor(len(self._dirs), thread_name_prefix="load") as pool:
             found = self._find_homes(pool, why_stray)
             self._in_each(pool, lambda log_dir: self._load_dir(log_dir, found[log_dir], configs))
+        self._held.update(log.directory.parent for log in self.logs.values())
         self._say_loaded(self._clock.monotonic() - started)
 
     def _say_loaded(self, seconds: float) -> None:
@@ -358,8 +362,7 @@ class LogManager:
         being opened, where they are.
         Raises ApiError if there can be no such partition.
         """
-        held = Counter(log.directory.parent for log in self.logs.values())
-        filled = {log_dir: held[log_dir.path] for log_dir in self._dirs}
+        filled = {log_dir: self._held[log_dir.path] for log_dir in self._dirs}
         planned = defaultdict[LogDir, list[NewPartition]](list)
         for each in asked:
             check_partition(each.tp)
@@ -411,6 +414,7 @@ class LogManager:
             self._was_refused(tp, made.path, made.error)
             raise made.error
         self.logs[tp] = made.log
+        self._held[made.log.directory.parent] += 1
         self._forget_unusable(tp)
         if made.error is not None:
             raise made.error
@@ -500,6 +504,7 @@ class LogManager:
             log.abandon()
             self._dir_of(log.directory).keep_start(tp, log.log_start_offset)
             del self.logs[tp]
+            self._held[log.directory.parent] -= 1
         directory = self._unusable_at.get(tp)
         return _departure(tp, directory, why)
 
@@ -576,17 +581,22 @@ class LogManager:
     def _dir_of(self, directory: Path) -> LogDir:
         return next(each for each in self._dirs if each.path == directory.parent)
 
-    def usage(self) -> list[DirectoryUse]:
-        """Every log directory: the sizes of its partitions, and the room on its disk."""
+    def usage(self) -> Generator[None, None, list[DirectoryUse]]:
+        """Every log directory: the sizes of its partitions, some of them a step, and the room on its disk."""
+        sizes: dict[Path, dict[TopicPartition, int]] = {log_dir.path: {} for log_dir in self._dirs}
+        for number, (tp, log) in enumerate(list(self.logs.items())):
+            if self.logs.get(tp) is log:
+                sizes.get(log.directory.parent, {})[tp] = log.size
+            if number % _SLICE == _SLICE - 1:
+                yield
         found = []
         for log_dir in self._dirs:
-            sizes = {tp: log.size for tp, log in self._logs_in(log_dir, self.logs).items()}
             try:
                 room = shutil.disk_usage(log_dir.path)
             except OSError as error:
                 found.append(DirectoryUse(log_dir.path, str(disk_refused(f"cannot look at {log_dir.path}", error))))
             else:
-                found.append(DirectoryUse(log_dir.path, None, sizes, room.total, room.free))
+                found.append(DirectoryUse(log_dir.path, None, sizes[log_dir.path], room.total, room.free))
         return found + [DirectoryUse(path, reason) for path, reason in self._offline.items()]
 
     def delete_old_segments(self, tp: TopicPartition, high_watermark: int) -> bool:

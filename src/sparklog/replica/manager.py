@@ -518,8 +518,8 @@ class ReplicaManager:
         checkpoints = self._logs.checkpoints()
         return [(path.parent, write, partial(self._logs.report, directory=path)) for path, write in checkpoints]
 
-    def log_dirs(self) -> list[DirectoryUse]:
-        """The broker's log directories and what lies in them."""
+    def log_dirs(self) -> Generator[None, None, list[DirectoryUse]]:
+        """The broker's log directories and what lies in them; steps."""
         return self._logs.usage()
 
     def forget_unusable(self) -> list[TopicPartition]:

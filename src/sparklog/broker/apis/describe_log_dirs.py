@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
 from sparklog.log.manager import DirectoryUse
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
-from sparklog.protocol.slices import Steps
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 
 API = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS = range(1, 5)
 _Result = DescribeLogDirsResponse.DescribeLogDirsResult
+_Topic = _Result.DescribeLogDirsTopic
 
 
 def handle(broker: BrokerContext, request: ApiRequest[DescribeLogDirsRequest]) -> Steps[DescribeLogDirsResponse]:
@@ -23,25 +26,32 @@ def handle(broker: BrokerContext, request: ApiRequest[DescribeLogDirsRequest]) -
             wanted.update(TopicPartition(each.topic, number) for number in each.partitions)
             yield
     results = []
-    for directory in broker.replicas.log_dirs():
+    for directory in (yield from broker.replicas.log_dirs()):
         results.append((yield from _describe(directory, wanted)))
     return DescribeLogDirsResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, results=results)
 
 
 def _describe(directory: DirectoryUse, wanted: set[TopicPartition] | None) -> Steps[_Result]:
-    topics: dict[str, list[_Result.DescribeLogDirsTopic.DescribeLogDirsPartition]] = {}
-    for tp, size in sorted(directory.partitions.items()):
+    sizes: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for tp, size in directory.partitions.items():
         if wanted is None or tp in wanted:
-            topics.setdefault(tp.topic, []).append(
-                _Result.DescribeLogDirsTopic.DescribeLogDirsPartition(
-                    partition_index=tp.partition, partition_size=size, offset_lag=0, is_future_key=False
-                )
-            )
+            sizes[tp.topic][tp.partition] = size
         yield
+    topics = []
+    for name in sorted(sizes):
+        partitions = yield from each_of(_partition, sorted(sizes[name].items()))
+        topics.append(_Topic(name=name, partitions=partitions))
     return _Result(
         error_code=ErrorCode.NONE if directory.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
         log_dir=str(directory.path.absolute()),
-        topics=[_Result.DescribeLogDirsTopic(name=name, partitions=each) for name, each in topics.items()],
+        topics=topics,
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
+    )
+
+
+def _partition(numbered: tuple[int, int]) -> _Topic.DescribeLogDirsPartition:
+    number, size = numbered
+    return _Topic.DescribeLogDirsPartition(
+        partition_index=number, partition_size=size, offset_lag=0, is_future_key=False
     )
