@@ -164,3 +164,11 @@ def test_records_of_unknown_kinds_are_counted_and_left_alone(caplog: pytest.LogC
         groups = load(batch((b"\x00\x0bshare", b"?"), (b"\x00\x0bshare too", b"?"), commit(1)))
     assert offsets(groups) == {TP: 1}
     assert "2 records of an unknown kind (11)" in caplog.text
+
+
+def test_groups_are_made_some_at_a_time() -> None:
+    """To make twenty thousand takes 30 ms."""
+    loader = GroupLoader("__consumer_offsets-3")
+    loader.add(memoryview(batch(*(commit(1, f"g{number}") for number in range(600)))))
+    assert sum(1 for _ in loader.parse()) == 6
+    assert len(loader.groups) == 600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from group.scene import ANONYMOUS, GROUP, HOME, OTHER, TP, Play, Scene, one_member
 
 from sparklog.errors import ErrorCode, LogError
-from sparklog.group.classic.group import CommittedOffset, GroupState, Protocol
+from sparklog.group import runtime
+from sparklog.group.classic.group import CommittedOffset, Group, GroupState, Protocol
 from sparklog.group.classic.requests import CommitRequest, JoinAnswer, MemberIdentity, SyncRequest
+from sparklog.testing.steps import finish
 
 
 def test_two_members_form_a_group(play: Play) -> None:
@@ -213,6 +216,66 @@ def test_whoever_waits_when_leadership_goes_is_sent_away(play: Play) -> None:
         assert answer == (ErrorCode.NOT_COORDINATOR, ())
 
     play(body, delay_ms=3000)
+
+
+def names_of(scene: Scene, count: int) -> list[str]:
+    """So many groups of the partition ``HOME``."""
+    names = (f"g{number}" for number in itertools.count())
+    return list(itertools.islice((each for each in names if scene.groups.partition_for(each) == HOME), count))
+
+
+def test_many_groups_that_wait_when_leadership_goes_are_sent_away_some_at_a_time(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "_SLICE", 2)
+
+    async def body(scene: Scene) -> None:
+        joining = [asyncio.ensure_future(scene.join(group_id=each)) for each in names_of(scene, 7)]
+        await asyncio.sleep(1)
+        groups = [group for group in scene.groups.list_groups()[1] if isinstance(group, Group)]
+        scene.store.led.discard(HOME)
+        scene.groups.unload(HOME)
+        assert sum(each.state is GroupState.DEAD for each in groups) == 2
+        assert {(await each).error for each in joining} == {ErrorCode.NOT_COORDINATOR}
+        assert all(each.state is GroupState.DEAD for each in groups)
+
+    play(body, delay_ms=3000)
+
+
+def test_groups_are_all_sent_away_before_the_coordinator_is_closed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "_SLICE", 2)
+
+    async def body(scene: Scene) -> None:
+        joining = [asyncio.ensure_future(scene.join(group_id=each)) for each in names_of(scene, 7)]
+        await asyncio.sleep(1)
+        await scene.groups.close()
+        assert {(await each).error for each in joining} == {ErrorCode.NOT_COORDINATOR}
+
+    play(body, delay_ms=3000)
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_a_topic_deleted_while_groups_are_taken_in_takes_its_offsets_too(
+    play: Play, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    monkeypatch.setattr(runtime, "_SLICE", 1)
+
+    async def body(scene: Scene) -> None:
+        request = CommitRequest(ANONYMOUS, {tp: CommittedOffset(1, -1, "", scene.clock.now_ms()) for tp in (TP, OTHER)})
+        names = names_of(scene, 7)
+        for each in names:
+            await scene.groups.commit_offsets(each, request)
+        again = Scene(scene.loop, scene.clock, scene.store, 0)
+        loading = asyncio.ensure_future(again.groups.load(HOME))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        finish(again.groups.forget_topics([TP]))
+        await loading
+        found = [again.groups.fetch_offsets(each, None)[1] for each in names]
+        assert [[*each] for each in found] == ([[OTHER]] * 7 if turns else [[TP, OTHER]] * 7)
+        await again.groups.close()
+
+    play(body)
 
 
 def test_an_assignment_under_way_when_leadership_goes_is_dropped(play: Play) -> None:

@@ -16,6 +16,7 @@ from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import counted, finish
+from sparklog.txn import runtime
 from sparklog.txn.machine import EndRequest, InitRequest
 from sparklog.txn.markers import Marker
 from sparklog.txn.records import build_batch, read_key, read_value
@@ -310,6 +311,33 @@ def test_a_load_gives_way_to_others_and_waits_for_nobody(play: Any) -> None:
         await scene.txns.load(HOME)
         assert scene.clock.monotonic() == before
         assert len(scene.txns.list_transactions()[1]) == 400
+
+    play(body)
+
+
+def test_ids_are_taken_in_some_at_a_time(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "_SLICE", 1)
+
+    async def turns(loading: asyncio.Task[None]) -> int:
+        number = 0
+        while not loading.done():
+            number += 1
+            await asyncio.sleep(0)
+        return number
+
+    async def body(scene: Scene) -> None:
+        ids = [each for each in map(str, range(2000)) if coordinator_partition(each, 4) == HOME][:100]
+        for each in ids:
+            scene.log.logs[HOME].append(build_batch(Transaction(each, 7, 0, 1000), 1))
+        assert await turns(scene.loop.create_task(scene.txns.load(HOME))) >= 200
+        assert len(scene.txns.list_transactions()[1]) == 100
+        loading = scene.loop.create_task(scene.txns.load(HOME))
+        for _ in range(150):
+            await asyncio.sleep(0)
+        assert scene.txns.list_transactions() == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
+        scene.txns.unload(HOME)
+        await loading
+        assert scene.txns.list_transactions() == (E.NONE, [])
 
     play(body)
 

@@ -26,7 +26,7 @@ from sparklog.structs import TopicPartition
 
 _LOG = logging.getLogger(__name__)
 _SLICE = 200
-"""How many records are parsed in one turn of the loop."""
+"""How many records are parsed, or groups made of them, in one turn of the loop."""
 _NOWHERE = 0
 """The place before all others."""
 
@@ -65,8 +65,10 @@ class GroupLoader:
                 with self._leaving_out(offset):
                     self._parse_open(producer_id, key, offset, value)
             yield
-        for group_id, offsets in self._offsets.items():
+        for number, (group_id, offsets) in enumerate(self._offsets.items()):
             self.groups.setdefault(group_id, Group(group_id)).offsets = offsets
+            if number % _SLICE == _SLICE - 1:
+                yield
         for group_id, values in self._consumer_values.items():
             try:
                 self.consumers[group_id] = read_consumer_group(group_id, values)

@@ -45,6 +45,9 @@ from sparklog.net.turns import Turns
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
 
+_SLICE = 200
+"""So many groups are taken in, or sent away, in one turn of the loop."""
+
 Offsets = dict[TopicPartition, CommittedOffset]
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -237,10 +240,11 @@ class GroupCoordinator:
         if begun is not None and begun.is_loading:  # it came to no end: what went is still there
             led.deleted = [*begun.deleted]
         async with self._loading:  # one after another, so that each turn of the loop is short
-            loader = await self._read(led)
-        if loader is None:
+            found = await self._read(led)
+        if found is None:
             return
-        self._take_in(led, loader)
+        loader, classic = found
+        self._take_in(led, loader, classic)
         led.is_loading = False
         for committed in led.pending.loaded(loader.open_offsets):
             self._adopt(led, committed)
@@ -249,9 +253,11 @@ class GroupCoordinator:
             hosted.group.pending_commits[tp] += 1
             hosted.keep()
 
-    async def _read(self, led: LedPartition) -> GroupLoader | None:
+    async def _read(self, led: LedPartition) -> tuple[GroupLoader, dict[str, Hosted]] | None:
         """What the log says, without what was deleted up to this turn: from then on clients may commit offsets in
         topics of the same names. None if another broker leads the log by now.
+
+        With it the classic groups, and those that have offsets only, to be hosted.
         """
         loader = GroupLoader(f"__consumer_offsets-{led.number}")
         async for piece in self._board.store.read(led.number):
@@ -261,6 +267,11 @@ class GroupCoordinator:
                 return None
         for _ in loader.parse():
             await asyncio.sleep(0)
+        hosted: dict[str, Hosted] = {}
+        for number, group in enumerate(loader.groups.values()):
+            hosted[group.group_id] = Hosted(group, led)
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
         while led.deleted:
             for keys in loader.forget(led.deleted[0]):
                 if not self._is_current(led):
@@ -269,25 +280,40 @@ class GroupCoordinator:
                     self._board.bury(led, keys)
                 await asyncio.sleep(0)
             del led.deleted[0]
-        return loader if self._is_current(led) else None
+        return (loader, hosted) if self._is_current(led) else None
 
     def _is_current(self, led: LedPartition) -> bool:
         return self._board.led.get(led.number) is led
 
-    def _take_in(self, led: LedPartition, loader: GroupLoader) -> None:
+    def _take_in(self, led: LedPartition, loader: GroupLoader, classic: dict[str, Hosted]) -> None:
         """The groups that the log describes; a consumer group in whose place the log has a classic one too counts."""
         led.last_place = loader.last_place
-        for group in loader.groups.values():
-            hosted = led.hosted[group.group_id] = Hosted(group, led)
-            if group.group_id not in loader.consumers:
+        led.hosted = classic
+        for hosted in [*classic.values()]:
+            group = hosted.group
+            has_offsets_only = group.offsets and not group.members  # there is nothing to time, nor to forget
+            if not has_offsets_only and group.group_id not in loader.consumers:
                 self.members.loaded(hosted, None)
         for group_id, consumer in loader.consumers.items():
             self.members.loaded(led.host(group_id), consumer)
 
     def unload(self, partition: int) -> None:
-        """Another broker leads the partition now: held requests are answered so."""
+        """Another broker leads the partition now: held requests are answered so, those of some groups a step."""
         led = self._board.led.pop(partition, None)
-        for hosted in [*led.hosted.values()] if led else ():
+        if led is not None:
+            self._send_some_away(led)
+            if led.hosted:
+                self._board.spawn(self._send_away(led))
+
+    async def _send_away(self, led: LedPartition) -> None:
+        while led.hosted:
+            await asyncio.sleep(0)
+            self._send_some_away(led)
+
+    def _send_some_away(self, led: LedPartition) -> None:
+        """Of a partition that is led no more: its next groups answer, and are forgotten."""
+        for _ in range(min(len(led.hosted), _SLICE)):
+            _, hosted = led.hosted.popitem()
             self.members.unload(hosted)
             if hosted.timer is not None:
                 hosted.timer.cancel()

@@ -39,6 +39,8 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 _LONGEST_ID = (1 << 15) - 1
 """What an id may take in a record, in bytes of UTF-8."""
+_SLICE = 1000
+"""So many ids are taken in in one turn of the loop."""
 _RETRY_SECONDS = 0.5
 
 _STORE_ERRORS = {
@@ -255,15 +257,15 @@ class TransactionCoordinator:
         self.unload(partition)
         led = self._led[partition] = _LedPartition(partition)
         async with self._loading:  # one after another, so that each turn of the loop is short
-            loader = await self._read(led)
-        if loader is None:
+            found = await self._read(led)
+        if found is None:
             return
-        led.held = {id_: HeldTransaction(each) for id_, each in loader.transactions.items()}
+        led.held = found
         led.is_loading = False
-        for held in [*led.held.values()]:
+        for held in [each for each in found.values() if each.current.state in COMPLETION]:
             self._complete_if_prepared(led, held)
 
-    async def _read(self, led: _LedPartition) -> TransactionLoader | None:
+    async def _read(self, led: _LedPartition) -> dict[str, HeldTransaction] | None:
         """What the log says; None if another broker leads it by now."""
         loader = TransactionLoader(f"__transaction_state-{led.number}")
         async for piece in self._log.read(led.number):
@@ -273,7 +275,12 @@ class TransactionCoordinator:
                 return None
         for _ in loader.parse():
             await asyncio.sleep(0)
-        return loader if self._led.get(led.number) is led else None
+        found: dict[str, HeldTransaction] = {}
+        for number, (id_, each) in enumerate(loader.transactions.items()):
+            found[id_] = HeldTransaction(each)
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+        return found if self._led.get(led.number) is led else None
 
     def unload(self, partition: int) -> None:
         """Another broker leads the partition now, and writes the markers that are still owed."""
