@@ -534,7 +534,7 @@ def test_delete_groups(loop: Any, client: Client, version: int) -> None:
         member = LeaveGroupRequest.MemberIdentity(member_id=joined.member_id)
         await client.call(leave_group, 5, LeaveGroupRequest(group_id="g", members=[member]))
         assert await delete() == {"g": ErrorCode.NONE, "none": ErrorCode.GROUP_ID_NOT_FOUND}
-        assert client.broker.groups.list_groups()[1] == []
+        assert finish(client.broker.groups.list_groups())[1] == []
 
     loop.run_until_complete(body())
 

@@ -231,7 +231,7 @@ def test_what_cannot_be_written_does_not_happen(play: Play) -> None:
             scene.store.error = error
             assert (await one.beat()).error is shown
             assert group_of(scene) is None
-            assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+            assert finish(scene.groups.list_groups()) == (ErrorCode.NONE, [])
         scene.store.error = None
         await one.beat()
         before = group_of(scene)
@@ -348,7 +348,7 @@ def test_a_group_is_deleted_when_its_members_are_gone(play: Play) -> None:
         assert await scene.groups.delete_group(GROUP) is ErrorCode.NONE
         again = await scene.restarted()
         for each in (scene, again):
-            assert each.groups.list_groups() == (ErrorCode.NONE, [])
+            assert finish(each.groups.list_groups()) == (ErrorCode.NONE, [])
             assert each.offset() is None
         assert (await one.beat()).error is ErrorCode.UNKNOWN_MEMBER_ID
         one.epoch = 0
@@ -370,8 +370,8 @@ def test_offsets_that_nobody_reads_expire_and_the_empty_group_with_them(play: Pl
         await one.beat(-1)
         finish(scene.groups.expire_offsets())
         await asyncio.sleep(0.1)
-        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
-        assert (await scene.restarted()).groups.list_groups() == (ErrorCode.NONE, [])
+        assert finish(scene.groups.list_groups()) == (ErrorCode.NONE, [])
+        assert finish((await scene.restarted()).groups.list_groups()) == (ErrorCode.NONE, [])
 
     play(body, offsets_retention_minutes=1)
 
@@ -520,7 +520,7 @@ def test_a_new_member_turns_a_classic_group_into_a_consumer_group(play: Play) ->
         assert (len(classic.uses), len(new.uses)) == (3, 3)
         again = await scene.restarted()
         for each in (scene, again):
-            assert [type(one) for one in each.groups.list_groups()[1]] == [ConsumerGroup]
+            assert [type(one) for one in finish(each.groups.list_groups())[1]] == [ConsumerGroup]
             assert each.offset() == 5
             assert each.groups.describe_group(GROUP) == (ErrorCode.NONE, None)
         assert group_of(again) == group_of(scene)
@@ -736,7 +736,7 @@ def test_all_partitions_of_the_offsets_topic_are_the_same_to_it(play: Play) -> N
             )
             assert (await scene.groups.members.consumer_heartbeat(request)).epoch == 1
         assert all(scene.store.logs.values())
-        assert len((await scene.restarted()).groups.list_groups()[1]) == COUNT * 3
+        assert len(finish((await scene.restarted()).groups.list_groups())[1]) == COUNT * 3
 
     play(body, topics=FakeTopics(t=1))
 
@@ -769,7 +769,7 @@ def test_a_classic_group_that_was_upgraded_and_deleted_does_not_come_back(play: 
         await new.beat(-1)
         assert await scene.groups.delete_group(GROUP) is ErrorCode.NONE
         for each in (scene, await scene.restarted()):
-            assert each.groups.list_groups() == (ErrorCode.NONE, [])
+            assert finish(each.groups.list_groups()) == (ErrorCode.NONE, [])
 
     play(body)
 

@@ -206,7 +206,7 @@ def test_an_aborted_transaction_leaves_no_group_behind(play: Play) -> None:
         await commit(scene, 5)
         await commit(scene, 6)
         await end(scene, commits=False)
-        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        assert finish(scene.groups.list_groups()) == (ErrorCode.NONE, [])
 
     play(body)
 
@@ -246,7 +246,7 @@ def test_what_is_deleted_does_not_come_back_with_the_end_of_a_transaction(play: 
         if restart == "after the end":
             scene = await scene.restarted()
         assert scene.offset() is None
-        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        assert finish(scene.groups.list_groups()) == (ErrorCode.NONE, [])
 
     play(body)
 
@@ -380,7 +380,7 @@ def test_what_is_not_replicated_is_pending_no_more(play: Play) -> None:
         gate.set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS))
         assert await committing is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert scene.groups.unstable_offsets(GROUP, [TP]) == set()
-        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        assert finish(scene.groups.list_groups()) == (ErrorCode.NONE, [])
         scene.groups.end_transaction(HOME, PRODUCER.producer_id, True)
         assert scene.offset() is None
 

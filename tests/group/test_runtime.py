@@ -14,7 +14,7 @@ from sparklog.errors import ErrorCode, LogError
 from sparklog.group import runtime
 from sparklog.group.classic.group import CommittedOffset, Group, GroupState, Protocol
 from sparklog.group.classic.requests import CommitRequest, JoinAnswer, MemberIdentity, SyncRequest
-from sparklog.testing.steps import finish
+from sparklog.testing.steps import counted, finish
 
 
 def test_two_members_form_a_group(play: Play) -> None:
@@ -159,7 +159,7 @@ def test_while_a_partition_loads_its_groups_say_so(play: Play) -> None:
         assert not loading.done()
         assert await again.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert again.groups.fetch_offsets(GROUP, None) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
-        assert again.groups.list_groups() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+        assert finish(again.groups.list_groups()) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
         assert again.groups.members.heartbeat(GROUP, MemberIdentity("c-1", None, 1)) is ErrorCode.NONE
         assert (await again.sync(JoinAnswer(ErrorCode.NONE, "c-1", 1))).error is ErrorCode.REBALANCE_IN_PROGRESS
         await loading
@@ -232,7 +232,7 @@ def test_many_groups_that_wait_when_leadership_goes_are_sent_away_some_at_a_time
     async def body(scene: Scene) -> None:
         joining = [asyncio.ensure_future(scene.join(group_id=each)) for each in names_of(scene, 7)]
         await asyncio.sleep(1)
-        groups = [group for group in scene.groups.list_groups()[1] if isinstance(group, Group)]
+        groups = [group for group in finish(scene.groups.list_groups())[1] if isinstance(group, Group)]
         scene.store.led.discard(HOME)
         scene.groups.unload(HOME)
         assert sum(each.state is GroupState.DEAD for each in groups) == 2
@@ -240,6 +240,20 @@ def test_many_groups_that_wait_when_leadership_goes_are_sent_away_some_at_a_time
         assert all(each.state is GroupState.DEAD for each in groups)
 
     play(body, delay_ms=3000)
+
+
+def test_many_groups_are_listed_some_a_step(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "_SLICE", 2)
+
+    async def body(scene: Scene) -> None:
+        names = names_of(scene, 7)
+        request = CommitRequest(ANONYMOUS, {TP: CommittedOffset(1, -1, "", scene.clock.now_ms())})
+        for each in names:
+            await scene.groups.commit_offsets(each, request)
+        steps, (error, groups) = counted(scene.groups.list_groups())
+        assert (steps, error, [each.group_id for each in groups]) == (3, ErrorCode.NONE, names)
+
+    play(body)
 
 
 def test_groups_are_all_sent_away_before_the_coordinator_is_closed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +303,7 @@ def test_an_assignment_under_way_when_leadership_goes_is_dropped(play: Play) -> 
         assert (await syncing).error is ErrorCode.NOT_COORDINATOR
         gate.set_result(None)
         await asyncio.sleep(1)
-        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        assert finish(scene.groups.list_groups()) == (ErrorCode.NONE, [])
 
     play(body)
 
@@ -343,13 +357,13 @@ def test_a_static_member_returns_after_a_restart_without_a_rebalance(play: Play)
 def test_groups_that_came_to_nothing_are_forgotten(play: Play) -> None:
     async def body(scene: Scene) -> None:
         assert (await scene.join("stranger")).error is ErrorCode.UNKNOWN_MEMBER_ID
-        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        assert finish(scene.groups.list_groups()) == (ErrorCode.NONE, [])
         assert await scene.groups.delete_group(GROUP) is ErrorCode.GROUP_ID_NOT_FOUND
         pending = await scene.join(needs_member_id=True)
         assert pending.error is ErrorCode.MEMBER_ID_REQUIRED
-        assert [each.group_id for each in scene.groups.list_groups()[1]] == [GROUP]
+        assert [each.group_id for each in finish(scene.groups.list_groups())[1]] == [GROUP]
         await asyncio.sleep(11)
-        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        assert finish(scene.groups.list_groups()) == (ErrorCode.NONE, [])
 
     play(body)
 

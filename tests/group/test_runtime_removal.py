@@ -42,7 +42,7 @@ async def left_group(scene: Scene) -> None:
 async def is_forgotten(scene: Scene) -> bool:
     """Whether neither this coordinator nor the next knows the group."""
     again = await scene.restarted()
-    known = [each.groups.list_groups()[1] for each in (scene, again)]
+    known = [finish(each.groups.list_groups())[1] for each in (scene, again)]
     assert bool(known[0]) == bool(known[1]), "memory and log disagree"
     return not any(known)
 
@@ -381,7 +381,7 @@ def test_a_group_costs_no_look_at_each_deleted_partition(play: Play) -> None:
         Asked.times = 0
         finish(scene.groups.forget_topics(deleted))
         assert Asked.times < 10 * len(deleted)
-        assert len(scene.groups.list_groups()[1]) == len(others)
+        assert len(finish(scene.groups.list_groups())[1]) == len(others)
 
     play(body)
 
@@ -486,7 +486,7 @@ def test_a_commit_that_fails_leaves_no_group_behind(play: Play) -> None:
     async def body(scene: Scene) -> None:
         scene.store.error = ErrorCode.NOT_ENOUGH_REPLICAS
         assert await scene.commit(3, ANONYMOUS) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert scene.groups.list_groups() == (ErrorCode.NONE, [])
+        assert finish(scene.groups.list_groups()) == (ErrorCode.NONE, [])
 
     play(body)
 

@@ -42,11 +42,12 @@ from sparklog.group.removal import OffsetDeletion, delete_error, expired_offsets
 from sparklog.group.reserved import reserved_error
 from sparklog.group.storage import COMMIT_ERRORS, OffsetsStore
 from sparklog.net.turns import Turns
+from sparklog.protocol.slices import Steps
 from sparklog.record.control import ProducerIdAndEpoch
 from sparklog.structs import TopicPartition
 
 _SLICE = 200
-"""So many groups are taken in, or sent away, in one turn of the loop."""
+"""So many groups are listed in one step, and taken in or sent away in one turn of the loop."""
 
 Offsets = dict[TopicPartition, CommittedOffset]
 Errors = dict[TopicPartition, ErrorCode]
@@ -208,11 +209,20 @@ class GroupCoordinator:
         error = await asyncio.shield(self._board.bury(hosted.partition, keys))
         return OffsetDeletion(deletion.error, {**deletion.partitions, **dict.fromkeys(free, error)})
 
-    def list_groups(self) -> tuple[ErrorCode, list[Group | ConsumerGroup]]:
-        """The groups that this broker coordinates, to be read only; the error says if some are still being loaded."""
-        led = self._board.led.values()
+    def list_groups(self) -> Steps[tuple[ErrorCode, list[Group | ConsumerGroup]]]:
+        """The groups that this broker coordinates, to be read only; the error says if some are still being loaded.
+
+        Some groups are looked at a step.
+        """
+        led = [*self._board.led.values()]
         loading = any(each.is_loading for each in led)
-        groups = [each.consumer or each.group for one in led for each in one.hosted.values() if not each.is_empty]
+        groups: list[Group | ConsumerGroup] = []
+        for one in led:
+            for number, each in enumerate([*one.hosted.values()]):
+                if not each.is_empty:
+                    groups.append(each.consumer or each.group)
+                if number % _SLICE == _SLICE - 1:
+                    yield
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, groups
 
     def describe_group(self, group_id: str) -> tuple[ErrorCode, Group | None]:

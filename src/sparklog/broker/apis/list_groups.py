@@ -17,7 +17,7 @@ VERSIONS = range(0, 6)
 def handle(broker: BrokerContext, request: ApiRequest[ListGroupsRequest]) -> Steps[ListGroupsResponse]:
     states = {each.lower() for each in request.message.states_filter or ()}
     types = {each.lower() for each in request.message.types_filter or ()}
-    error, groups = broker.groups.list_groups()
+    error, groups = yield from broker.groups.list_groups()
     listed = [
         each
         for each in (yield from each_of(_listed, groups))
