@@ -36,7 +36,7 @@ from sparklog.protocol.messages import (
     UpdateMetadataResponse,
 )
 from sparklog.protocol.slices import Steps
-from sparklog.structs import NO_LEADER, TopicPartition
+from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo, PartitionState
 
