@@ -29,7 +29,8 @@ The tree::
     └── ApiError                    an answer with an error code; ``.code`` says which
         ├── BatchRefused            a whole batch of ours was refused; ``.batch`` is it
         ├── RecordsRefused          a batch, for some of its records; ``.records`` says which
-        └── RefusedUnseen           records, before their partition was looked at
+        ├── RefusedUnseen           records, before their partition was looked at
+        └── PartlyWritten           a batch of ours was sent in parts; ``.written`` says which records are in the log
 
 ``ErrorCode`` is Kafka's own table (``org.apache.kafka.common.protocol.Errors``): number, name, and
 whether a client may retry. A number that is not in the table becomes ``UNKNOWN_SERVER_ERROR``.
@@ -159,6 +160,8 @@ class ErrorCode(IntEnum):
 
 _LONGEST_REASON = 2000
 """Characters; a string on the wire has 32767 bytes at most."""
+_MOST_RUNS = 20
+"""Runs of records that an error names; its attribute has them all."""
 
 
 class SparklogError(Exception):
@@ -196,6 +199,20 @@ class RecordsRefused(ApiError):
 
 class RefusedUnseen(ApiError):
     """Records were refused before their partition was looked at: the answer tells nothing of the partition."""
+
+
+class PartlyWritten(ApiError):
+    """A batch of ours had to be sent in parts, and some of them were not written, for the reason of ``error``."""
+
+    def __init__(self, error: SparklogError, count: int, written: Sequence[range]) -> None:
+        runs = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in written[:_MOST_RUNS]]
+        named = ", ".join(runs) + (", and more" if len(written) > _MOST_RUNS else "")
+        code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        super().__init__(
+            code, f"a batch was sent in parts; of its records 0 to {count - 1} these are written: {named}; {error}"
+        )
+        self.written = tuple(written)
+        """Which records are known to be in the log, counted from the batch's first, which is 0."""
 
 
 class BatchRefused(ApiError):

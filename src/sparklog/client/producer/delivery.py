@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
-from sparklog.errors import ApiError, ClientClosed, ErrorCode, SparklogError
+from sparklog.errors import ApiError, ClientClosed, ErrorCode, PartlyWritten, SparklogError
 from sparklog.structs import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -36,7 +36,10 @@ OnDelivery = Callable[["RecordMetadata | None", "SparklogError | None"], object]
 
 
 class BatchMetadata(NamedTuple):
-    """Where the records of a batch are: so many ``records`` from ``offset`` on (-1 as for a record)."""
+    """Where the records of a batch are: so many ``records`` from ``offset`` on.
+
+    ``offset`` is -1 as for a record, and where the batch was sent in parts that do not stand one behind the other.
+    """
 
     topic: str
     partition: int
@@ -93,7 +96,9 @@ class Delivery:
 
         def settle() -> None:
             if first.is_settled and second.is_settled:
-                self._settle(first.base_offset, first.append_time, first.error or second.error)
+                joins_up = 0 <= first.base_offset == second.base_offset - middle
+                base_offset = first.base_offset if joins_up else -1
+                self._settle(base_offset, first.append_time, first.error or second.error)
 
         first.on_settled(settle)
         second.on_settled(settle)
@@ -104,6 +109,15 @@ class Delivery:
             return self, index
         first, second = self._parts
         return first.part(index) if index < self._middle else second.part(index - self._middle)
+
+    def written(self, count: int, index: int = 0) -> Iterator[range]:
+        """Which of its ``count`` records are in the log, numbered from ``index`` on; once it is settled."""
+        if self._parts is not None:
+            first, second = self._parts
+            yield from first.written(self._middle, index)
+            yield from second.written(count - self._middle, index + self._middle)
+        elif self.error is None:
+            yield range(index, index + count)
 
     def will_tell(self, listener: Callable[[], object]) -> None:
         """``on_settled`` under the accumulator's lock, so that the batch cannot settle meanwhile."""
@@ -174,7 +188,10 @@ class _Future:
     def exception(self, timeout: float | None = None) -> SparklogError | None:
         """Why it failed, None if it did not; waits up to ``timeout`` seconds."""
         self.delivery.wait(timeout)
-        return self.delivery.error
+        return self._error()
+
+    def _error(self) -> SparklogError | None:
+        raise NotImplementedError
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
         """Call ``callback`` with this future when it is settled, on the client's thread; at once if it is."""
@@ -209,6 +226,9 @@ class RecordFuture(_Future):
         yield from self.delivery.settled().__await__()
         return self._outcome()
 
+    def _error(self) -> SparklogError | None:
+        return self.delivery.part(self._index)[0].error
+
     def _outcome(self) -> RecordMetadata:
         delivery, index = self.delivery.part(self._index)
         if delivery.error is not None:
@@ -228,7 +248,10 @@ class BatchFuture(_Future):
         self._count = count
 
     def result(self, timeout: float | None = None) -> BatchMetadata:
-        """Where the records are; raises why they are nowhere. Waits up to ``timeout`` seconds."""
+        """Where the records are; raises why they are not all there. Waits up to ``timeout`` seconds.
+
+        Raises PartlyWritten where the batch was sent in parts and some of them are in the log.
+        """
         self.delivery.wait(timeout)
         return self._outcome()
 
@@ -236,7 +259,13 @@ class BatchFuture(_Future):
         yield from self.delivery.settled().__await__()
         return self._outcome()
 
+    def _error(self) -> SparklogError | None:
+        error = self.delivery.error
+        written = [] if error is None else list(self.delivery.written(self._count))
+        return PartlyWritten(error, self._count, written) if error is not None and written else error
+
     def _outcome(self) -> BatchMetadata:
-        if self.delivery.error is not None:
-            raise self.delivery.error.with_traceback(None)
+        error = self._error()
+        if error is not None:
+            raise error.with_traceback(None)
         return BatchMetadata(*self.delivery.tp, self.delivery.base_offset, self._count)
