@@ -3,7 +3,8 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from sparklog.client.producer.partitioner import Partitioner
+from sparklog.client.producer.partitioner import Partitioner, misplaced
+from sparklog.record.partitioning import partition_for
 
 
 def _rows_by_partition(shares):
@@ -107,3 +108,46 @@ def test_a_share_tells_which_rows_of_the_columns_are_its_own():
     assert [second.row(position) for position in range(3)] == [2, 3, 4]
     for share in Partitioner(4).shares(pa.array([b"a", b"b", b"c"] * 5, pa.binary()), 15):
         assert [share.row(position) for position in range(len(share.rows))] == list(share.rows)
+
+
+_KEY = next(b"%d" % number for number in range(99) if partition_for(b"%d" % number, 3) == 1)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.uint64()])
+def test_rows_that_name_their_partition_keep_their_place_among_those_that_come_by_key(kind):
+    named = pa.array([1, None, 0, None, 1, 2, None], kind)
+    keys = pa.array([_KEY] * 7, pa.binary())
+    assert _rows_by_partition(Partitioner(3).shares(keys, 7, named=named)) == {0: [2], 1: [0, 1, 3, 4, 6], 2: [5]}
+
+
+@pytest.mark.parametrize("key", [None, pa.nulls(7, pa.binary()), pa.array([b"a", None, b"b", None, None, b"c", b"d"])])
+def test_keyless_rows_among_those_that_name_their_partition_are_shared_out(key):
+    named = pa.array([1, None, 0, None, 1, 2, None], pa.int32())
+    found = _rows_by_partition(Partitioner(3).shares(key, 7, named=named))
+    assert sorted(row for rows in found.values() for row in rows) == list(range(7))
+    assert all(rows == sorted(rows) for rows in found.values())
+    assert all(row in found[partition] for row, partition in enumerate(named.to_pylist()) if partition is not None)
+
+
+def test_rows_that_all_name_one_partition_are_not_copied():
+    (share,) = Partitioner(3).shares(None, 4, named=pa.array([2] * 4, pa.int32()))
+    assert share == (2, 0, 4, None)
+
+
+def test_a_column_that_names_no_partition_decides_nothing():
+    keys = pa.array([_KEY] * 2, pa.binary())
+    assert _rows_by_partition(Partitioner(3).shares(keys, 2, named=pa.nulls(2))) == {1: [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("named", "row"),
+    [
+        (pa.array([0, None, 2], pa.int8()), None),
+        (pa.nulls(3), None),
+        (pa.array([None, 0, 3, -1], pa.int64()), 2),
+        (pa.array([0, -1], pa.int16()), 1),
+        (pa.array([2**64 - 1], pa.uint64()), 0),
+    ],
+)
+def test_the_first_row_that_names_what_is_not_there(named, row):
+    assert misplaced(named, 3) == row

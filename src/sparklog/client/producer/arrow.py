@@ -1,7 +1,8 @@
 """The rows of Arrow tables as encoded batches of partitions; columns only, no row is touched in Python.
 
 The columns are those of the Spark sink: ``key`` and ``value`` (binary or string), ``headers``, and, of a row's own
-choice where it is not null, ``partition``; besides, ``timestamp``. At least one of key and value must be there.
+choice where it is not null, ``partition`` (integers); besides, ``timestamp``. At least one of key and value must be
+there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparklog.client.producer.config import ProducerConfig
-from sparklog.client.producer.partitioner import Partitioner
+from sparklog.client.producer.partitioner import Partitioner, misplaced
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.record.columnar import ColumnarEncoder
 from sparklog.structs import TopicPartition
@@ -31,27 +32,26 @@ def encoded_batches(
     available: Sequence[int] | None = None,
 ) -> Iterator[Encoded]:
     """Each batch and where it goes. Raises ConfigError for other columns, ValueError for a time before 1970, ApiError
-    for a partition that is not there.
+    for a partition that is not there; all of these before the first batch.
 
     Rows of one partition keep their order. Those that name no partition and have no key go to the ``available`` ones,
     if any are named. ``now_ms`` is the time of rows without one.
     """
     _check_columns(rows.schema.names)
     _check_times(rows)
+    parts = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+    _check_partitions(parts, topic, partition_count)
     encoder = ColumnarEncoder(
         compression=config.compression_type,
         max_batch_bytes=config.batch_size,
         is_transactional=config.is_transactional,
     )
     partitioner = Partitioner(partition_count, random.randrange(partition_count))
-    for part in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-        for group, partition in _groups(part, topic, partition_count):
-            if partition is not None:
-                yield from _encode(encoder, TopicPartition(topic, partition), group, None, now_ms)
-                continue
-            for share in partitioner.shares(_column(group, "key"), group.num_rows, available):
-                shared = group.slice(share.offset, share.length)
-                yield from _encode(encoder, TopicPartition(topic, share.partition), shared, share.rows, now_ms)
+    for part in parts:
+        key, named = _column(part, "key"), _column(part, "partition")
+        for share in partitioner.shares(key, part.num_rows, available, named):
+            shared = part.slice(share.offset, share.length)
+            yield from _encode(encoder, TopicPartition(topic, share.partition), shared, share.rows, now_ms)
 
 
 def _check_columns(names: list[str]) -> None:
@@ -72,21 +72,19 @@ def _check_times(rows: pa.RecordBatch | pa.Table) -> None:
         raise ValueError(f"a timestamp is ms since 1970, from 0 on, and the earliest of these is {earliest}")
 
 
-def _groups(rows: pa.RecordBatch, topic: str, count: int) -> Iterator[tuple[pa.RecordBatch, int | None]]:
-    """The rows under each partition that they name, and those that name none."""
-    column = _column(rows, "partition")
-    if column is None or column.null_count == len(column):
-        if rows.num_rows:
-            yield rows, None
-        return
-    for partition in pc.unique(column).to_pylist():
-        if partition is not None and not 0 <= partition < count:
+def _check_partitions(parts: list[pa.RecordBatch], topic: str, count: int) -> None:
+    for part in parts:
+        column = _column(part, "partition")
+        if column is None:
+            return
+        if not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
+            raise ConfigError(f"the column 'partition' must be of integers or null, not of {column.type}; cast it")
+        row = misplaced(column, count)
+        if row is not None:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"a row names partition {partition} of topic {topic!r}, which has 0 to {count - 1}",
+                f"a row names partition {column[row]} of topic {topic!r}, which has 0 to {count - 1}",
             )
-        chosen = pc.is_null(column) if partition is None else pc.equal(column, partition)
-        yield rows.filter(chosen), partition
 
 
 def _encode(

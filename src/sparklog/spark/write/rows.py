@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.producer.batch_producer import BatchProducer
-from sparklog.client.producer.partitioner import Partitioner
+from sparklog.client.producer.partitioner import Partitioner, misplaced
 from sparklog.errors import ApiError, DataSourceError, ErrorCode
 from sparklog.record.columnar import ColumnarEncoder
 from sparklog.spark.failures import row_named
@@ -71,18 +71,11 @@ class TopicWriter:
             raise
 
     def _route(self, topic: str, rows: pa.RecordBatch) -> None:
-        if "partition" not in rows.schema.names:
-            self._write_by_key(topic, rows)
-            return
-        for partition, part in _groups(rows, "partition"):
-            if partition is None:
-                self._write_by_key(topic, part)
-            else:
-                self._send(self._checked(topic, partition, part), part, None)
-
-    def _write_by_key(self, topic: str, rows: pa.RecordBatch) -> None:
-        key = rows.column("key") if "key" in rows.schema.names else None
-        shares = list(self._partitioner(topic).shares(key, rows.num_rows))
+        key, named = (rows.column(name) if name in rows.schema.names else None for name in ("key", "partition"))
+        partitioner = self._partitioner(topic)
+        if named is not None:
+            self._check(topic, named, rows)
+        shares = list(partitioner.shares(key, rows.num_rows, named=named))
         self._producer.will_send(TopicPartition(topic, share.partition) for share in shares)
         for share in shares:
             self._send(TopicPartition(topic, share.partition), rows.slice(share.offset, share.length), share.rows)
@@ -100,15 +93,15 @@ class TopicWriter:
             known = self._partitioners[topic] = Partitioner(count, self._first_partition)
         return known
 
-    def _checked(self, topic: str, partition: int, rows: pa.RecordBatch) -> TopicPartition:
+    def _check(self, topic: str, named: pa.Array, rows: pa.RecordBatch) -> None:
         count = self._partition_count(topic)
-        if not 0 <= partition < count:
+        row = misplaced(named, count)
+        if row is not None:
             raise DataSourceError(
                 "SPARKLOG_INVALID_PARTITION",
-                f"{_first_row(rows)} names partition {partition} of topic {topic!r}, which has 0 to {count - 1};"
-                " drop the column 'partition' if rows may go anywhere",
+                f"{_first_row(rows.slice(row))} names partition {named[row]} of topic {topic!r}, which has 0 to"
+                f" {count - 1}; drop the column 'partition' if rows may go anywhere",
             )
-        return TopicPartition(topic, partition)
 
     def _partition_count(self, topic: str) -> int:
         found = self._cluster.topic(topic, create=True)
