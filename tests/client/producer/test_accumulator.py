@@ -100,6 +100,20 @@ def test_what_waits_too_long_is_given_up_but_not_what_is_on_the_wire():
     assert accumulator.on_wire == 1
 
 
+def test_every_batch_that_is_given_up_is_told_of_whatever_is_raised_over_one(monkeypatch, caplog):
+    accumulator = _accumulator(linger_ms=0, batch_size=1, delivery_timeout_ms=10_000, request_timeout_ms=1)
+    waiting = [_append(accumulator, tp) for tp in (_ONE, _ONE, _TWO)]
+
+    def fail(batch):
+        raise ZeroDivisionError
+
+    (first, _) = accumulator.due(0)
+    monkeypatch.setattr(first.sequences, "give_up", fail, raising=False)
+    assert [batch.delivery for batch in accumulator.expire(10.1)] == [future.delivery for future in waiting]
+    assert (accumulator.used, accumulator.is_empty) == (0, True)
+    assert caplog.text.count("was not taken out in order") == 2
+
+
 def test_pauses_double_up_to_the_limit():
     accumulator = _accumulator(linger_ms=0, retry_backoff_ms=100, retry_backoff_max_ms=300)
     _append(accumulator)

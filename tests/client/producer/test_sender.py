@@ -228,6 +228,29 @@ def test_a_batch_that_is_never_answered_fails_in_time():
     _run(test)
 
 
+def test_what_expires_fails_though_nobody_can_say_why(monkeypatch):
+    async def test():
+        clock = ManualClock()
+        async with Scene() as scene, scene.producer(clock=clock) as producer:
+            scene.topics["t"] = [7, 7]  # no broker
+            futures = [await producer.send("t", b"x", partition=number) for number in range(2)]
+            tell = producer._sender._why_unsent
+
+            def fail(tp):
+                if tp == _ONE:
+                    raise ZeroDivisionError
+                return tell(tp)
+
+            monkeypatch.setattr(producer._sender, "_why_unsent", fail)
+            clock.advance(producer.config.delivery_timeout_ms / 1000)
+            producer._sender.wake()
+            await producer.flush()
+            assert "why cannot be told: ZeroDivisionError()" in str(futures[0].exception())
+            assert "not acknowledged within delivery.timeout.ms" in str(futures[1].exception())
+
+    _run(test)
+
+
 def test_nothing_is_sent_to_a_topic_that_nobody_knows():
     async def test():
         async with Scene() as scene, scene.producer(max_block_ms=60) as producer:

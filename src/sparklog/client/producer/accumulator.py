@@ -12,8 +12,10 @@ between what a batch is charged and what is counted against ``buffer.memory``.
 
 from __future__ import annotations
 
+import logging
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,7 @@ from sparklog.structs import TopicPartition
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_log = logging.getLogger(__name__)
 RECORD_OVERHEAD = 48
 """What a record is counted for besides its key, value and headers: never less than it takes."""
 _IN_ORDER = attrgetter("order")
@@ -223,34 +226,41 @@ class Accumulator:
         insort(queue.waiting, batch, key=_IN_ORDER)
 
     def expire(self, now: float) -> list[ProducerBatch]:
-        """Take out the waiting batches whose time is over."""
-        expired = []
-        for queue in list(self._busy.values()):
-            while queue.waiting and queue.waiting[0].created + self._patience <= now:
-                expired.append(self._drop(queue, queue.waiting[0]))
-        return expired
+        """Take out the waiting batches whose time is over: those at the head of their queue."""
+        return self._drop(
+            (queue, batch)
+            for queue in self._busy.values()
+            for batch in takewhile(lambda each: each.created + self._patience <= now, queue.waiting)
+        )
 
     def stranded(self) -> list[ProducerBatch]:
         """Take out what may have been written and has lost its place in the sequence: it can never be sent again."""
-        return [
-            self._drop(queue, batch)
-            for queue in list(self._busy.values())
+        return self._drop(
+            (queue, batch)
+            for queue in self._busy.values()
             if queue.sequences.is_broken
-            for batch in list(queue.waiting)
+            for batch in queue.waiting
             if queue.sequences.strands(batch)
-        ]
+        )
 
     def drop_waiting(self) -> list[ProducerBatch]:
         """Take out every batch that waits."""
-        return [self._drop(queue, batch) for queue in list(self._busy.values()) for batch in list(queue.waiting)]
+        return self._drop((queue, batch) for queue in self._busy.values() for batch in queue.waiting)
 
-    def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> ProducerBatch:
-        queue.waiting.remove(batch)
-        if batch is queue.open:
-            queue.open = None
-        queue.sequences.give_up(batch)
-        self._release(batch)
-        return batch
+    def _drop(self, doomed: Iterable[tuple[PartitionQueue, ProducerBatch]]) -> list[ProducerBatch]:
+        """Take these out, all of them whatever happens to one: what is taken out must be told of."""
+        dropped = []
+        for queue, batch in list(doomed):
+            dropped.append(batch)
+            try:
+                queue.waiting.remove(batch)
+                if batch is queue.open:
+                    queue.open = None
+                queue.sequences.give_up(batch)
+            except Exception:
+                _log.exception("a batch for %s was not taken out in order", queue.tp)
+            self._release(batch)
+        return dropped
 
     def _release(self, batch: ProducerBatch) -> None:
         self.used -= batch.charged

@@ -131,8 +131,9 @@ class Sender:
         now = self._session.clock.monotonic()
         with self._lock:
             stranded = self._accumulator.stranded()
-            expired = self._accumulator.expire(now)
         self._settle_failed(stranded, _stranding)
+        with self._lock:
+            expired = self._accumulator.expire(now)
         self._settle_failed(expired, self._expiry)
         if self._is_stopped():
             return None
@@ -319,8 +320,14 @@ class Sender:
         batch.delivery.fail(error)
 
     def _settle_failed(self, batches: list[ProducerBatch], error: Callable[[ProducerBatch], SparklogError]) -> None:
+        """Fail batches that were taken out: nobody would ever do it later, so each is failed whatever is raised."""
         for batch in batches:
-            why = error(batch)
+            try:
+                why = error(batch)
+            except Exception as failure:
+                _log.exception("why a batch for %s failed cannot be told", batch.tp)
+                text = f"{_counted(batch)} for {batch.tp} will not be sent, and why cannot be told: {failure!r}"
+                why = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text + _doubt(batch))
             if self._transaction is not None:
                 self._transaction.batch_failed(why)
             batch.delivery.fail(why)
