@@ -12,6 +12,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
 from sparklog.protocol.hot.produce import ProduceResult
 from sparklog.protocol.messages import (
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnResponse,
     EndTxnResponse,
     InitProducerIdResponse,
@@ -743,6 +744,65 @@ def test_an_abort_that_is_repeated_asks_for_what_was_not_answered(version):
             await producer.begin_transaction()
             await (await producer.send("t", b"y"))
             assert scene.stamps == [(2, 0)]
+            await producer.close()
+
+    _run(test)
+
+
+class _Coordinator(Scene):
+    """Ends only what was begun, as Kafka's does under the first protocol; adds no topic ``secret``, and no group."""
+
+    def __init__(self):
+        super().__init__()
+        self.topics["secret"] = [0]
+        self.has_begun = self.is_lost = False
+        self.on[ApiKey.ADD_OFFSETS_TO_TXN] = lambda asked: AddOffsetsToTxnResponse(
+            throttle_time_ms=0, error_code=int(_E.GROUP_AUTHORIZATION_FAILED)
+        )
+
+    def _add(self, asked):
+        if self.is_lost:
+            raise HangUp
+        answer = super()._add(asked)
+        is_refused = any(each.name == "secret" for each in answer.results_by_topic_v3_and_below)
+        self.has_begun = self.has_begun or not is_refused
+        for topic in answer.results_by_topic_v3_and_below if is_refused else []:
+            code = _E.TOPIC_AUTHORIZATION_FAILED if topic.name == "secret" else _E.OPERATION_NOT_ATTEMPTED
+            topic.results_by_partition[0].partition_error_code = int(code)
+        return answer
+
+    def _end(self, asked):
+        has_begun, self.has_begun = self.has_begun, False
+        return EndTxnResponse(throttle_time_ms=0, error_code=0 if has_begun else int(_E.INVALID_TXN_STATE))
+
+
+@pytest.mark.parametrize(("refused", "ends"), [("topic", 0), ("group", 0), ("lost", 1)])
+def test_a_transaction_to_which_nothing_could_be_added_is_aborted(refused, ends):
+    async def test():
+        clock = ManualClock()
+        async with _Coordinator() as scene:
+            producer = await _transactional(scene, clock=clock)
+            await producer.begin_transaction()
+            if refused == "group":
+                with pytest.raises(ApiError, match="GROUP_AUTHORIZATION_FAILED"):
+                    await producer.send_offsets_to_transaction({_ONE: 1}, "theirs")
+            else:
+                scene.is_lost = refused == "lost"
+                future = await producer.send("secret" if refused == "topic" else "t", b"x")
+                while scene.is_lost and len(scene.asked(ApiKey.ADD_PARTITIONS_TO_TXN)) < 2:
+                    clock.advance(0.1)
+                    await asyncio.sleep(0.001)
+                clock.advance(producer.config.delivery_timeout_ms / 1000 if scene.is_lost else 0)
+                producer._sender.wake()
+                with pytest.raises(ApiError):
+                    await future
+                scene.is_lost = False
+            await producer.abort_transaction()
+            assert len(scene.asked(ApiKey.END_TXN)) == ends
+            await producer.begin_transaction()
+            await producer.send("t", b"y")
+            await producer.commit_transaction()
+            assert (scene.log, scene.stamps) == ({_ONE: [b"y"]}, [(2, 0)])
             await producer.close()
 
     _run(test)

@@ -244,18 +244,62 @@ def test_calls_out_of_place_are_refused_and_change_nothing():
     assert _refused(lambda: ready.sends_to(_TP)) is _E.INVALID_TXN_STATE
 
 
+def _added(transaction, added):
+    transaction.asks_to_add()
+    transaction.add_answered(added)
+
+
+def test_one_refusal_takes_nothing_back_that_is_known_or_in_doubt():
+    for before in (True, None):
+        transaction = _open()
+        _added(transaction, before)
+        _added(transaction, False)
+        assert transaction.has_begun
+        assert transaction.is_known is (before is True)
+    transaction = _open()
+    transaction.asks_to_add()
+    _added(transaction, False)
+    assert transaction.has_begun
+    transaction.add_answered(False)
+    assert not transaction.has_begun
+
+
+def test_offsets_begin_a_transaction_of_the_second_version():
+    transaction = _open()
+    transaction.second_version = True
+    transaction.sends_offsets()
+    assert transaction.is_known
+
+
+def test_a_transaction_that_never_began_needs_another_epoch_until_it_is_ended():
+    transaction = _open()
+    _added(transaction, None)
+    transaction.end(commit=False)
+    transaction.never_began()
+    transaction.end_answered()
+    assert (transaction.has_begun, transaction.is_spoiled) == (False, True)
+    transaction.ended(ProducerId(7, 4))
+    assert not transaction.is_spoiled
+
+
 def test_the_coordinator_knows_of_a_transaction_once_something_is_in_it():
     for act, has_begun in [
         (lambda transaction: transaction.sends_to(_TP), False),
         (lambda transaction: transaction.goes_out(), True),
-        (lambda transaction: transaction.sends_offsets(), True),
+        (lambda transaction: transaction.sends_offsets(), False),
         (lambda transaction: transaction.partitions_added([_TP]), True),
+        (lambda transaction: transaction.asks_to_add(), True),
+        (lambda transaction: _added(transaction, True), True),
+        (lambda transaction: _added(transaction, False), False),
+        (lambda transaction: _added(transaction, None), True),
     ]:
         transaction = _open()
         assert not transaction.has_begun
         act(transaction)
         assert transaction.has_begun is has_begun
         transaction.end(commit=True)
+        if transaction._asking:
+            transaction.add_answered(None)
         transaction.ended(None)
         assert (transaction.has_begun, transaction.added, transaction.pending) == (False, set(), set())
         assert (transaction.step, transaction.producer) == (Step.READY, _ME)

@@ -106,15 +106,29 @@ class Transaction:
         self.pending: set[TopicPartition] = set()
         self.commits = False
         """How it is being ended."""
-        self.has_begun = False
-        """Whether the coordinator knows, or may know, of something in this transaction."""
+        self.is_known = False
+        """Whether the coordinator knows of something in this transaction."""
+        self._is_doubtful = False
+        """Whether it may, since a question was not answered clearly."""
+        self._asking = 0
+        """Questions under way that add something."""
+        self._needs_epoch = False
 
     # What the program asks for. Each raises ApiError(INVALID_TXN_STATE) where it has no place.
 
     def begin(self) -> None:
         self._require("begin a transaction", Step.READY)
         self.step = Step.OPEN
-        self.added, self.pending, self.has_begun = set(), set(), False
+        self._clear()
+
+    def _clear(self) -> None:
+        self.added, self.pending = set(), set()
+        self.is_known = self._is_doubtful = self._needs_epoch = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the coordinator knows, or may know, of something in this transaction."""
+        return self.is_known or self._is_doubtful or self._asking > 0
 
     def require_open(self) -> None:
         """Records may be sent now."""
@@ -137,11 +151,22 @@ class Transaction:
 
     def goes_out(self) -> None:
         """A batch of it is sent to its leader, who tells the coordinator in the second version."""
-        self.has_begun = True
+        self.is_known = True
 
     def sends_offsets(self) -> None:
+        """Offsets are sent to a group's coordinator, who tells the transaction's in the second version."""
         self._require("send offsets", Step.OPEN)
-        self.has_begun = True
+        self.is_known = self.is_known or self.second_version
+
+    def asks_to_add(self) -> None:
+        """The coordinator is asked to add something; ``add_answered`` follows, whatever happens."""
+        self._asking += 1
+
+    def add_answered(self, added: bool | None) -> None:
+        """It was added, or was not, or (None) nobody knows."""
+        self._asking -= 1
+        self.is_known = self.is_known or added is True
+        self._is_doubtful = self._is_doubtful or added is None
 
     def prepare(self) -> str:
         """Nothing more can be sent, only ``complete``; returns the text that names this transaction."""
@@ -214,13 +239,14 @@ class Transaction:
         """An id and epoch were given; ``prepared`` is the transaction that was kept, if there was one."""
         self.producer, self.error, self.prepared = producer, None, prepared
         self.step = Step.READY if prepared == NO_TRANSACTION else Step.PREPARED
-        self.has_begun = prepared != NO_TRANSACTION
+        self._clear()
+        self.is_known = prepared != NO_TRANSACTION
 
     def partitions_added(self, partitions: Iterable[TopicPartition]) -> None:
         added = set(partitions)
         self.pending -= added
         self.added |= added
-        self.has_begun = True
+        self.is_known = True
 
     def may_send(self, tp: TopicPartition) -> bool:
         """Whether the coordinator knows that ``tp`` is in the transaction, and it is not spoiled."""
@@ -236,16 +262,20 @@ class Transaction:
     @property
     def is_spoiled(self) -> bool:
         """Whether the next transaction needs a higher epoch than this one's; so it is until this one is ended."""
-        return self.error is not None
+        return self.error is not None or self._needs_epoch
+
+    def never_began(self) -> None:
+        """Nothing that may have been added was. It may be yet, but for a higher epoch."""
+        self._needs_epoch = True
 
     def end_answered(self) -> None:
         """The coordinator has ended it: it must not be asked for that again."""
-        self.has_begun = False
+        self.is_known = self._is_doubtful = False
 
     def ended(self, producer: ProducerId | None) -> None:
         """It is committed or aborted; ``producer`` is the next epoch's where the answer told one."""
         self.step, self.error, self.prepared = Step.READY, None, NO_TRANSACTION
-        self.added, self.pending, self.has_begun = set(), set(), False
+        self._clear()
         if producer is not None:
             self.producer = producer
 

@@ -27,6 +27,7 @@ from sparklog.protocol.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     EndTxnRequest,
+    EndTxnResponse,
     InitProducerIdRequest,
     Request,
     TxnOffsetCommitRequest,
@@ -122,8 +123,7 @@ class TransactionDriver:
         wanted = sorted(transaction.pending)
         if not wanted:
             return
-        transaction.has_begun = True
-        await self._ask(
+        await self._add(
             ApiKey.ADD_PARTITIONS_TO_TXN, lambda version: self._add_request(version, wanted), _check_partitions
         )
         transaction.partitions_added(wanted)
@@ -149,7 +149,7 @@ class TransactionDriver:
         transaction = self._transaction
         transaction.sends_offsets()
         if not transaction.second_version:
-            await self._ask(
+            await self._add(
                 ApiKey.ADD_OFFSETS_TO_TXN,
                 lambda version: AddOffsetsToTxnRequest(
                     version=version,
@@ -219,7 +219,18 @@ class TransactionDriver:
         transaction.ended(told)
 
     async def _end(self, commit: bool) -> ProducerId | None:
-        """The next epoch, where the coordinator has raised it with the end of the transaction."""
+        """The next epoch, where the coordinator has raised it with the end of the transaction.
+
+        INVALID_TXN_STATE says of one that is aborted, and of which only a doubt is known, that it never began.
+        """
+        transaction = self._transaction
+
+        def check(answer: EndTxnResponse) -> None:
+            if answer.error_code == ErrorCode.INVALID_TXN_STATE and not commit and not transaction.is_known:
+                transaction.never_began()
+            else:
+                raise_error_code(answer)
+
         answer = await self._ask(
             ApiKey.END_TXN,
             lambda version: EndTxnRequest(
@@ -229,8 +240,32 @@ class TransactionDriver:
                 producer_epoch=self._producer.epoch,
                 committed=commit,
             ),
+            check,
         )
         return ProducerId(answer.producer_id, answer.producer_epoch) if answer.producer_id >= 0 else None
+
+    async def _add(self, api: ApiKey, build: Callable[[int], Request[A]], check: Check[A] = raise_error_code) -> None:
+        """``_ask`` for what the coordinator adds to the transaction.
+
+        What it refused is not in it, if that was its first answer: an attempt before may have been taken.
+        """
+        attempts = 0
+
+        def attempt(version: int) -> Request[A]:
+            nonlocal attempts
+            attempts += 1
+            return build(version)
+
+        added: bool | None = None
+        self._transaction.asks_to_add()
+        try:
+            await self._ask(api, attempt, check)
+            added = True
+        except SparklogError as error:
+            added = False if attempts == 1 and severity(error) is Severity.ABORTABLE else None
+            raise
+        finally:
+            self._transaction.add_answered(added if attempts else False)
 
     @property
     def _producer(self) -> ProducerId:
