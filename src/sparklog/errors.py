@@ -20,7 +20,7 @@ The tree::
     ├── PeerBusy                    too many requests wait for a broker already; try later
     ├── DeserializationError        a consumer's deserializer raised
     ├── WokenUp                     wakeup() interrupted a consumer that waited
-    ├── ClientClosed                a client was used after close, in a forked child, or by its own callback
+    ├── ClientClosed                a client was used after close, in a forked child, or where it would wait for itself
     ├── CoordinationError           ZooKeeper: lost session, duplicate broker id, stale epoch
     │   ├── BrokerIdTaken           another session is registered under the broker's id; ``.owner`` is it
     │   └── MalformedZnode          a znode does not hold what it must
@@ -30,6 +30,7 @@ The tree::
         ├── BatchRefused            a whole batch of ours was refused; ``.batch`` is it
         ├── RecordsRefused          a batch, for some of its records; ``.records`` says which
         ├── RefusedUnseen           records, before their partition was looked at
+        ├── PartlyQueued            a part of a table of ours was queued; ``.futures`` tell what becomes of it
         └── PartlyWritten           a batch of ours was sent in parts; ``.written`` says which records are in the log
 
 ``ErrorCode`` is Kafka's own table (``org.apache.kafka.common.protocol.Errors``): number, name, and
@@ -40,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Any
 
 from sparklog.structs import TopicPartition
 
@@ -201,6 +203,16 @@ class RefusedUnseen(ApiError):
     """Records were refused before their partition was looked at: the answer tells nothing of the partition."""
 
 
+class PartlyQueued(ApiError):
+    """Some batches of a table were queued before ``error``; the other rows were not, and will not be sent."""
+
+    def __init__(self, error: SparklogError, futures: Sequence[Any]) -> None:
+        code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        super().__init__(code, f"only the first {len(futures)} batches were queued, see .futures: {error}")
+        self.futures = tuple(futures)
+        """Those of the batches that were queued, each a ``BatchFuture``."""
+
+
 class PartlyWritten(ApiError):
     """A batch of ours had to be sent in parts, and some of them were not written, for the reason of ``error``."""
 
@@ -312,7 +324,10 @@ class WokenUp(SparklogError):
 
 
 class ClientClosed(SparklogError):
-    """A client was used where it cannot work: after ``close``, in a forked child, or waiting in its own callback."""
+    """A client was used where it cannot work: after ``close``, in a forked child, or where it would wait for itself.
+
+    A callback of the client would, and a signal handler that came in the midst of a call.
+    """
 
 
 class CoordinationError(SparklogError):

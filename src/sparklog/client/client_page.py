@@ -74,6 +74,7 @@ _VALUES: tuple[type, ...] = (
 )
 _ERRORS: tuple[type[Exception], ...] = (
     errors.ApiError,
+    errors.PartlyQueued,
     errors.PartlyWritten,
     errors.ConnectionFailed,
     errors.ConfigError,

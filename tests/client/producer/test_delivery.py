@@ -101,3 +101,39 @@ def test_a_batch_of_which_all_parts_fail_is_nowhere():
     for part in _halves(delivery, 1):
         part.fail(_TOO_LARGE)
     assert future.exception() is _TOO_LARGE
+
+
+def test_listeners_are_called_in_their_order_and_each_once():
+    delivery, told = _delivery(), []
+    for number in range(3):
+        delivery.on_settled(lambda number=number: told.append(number))
+    delivery.succeed(5, -1)
+    delivery.on_settled(lambda: told.append(3))
+    delivery.fail(ClientClosed("closed"))
+    assert told == [0, 1, 2, 3]
+    assert delivery.error is None
+
+
+def test_a_listener_that_comes_while_the_batch_is_settled_is_told():
+    told = []
+
+    class Overtaken(Delivery):
+        """Another thread settles it just when a listener has been added."""
+
+        def __getattribute__(self, name):
+            if name == "is_settled" and super().__getattribute__("_listeners"):
+                super().__setattr__("is_settled", True)
+            return super().__getattribute__(name)
+
+    delivery = Overtaken(TopicPartition("t", 0))
+    delivery.on_settled(lambda: told.append(1))
+    assert told == [1]
+
+
+def test_a_wait_that_would_hold_up_who_settles_is_refused():
+    delivery = _delivery()
+    delivery.is_interrupted = lambda: True
+    with pytest.raises(ClientClosed, match="signal handler"):
+        RecordFuture(delivery, 0, 1).result()
+    delivery.succeed(5, -1)
+    assert RecordFuture(delivery, 0, 1).result().offset == 5

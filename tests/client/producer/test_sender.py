@@ -430,7 +430,7 @@ def test_a_record_whose_send_was_interrupted_is_in_the_transaction_all_the_same(
             producer = await _transactional(scene, linger_ms=60_000)
             await producer.begin_transaction()
             with monkeypatch.context() as patch:
-                patch.setattr(producer._transaction, "sends_to", interrupt)
+                patch.setattr(producer._transaction, "joins", interrupt)
                 with pytest.raises(KeyboardInterrupt):
                     await producer.send("t", b"x")
             await producer.commit_transaction()

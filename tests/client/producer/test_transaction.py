@@ -31,10 +31,15 @@ def _open(**how):
     return transaction
 
 
+def _sends_to(transaction, tp):
+    transaction.require_open()
+    return transaction.joins(tp)
+
+
 def test_a_partition_is_sent_to_once_it_is_added():
     transaction = _open()
-    assert transaction.sends_to(_TP)
-    assert not transaction.sends_to(_TP)
+    assert _sends_to(transaction, _TP)
+    assert not _sends_to(transaction, _TP)
     assert not transaction.may_send(_TP)
     transaction.partitions_added([_TP])
     assert transaction.may_send(_TP)
@@ -47,7 +52,7 @@ def test_a_partition_is_sent_to_once_it_is_added():
 def test_in_the_second_version_nothing_is_added_first():
     transaction = _open()
     transaction.second_version = True
-    transaction.sends_to(_TP)
+    _sends_to(transaction, _TP)
     assert transaction.may_send(_TP)
     assert not transaction.pending
     assert not transaction.has_begun
@@ -91,7 +96,7 @@ def test_what_errors_mean(error, expected):
 def test_a_spoiled_transaction_does_not_ask_to_be_tried_again(error, told):
     transaction = _open()
     transaction.batch_failed(error)
-    for use in (transaction.check, lambda: transaction.end(commit=True), lambda: transaction.sends_to(_TP)):
+    for use in (transaction.check, lambda: transaction.end(commit=True), lambda: _sends_to(transaction, _TP)):
         with pytest.raises(ApiError) as raised:
             use()
         assert raised.value.code is told
@@ -134,12 +139,12 @@ def test_an_end_whose_answer_was_lost_can_be_asked_for_again_but_not_turned_arou
 def test_two_phases():
     transaction = _open(two_phase=True)
     transaction.second_version = True
-    transaction.sends_to(_TP)
+    _sends_to(transaction, _TP)
     transaction.goes_out()
     state = transaction.prepare()
     assert state == "7:3"
     with pytest.raises(ApiError, match="waits for complete_transaction"):
-        transaction.sends_to(_TP)
+        _sends_to(transaction, _TP)
     assert transaction.decide(state)
     heir = Transaction("x", two_phase=True)
     heir.initialized(ProducerId(7, 4), prepared=_ME)
@@ -174,7 +179,7 @@ def test_other_texts_are_refused(text):
 _ERRORS = [_E.PRODUCER_FENCED, _E.TRANSACTION_ABORTABLE, _E.MESSAGE_TOO_LARGE, _E.INVALID_TXN_STATE]
 _STEPS = {
     "begin": lambda transaction, _: transaction.begin(),
-    "send": lambda transaction, _: transaction.sends_to(_TP),
+    "send": lambda transaction, _: _sends_to(transaction, _TP),
     "commit": lambda transaction, _: transaction.end(commit=True),
     "abort": lambda transaction, _: transaction.end(commit=False),
     "ended": lambda transaction, _: transaction.step is Step.ENDING and transaction.ended(None),
@@ -228,7 +233,7 @@ def test_calls_out_of_place_are_refused_and_change_nothing():
     ready.initialized(_ME)
     for call in (
         ready.require_open,
-        lambda: ready.sends_to(_TP),
+        lambda: _sends_to(ready, _TP),
         ready.sends_offsets,
         ready.prepare,
         lambda: ready.decide("7:3"),
@@ -241,7 +246,7 @@ def test_calls_out_of_place_are_refused_and_change_nothing():
     ready.require_open()
     assert _refused(ready.begin) is _E.INVALID_TXN_STATE
     ready.end(commit=False)
-    assert _refused(lambda: ready.sends_to(_TP)) is _E.INVALID_TXN_STATE
+    assert _refused(lambda: _sends_to(ready, _TP)) is _E.INVALID_TXN_STATE
 
 
 def _added(transaction, added):
@@ -284,7 +289,7 @@ def test_a_transaction_that_never_began_needs_another_epoch_until_it_is_ended():
 
 def test_the_coordinator_knows_of_a_transaction_once_something_is_in_it():
     for act, has_begun in [
-        (lambda transaction: transaction.sends_to(_TP), False),
+        (lambda transaction: _sends_to(transaction, _TP), False),
         (lambda transaction: transaction.goes_out(), True),
         (lambda transaction: transaction.sends_offsets(), False),
         (lambda transaction: transaction.partitions_added([_TP]), True),
@@ -307,13 +312,13 @@ def test_the_coordinator_knows_of_a_transaction_once_something_is_in_it():
 
 def test_each_partition_is_added_by_itself():
     transaction, other = _open(), TopicPartition("t", 1)
-    assert transaction.sends_to(_TP)
-    assert transaction.sends_to(other)
+    assert _sends_to(transaction, _TP)
+    assert _sends_to(transaction, other)
     transaction.partitions_added([_TP])
     assert (transaction.added, transaction.pending) == ({_TP}, {other})
     transaction.partitions_added([other])
     assert (transaction.added, transaction.pending) == ({_TP, other}, set())
-    assert not transaction.sends_to(_TP)
+    assert not _sends_to(transaction, _TP)
 
 
 def test_what_a_predecessor_prepared_waits_for_a_decision():

@@ -6,7 +6,8 @@ touches the sockets that both processes hold.
 
 Either the loop begins the work or the caller closes it: the one that takes it out of ``_unbegun``. For a caller that
 is interrupted cannot know how far its call came. When the thread ends, all work that is not done is cancelled, so that
-no caller waits for ever; ``at_failure`` is called if the thread ended without ``close``.
+no caller waits for ever; ``at_failure`` is called if the thread ended without ``close``. ``check_wait`` raises where
+the calling thread must not wait for the loop, since the loop waits for something that it holds.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ class LoopThread:
         name: str = "sparklog client",
         at_exit: Callable[[], object] | None = None,
         at_failure: Callable[[], object] | None = None,
+        check_wait: Callable[[], object] | None = None,
     ) -> None:
         self._at_exit = at_exit
         self._at_failure = at_failure
+        self._check_wait = check_wait
         self._unbegun: dict[Future[Any], Coroutine[Any, Any, Any]] = {}
         self._unsettled: set[Future[Any]] = set()
         self._process = os.getpid()
@@ -157,6 +160,8 @@ class LoopThread:
             raise ClientClosed("this client was closed")
         if waits and self.is_current:
             raise ClientClosed("a callback of this client cannot wait for it; use the asynchronous client")
+        if waits and self._check_wait is not None:
+            self._check_wait()
 
     def close(self) -> None:
         """Cancel what still runs and end the thread. In a child process it does nothing."""

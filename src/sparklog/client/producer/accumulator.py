@@ -78,6 +78,8 @@ class Accumulator:
         """Called, once each, when there is room again."""
         self.settler: int | None = None
         """The thread on which batches are settled, as far as it is known."""
+        self.is_interrupted: Callable[[], bool] | None = None
+        """Whether a call here is under way in the calling thread: then nothing can be settled."""
 
     def append(
         self,
@@ -144,7 +146,7 @@ class Accumulator:
 
     def _begin(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Have a batch wait. That it does comes last: then its queue is served, and the sender will be told."""
-        batch.delivery.settler = self.settler
+        batch.delivery.settler, batch.delivery.is_interrupted = self.settler, self.is_interrupted
         queue.begun += 1
         queue.open = None
         self._busy[queue.tp] = queue

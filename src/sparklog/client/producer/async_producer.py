@@ -8,6 +8,10 @@ wait in at most ``buffer.memory`` bytes; beyond that ``send`` waits, ``max.block
 A transactional producer (``transactional.id``) writes between ``begin_transaction`` and ``commit_transaction``. After
 an error that spoils the transaction every call raises until ``abort_transaction``; after one that ends the producer,
 such as PRODUCER_FENCED, for good.
+
+A signal handler may come in the midst of a ``send`` of the blocking producer, in the same thread. Its own calls of that
+producer, and a wait for a future, then raise ClientClosed, for they would wait for the ``send`` that waits for them. So
+set a flag in the handler, or raise; flush and close where the program goes on.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from sparklog.client.producer.accumulator import Accumulator
 from sparklog.client.producer.arguments import as_bytes, as_headers, check_target
 from sparklog.client.producer.batch import ProducerBatch
 from sparklog.client.producer.config import ProducerConfig
-from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture
+from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture, interrupted, queueing
 from sparklog.client.producer.router import Partitioning, Router
 from sparklog.client.producer.sender import Sender
 from sparklog.client.producer.transaction import Step, Transaction
@@ -76,8 +80,11 @@ class AsyncProducer:
         self._session = Session(self.config, clock)
         self._clock = self._session.clock
         self._monotonic, self._now_ms = self._clock.monotonic, self._clock.now_ms
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self.is_interrupted: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
+        """Whether the calling thread is in the midst of a ``send``, so that it is a signal handler that asks."""
         self._accumulator = Accumulator(self.config)
+        self._accumulator.is_interrupted = self.is_interrupted
         self._router = Router(self._session.leaders, self.config.batch_size, partitioner)
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
@@ -227,13 +234,15 @@ class AsyncProducer:
         """Add a record now, from any thread; None if there is no room."""
         if on_delivery is not None:
             check_callable("on_delivery", on_delivery)
+        if self.is_interrupted():
+            raise interrupted()
         with self._lock:
             if not self._is_open or self._transaction is not None or self._sender.fatal is not None:
                 self._check_sending()
             future = self._accumulator.append(tp, record[0], record[1], record[2], record[3], self._monotonic())
             if future is not None:
                 if self._transaction is not None:
-                    self._transaction.sends_to(tp)
+                    self._transaction.joins(tp)  # though it is being ended by now: that waits for this record
                 if on_delivery is not None:
                     future.delivery.will_tell(partial(future.tell, on_delivery))
             return future
@@ -246,11 +255,19 @@ class AsyncProducer:
             raise self._sender.fatal
 
     def await_room(self, told: Callable[[], object]) -> None:
-        """Call ``told`` when there may be room, and let what is queued go meanwhile."""
+        """Call ``told`` when there may be room, and let what is queued go meanwhile; once, and on any thread.
+
+        Another thread than the loop's looks for room again before it waits: some may have been made since it looked.
+        """
         with self._lock:
-            self._accumulator.waiters.append(told)
-            self._accumulator.has_news = True
-        self.wake_if_news()
+            is_over = self._accumulator.is_empty or not self._is_open  # nobody will make any room
+            if not is_over:
+                self._accumulator.waiters.append(told)
+                self._accumulator.has_news = True
+        if is_over:
+            told()
+        else:
+            self.wake_if_news()
 
     def wake_if_news(self) -> None:
         """Tell the sender, from any thread, if there may be something for it to do."""
@@ -303,20 +320,23 @@ class AsyncProducer:
     async def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> list[BatchFuture]:
         """Queue all rows; columns: ``key``, ``value``, ``headers``, ``partition``, ``timestamp``, as far as given.
 
-        Batches are encoded column by column; the futures are theirs, in the order of their making.
+        Batches are encoded column by column; the futures are theirs, in the order of their making. Each batch waits for
+        room for ``max.block.ms`` at most. Raises ConfigError for other columns and ApiError for a partition that is not
+        there before anything is queued; PartlyQueued, with the futures there are, for what comes later.
         """
         deadline = self._monotonic() + self.config.max_block_ms / 1000
         while self._session.leaders.last_known(topic) is None:
             await self.learn(topic, None, deadline)
-        futures = []
-        for tp, data in self.encode_arrow(topic, rows):
-            await self._rest(self._monotonic())
-            while (batch := self.try_add(tp, data)) is None:
-                room = asyncio.Event()
-                self.await_room(room.set)
-                await self.within(self._monotonic() + self.config.max_block_ms / 1000, room.wait())
-            self.wake_if_news()
-            futures.append(BatchFuture(batch.delivery, batch.count))
+        futures: list[BatchFuture] = []
+        with queueing(futures):
+            for tp, data in self.encode_arrow(topic, rows):
+                await self._rest(self._monotonic())
+                while (batch := self.try_add(tp, data)) is None:
+                    room = asyncio.Event()
+                    self.await_room(room.set)
+                    await self.within(self._monotonic() + self.config.max_block_ms / 1000, room.wait())
+                self.wake_if_news()
+                futures.append(BatchFuture(batch.delivery, batch.count))
         return futures
 
     def encode_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> Any:
@@ -332,11 +352,13 @@ class AsyncProducer:
 
     def try_add(self, tp: TopicPartition, data: bytearray) -> ProducerBatch | None:
         """Add an encoded batch now, from any thread; None if there is no room."""
+        if self.is_interrupted():
+            raise interrupted()
         with self._lock:
             self._check_sending()
             batch = self._accumulator.add_encoded(tp, data, self._monotonic())
             if batch is not None and self._transaction is not None:
-                self._transaction.sends_to(tp)
+                self._transaction.joins(tp)
             return batch
 
     async def flush(self) -> None:

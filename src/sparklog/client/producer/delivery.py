@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sparklog.errors import ApiError, ClientClosed, ErrorCode, PartlyWritten, SparklogError
+from sparklog.errors import ApiError, ClientClosed, ErrorCode, PartlyQueued, PartlyWritten, SparklogError
 from sparklog.structs import TopicPartition
 
 _log = logging.getLogger(__name__)
-_guard = threading.Lock()
-"""Between settling a batch and asking to be told of it. Held for a few instructions, so one is enough for all."""
 
 
 class RecordMetadata(NamedTuple):
@@ -48,7 +47,11 @@ class BatchMetadata(NamedTuple):
 
 
 class Delivery:
-    """How a batch ends: ``succeed`` or ``fail``, whichever is called first; the other then does nothing."""
+    """How a batch ends: ``succeed`` or ``fail``, whichever is called first; the other then does nothing.
+
+    One thread settles it, any may ask to be told. There is no lock between them: a signal handler that came while its
+    thread held one would wait for ever for the thread that settles.
+    """
 
     __slots__ = (
         "_listeners",
@@ -57,6 +60,7 @@ class Delivery:
         "append_time",
         "base_offset",
         "error",
+        "is_interrupted",
         "is_settled",
         "settler",
         "tp",
@@ -67,6 +71,8 @@ class Delivery:
         self.is_settled = False
         self.settler: int | None = None
         """The thread that settles it, which cannot wait for itself; None if that is not known."""
+        self.is_interrupted: Callable[[], bool] | None = None
+        """Whether the calling thread holds up the one that settles it; None if that is not known."""
         self.base_offset = -1
         self.append_time = -1
         self.error: SparklogError | None = None
@@ -81,14 +87,21 @@ class Delivery:
         self._settle(-1, -1, error)
 
     def _settle(self, base_offset: int, append_time: int, error: SparklogError | None) -> None:
-        with _guard:
-            if self.is_settled:
+        if self.is_settled:
+            return
+        self.base_offset, self.append_time, self.error = base_offset, append_time, error
+        self._listeners.reverse()  # they are called from the end
+        self.is_settled = True
+        self._tell(BaseException)
+
+    def _tell(self, caught: type[BaseException]) -> None:
+        """Call the listeners, each of them once, though another thread may do the same."""
+        while self._listeners:
+            try:
+                listener = self._listeners.pop()
+            except IndexError:  # the other took the last one
                 return
-            self.base_offset, self.append_time, self.error = base_offset, append_time, error
-            self.is_settled = True
-            listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            _call(listener)
+            _call(listener, caught)
 
     def split(self, middle: int, first: Delivery, second: Delivery) -> None:
         """From now on the records before ``middle`` share ``first``'s fate, the others ``second``'s."""
@@ -125,22 +138,23 @@ class Delivery:
 
     def on_settled(self, listener: Callable[[], object]) -> None:
         """Call ``listener`` when it is settled, on whichever thread that happens; at once if it is."""
-        with _guard:
-            if not self.is_settled:
-                self._listeners.append(listener)
-                return
-        _call(listener, Exception)
+        self._listeners.append(listener)
+        if self.is_settled:  # perhaps only now, and without this listener
+            self._tell(Exception)
 
     def wait(self, timeout: float | None) -> None:
         """Block until it is settled. Raises ApiError(REQUEST_TIMED_OUT) after ``timeout`` seconds.
 
-        Raises ClientClosed on the thread that is to settle it: in a callback, and on an asynchronous producer's loop.
+        Raises ClientClosed on the thread that is to settle it: in a callback, and on an asynchronous producer's loop;
+        and in a signal handler that came in the midst of a ``send``.
         """
         if not self.is_settled:
             if self.settler == threading.get_ident():
                 raise ClientClosed(
                     "a callback, or a task, cannot block until its own producer has sent: await the future"
                 )
+            if self.is_interrupted is not None and self.is_interrupted():
+                raise interrupted()
             settled = threading.Lock()  # an Event is three of them, and Python code
             settled.acquire()
             self.on_settled(settled.release)
@@ -161,6 +175,25 @@ class Delivery:
 
             self.on_settled(tell)
             await done
+
+
+def interrupted() -> ClientClosed:
+    """A signal handler came in the midst of a call, and asks for what that call holds up."""
+    return ClientClosed(
+        "a signal handler cannot use a producer in the midst of whose send it came: set a flag in the handler, or"
+        " raise, and flush or close where the program goes on"
+    )
+
+
+@contextmanager
+def queueing(futures: Sequence[BatchFuture]) -> Iterator[None]:
+    """What fails in here after some batches were queued is raised as PartlyQueued, with their ``futures``."""
+    try:
+        yield
+    except SparklogError as error:
+        if futures:
+            raise PartlyQueued(error, futures) from error
+        raise
 
 
 def _finish(done: asyncio.Future[None]) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from sparklog.client.cluster.loop_thread import LoopThread
 from sparklog.client.consumer.group.metadata import GroupMetadata
 from sparklog.client.producer.async_producer import AsyncProducer
-from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture
+from sparklog.client.producer.delivery import BatchFuture, OnDelivery, RecordFuture, interrupted, queueing
 from sparklog.client.producer.transaction_driver import Positions
 from sparklog.cluster.info import PartitionInfo
+from sparklog.structs import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,9 +44,16 @@ class Producer:
         self.config = self._producer.config
         self._process = _process
         self._thread = LoopThread(
-            "sparklog producer", at_exit=self._producer.abandon, at_failure=self._producer.loop_failed
+            "sparklog producer",
+            at_exit=self._producer.abandon,
+            at_failure=self._producer.loop_failed,
+            check_wait=self._check_wait,
         )
         self._thread.run(self._producer.start())
+
+    def _check_wait(self) -> None:
+        if self._producer.is_interrupted():
+            raise interrupted()
 
     def __enter__(self) -> Producer:
         return self
@@ -77,7 +85,7 @@ class Producer:
             self._thread.check()
         producer = self._producer
         record = producer.record(value, key, headers, timestamp)
-        deadline = None
+        deadline = room = None
         while True:
             tp = producer._router.route(topic, record[1], record[2], partition)
             future = None if tp is None else producer.try_append(tp, record, on_delivery)
@@ -86,8 +94,11 @@ class Producer:
             deadline = self._deadline() if deadline is None else deadline
             if tp is None:
                 self._learn(topic, partition, deadline)
+            elif room is None:
+                room = self._asked_for_room()
             else:
-                self._await_room(deadline)
+                self._await(room, deadline)
+                room = None
         if producer._accumulator.has_news:
             producer.wake_if_news()
         return future
@@ -99,11 +110,17 @@ class Producer:
     def _learn(self, topic: str, partition: int | None, deadline: float) -> None:
         self._thread.run(self._producer.learn(topic, partition, deadline))
 
-    def _await_room(self, deadline: float) -> None:
+    def _asked_for_room(self) -> threading.Lock:
+        """What is released when there may be room. Look for room again, then wait: some may be there by now."""
         self._thread.check(waits=True)
-        room = threading.Event()
-        self._producer.await_room(room.set)
-        if not room.wait(max(deadline - self._producer._monotonic(), 0.0)):
+        room = threading.Lock()  # no Event: a signal handler in its Python code would hold up who sets it
+        room.acquire()
+        self._producer.await_room(room.release)
+        return room
+
+    def _await(self, room: threading.Lock, deadline: float) -> None:
+        left = max(deadline - self._producer._monotonic(), 0.0)
+        if not room.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
             raise self._producer.blocked()
 
     def send_arrow(self, topic: str, rows: pa.RecordBatch | pa.Table) -> list[BatchFuture]:
@@ -113,13 +130,24 @@ class Producer:
         deadline = self._deadline()
         while producer._session.leaders.last_known(topic) is None:
             self._learn(topic, None, deadline)
-        futures = []
-        for tp, data in producer.encode_arrow(topic, rows):
-            while (batch := producer.try_add(tp, data)) is None:
-                self._await_room(self._deadline())
-            producer.wake_if_news()
-            futures.append(BatchFuture(batch.delivery, batch.count))
+        futures: list[BatchFuture] = []
+        with queueing(futures):
+            for tp, data in producer.encode_arrow(topic, rows):
+                futures.append(self._queued(tp, data))
         return futures
+
+    def _queued(self, tp: TopicPartition, data: bytearray) -> BatchFuture:
+        producer = self._producer
+        deadline = room = None
+        while (batch := producer.try_add(tp, data)) is None:
+            deadline = self._deadline() if deadline is None else deadline
+            if room is None:
+                room = self._asked_for_room()
+            else:
+                self._await(room, deadline)
+                room = None
+        producer.wake_if_news()
+        return BatchFuture(batch.delivery, batch.count)
 
     def flush(self, timeout: float | None = None) -> None:
         """Return when every record sent before is settled, well or badly; ApiError after ``timeout`` seconds."""

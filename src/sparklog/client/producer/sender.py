@@ -60,7 +60,7 @@ class Sender:
         session: Session,
         config: ProducerConfig,
         accumulator: Accumulator,
-        lock: threading.Lock,
+        lock: threading.RLock,
         transaction: Transaction | None = None,
     ) -> None:
         self.add_partitions: Callable[[], Awaitable[None]] | None = None

@@ -134,13 +134,12 @@ class Transaction:
         """Records may be sent now."""
         self._require("send", Step.OPEN)
 
-    def sends_to(self, tp: TopicPartition) -> bool:
-        """A record waits to be sent to ``tp``; whether the partition is new to the transaction."""
-        self._require("send", Step.OPEN)
-        return self.joins(tp)
-
     def joins(self, tp: TopicPartition) -> bool:
-        """``sends_to``, of what waits already: a send that was interrupted may not have said so."""
+        """A record waits to be sent to ``tp``; whether the partition is new to the transaction.
+
+        It is said of what waits already, too: a send that was interrupted may not have said so. What waits cannot be
+        refused any more, so this never raises.
+        """
         if tp in self.added or tp in self.pending:
             return False
         if self.second_version:
