@@ -9,7 +9,7 @@ from concurrent.futures import Future
 import pytest
 from client.interrupts import interruptions
 
-from sparklog.client.cluster.loop_thread import LoopThread
+from sparklog.client.cluster.loop_thread import LoopThread, _cancel_all
 from sparklog.errors import ApiError, ClientClosed
 
 
@@ -88,6 +88,46 @@ def test_close_ends_what_others_wait_for():
         loop.run(_thread())
     with pytest.raises(ClientClosed, match="was closed"):
         loop.call_soon(print)
+
+
+def test_a_close_ends_the_loop_though_another_one_has_cancelled_it_and_was_interrupted(monkeypatch):
+    loop = LoopThread()
+
+    def cancelled(work):
+        future = Future()
+        future.cancel()
+        work.close()
+        return future
+
+    monkeypatch.setattr(loop, "submit", cancelled)
+    closing = threading.Thread(target=loop.close, daemon=True)
+    closing.start()
+    closing.join(20)
+    assert not closing.is_alive()
+
+
+def test_two_closes_at_once_let_what_runs_come_to_its_end():
+    loop, begun, ended, late = LoopThread(), threading.Event(), [], []
+
+    async def slow_to_end():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            late.append(loop.submit(_cancel_all()))  # a third one
+            for _ in range(10):
+                await asyncio.sleep(0)
+            ended.append(True)
+
+    waiting = loop.submit(slow_to_end())
+    assert begun.wait(20)
+    for _ in range(2):  # both have cancelled each other
+        loop.call_soon(loop._stop)
+    loop._thread.join(20)
+    assert ended == [True]
+    assert waiting.cancelled()
+    assert late[0].cancelled()
+    loop.close()
 
 
 def test_a_callback_cannot_wait_for_its_own_loop(loop):

@@ -47,6 +47,7 @@ class LoopThread:
         self._unbegun: dict[Future[Any], Coroutine[Any, Any, Any]] = {}
         self._unsettled: set[Future[Any]] = set()
         self._process = os.getpid()
+        self._is_stopped = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -113,6 +114,8 @@ class LoopThread:
             raise
 
     def _begin(self, future: Future[Any]) -> None:
+        if self._is_stopped:  # it may be a close that would cancel what ends the loop
+            self._give_up(future)
         work = self._unbegun.pop(future, None)
         if work is not None:
             task = self._loop.create_task(work)
@@ -173,10 +176,17 @@ class LoopThread:
 
     def _end(self, patience: float | None) -> None:
         _running.discard(self)
-        with suppress(ClientClosed, concurrent.futures.CancelledError):  # the loop ended meanwhile
+        with suppress(ClientClosed, concurrent.futures.CancelledError):  # by another close, which may end here
             self.submit(_cancel_all()).result(patience)
-            self.call_soon(self._loop.stop)
+        with suppress(ClientClosed):  # the loop ended meanwhile
+            self.call_soon(self._stop)
         self._thread.join(patience)
+
+    def _stop(self) -> None:
+        """Once only: a second stop would end what ``_clear`` has the loop do."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._loop.stop()
 
     def _exit(self) -> None:
         """The program ends, and has not closed this."""
