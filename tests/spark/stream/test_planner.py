@@ -125,6 +125,32 @@ def test_an_end_that_stays_behind_is_data_loss(make_planner, clock):
         planner.end({_A: 10})
 
 
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_partition_has_its_time_to_catch_up_whichever_were_behind_before_it(make_planner, clock, fail):
+    planner, cluster = make_planner(failOnDataLoss=fail)
+    read = {_A: 10, _B: 10}
+    for _ in range(2):
+        cluster.set({_A: 7, _B: 10})
+        assert planner.end(read) == read
+        clock.advance(1.6)
+    cluster.set({_A: 10, _B: 9})
+    assert planner.end(read) == read
+
+
+def test_the_loss_of_one_partition_is_not_that_of_another_that_is_behind_too(make_planner, clock):
+    planner, cluster = make_planner(failOnDataLoss="false")
+    read = {_A: 10, _B: 10}
+    cluster.set({_A: 7, _B: 10})
+    planner.end(read)
+    clock.advance(1.6)
+    cluster.set({_A: 7, _B: 9})
+    planner.end(read)
+    clock.advance(1.6)
+    assert planner.end(read) == {_A: 7, _B: 10}
+    clock.advance(1.6)
+    assert planner.end({_A: 7, _B: 10}) == {_A: 7, _B: 9}
+
+
 def test_an_end_that_was_behind_for_a_moment_is_forgotten(make_planner, clock):
     planner, cluster = make_planner()
     for end in (7, 10, 7, 10):

@@ -44,7 +44,7 @@ class StreamPlanner:
         self._first_offsets: dict[tuple[TopicPartition, UUID | None], int] = {}
         self._gone: set[TopicPartition] = set()
         self._last_trigger = float("-inf")
-        self._behind_since: float | None = None
+        self._behind_since: dict[TopicPartition, float] = {}
 
     def close(self) -> None:
         self._cluster.close()
@@ -161,30 +161,28 @@ class StreamPlanner:
     def _lost_records(self, ahead: Offsets, known: Offsets) -> set[TopicPartition]:
         """The partitions of ``ahead``, which were read beyond their end, that have lost records.
 
-        A high watermark lags only for a moment: after ``fetchOffset`` retries and intervals it is a loss.
+        A high watermark lags only for a moment: after ``fetchOffset`` retries and intervals it is a loss. Each
+        partition has that time for itself. A run that ends at a fixed target waits for it here.
         """
         if self._target is not None and ahead:
             known = self._resolver.latest(ahead)
             ahead = {tp: each for tp, each in ahead.items() if each > known[tp]}
-        if not ahead:
-            self._behind_since = None
-            return set()
         now = self._clock.monotonic()
-        if self._behind_since is None:
-            self._behind_since = now
+        self._behind_since = {tp: self._behind_since.get(tp, now) for tp in ahead}
         patience = self._options.offset_retries * self._options.offset_retry_interval_ms / 1000
-        if now - self._behind_since < patience:
-            if self._target is None:
-                return set()
-            self._clock.sleep(patience - (now - self._behind_since))
+        waits = [patience - (now - since) for since in self._behind_since.values()]
+        if self._target is not None and max(waits, default=0.0) > 0:
+            self._clock.sleep(max(waits))
             return self._lost_records(ahead, known)
-        self._behind_since = None
-        for tp in sorted(ahead):
+        lost = {tp for tp, wait in zip(ahead, waits, strict=True) if wait <= 0}
+        for tp in lost:
+            del self._behind_since[tp]
+        for tp in sorted(lost):
             self._data_loss.report(
                 DataLoss.TRUNCATED,
                 f"partition {tp} ends at offset {known[tp]}, before {ahead[tp]}, up to where it was read already",
             )
-        return set(ahead)
+        return lost
 
     def _begin(self, start: StreamOffset, end: StreamOffset) -> Offsets:
         """Where a batch starts in each partition of its end. A new partition starts at its first offset, normally 0.
