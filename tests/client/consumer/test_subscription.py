@@ -9,6 +9,7 @@ from sparklog.client.consumer.group.committed import AutoCommit, OffsetAndMetada
 from sparklog.client.consumer.offset_reset import EARLIEST_RESET, LATEST_RESET, OffsetReset, parse_reset
 from sparklog.client.consumer.subscription import Mode, Position, SubscriptionState
 from sparklog.errors import ApiError, ConfigError, ErrorCode, LocalProtocolError
+from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import IsolationLevel, TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -67,6 +68,18 @@ def test_a_position_that_is_set_is_one_in_whichever_topic_has_the_name_now(state
         state.place(A0, state.state(A0).incarnation, Position(0))
     assert state.fetched_from(A0, UUID(int=2))
     assert not state.fetched_from(A0, UUID(int=3))
+
+
+def test_records_of_another_topic_are_refused_until_the_position_is_set_anew(state):
+    state.assign([A0])
+    state.seek(A0, Position(3))
+    assert state.fetched_from(A0, UUID(int=1))
+    for _ in range(2):
+        assert not state.fetched_from(A0, UUID(int=2))
+    assert state.fetched_from(A0, ZERO_UUID), "a broker without ids"
+    assert not state.fetched_from(A0, UUID(int=2)), "what came without an id says nothing of the topic"
+    state.seek(A0, Position(0))
+    assert state.fetched_from(A0, UUID(int=2))
 
 
 def test_what_stays_keeps_its_position_its_pause_and_its_incarnation(state):

@@ -62,7 +62,7 @@ class PartitionState:
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
     topic_id: UUID = ZERO_UUID
-    """The topic that records were fetched of, among those that have had its name."""
+    """The topic that the position is one in, among those that have had its name; zeros until records of it came."""
 
     @property
     def is_fetchable(self) -> bool:
@@ -230,10 +230,14 @@ class SubscriptionState:
         state.position = position
 
     def fetched_from(self, tp: TopicPartition, topic_id: UUID) -> bool:
-        """Records of this topic came; False where those before them were of another one that had the name."""
+        """Records of this topic came; False where the position is one in another topic, which had the name before.
+
+        They are refused until the position is set anew.
+        """
         state = self._partitions[tp]
-        before, state.topic_id = state.topic_id, topic_id
-        return before in (ZERO_UUID, topic_id) or topic_id == ZERO_UUID
+        if state.topic_id == ZERO_UUID:
+            state.topic_id = topic_id
+        return topic_id in (ZERO_UUID, state.topic_id)
 
     def leader_changed(self, tp: TopicPartition, leader_epoch: int) -> None:
         """A leader of this epoch was seen: a position whose own epoch is known is to be validated with it, once."""
