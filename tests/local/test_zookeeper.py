@@ -53,6 +53,13 @@ def test_data_and_port_survive_a_restart(tmp_path):
         close(client)
 
 
+def test_its_data_is_in_its_directory_whatever_that_is_called(tmp_path):
+    directory = tmp_path / "dätä \\u0041 日本 🎉"
+    with EmbeddedZooKeeper(directory, fsync=False):
+        assert (directory / "version-2").is_dir()
+    assert list(tmp_path.iterdir()) == [directory]
+
+
 def test_data_survives_a_crash(tmp_path):
     server = EmbeddedZooKeeper(tmp_path)
     server.start()

@@ -135,7 +135,7 @@ class EmbeddedZooKeeper(Running):
 
     def _configuration(self) -> str:
         settings = {
-            "dataDir": self.data_dir,
+            "dataDir": _escaped(str(self.data_dir)),
             "clientPort": self.port,
             "clientPortAddress": self.host,
             "tickTime": self._tick_time_ms,
@@ -146,3 +146,10 @@ class EmbeddedZooKeeper(Running):
             "4lw.commands.whitelist": "ruok,srvr,mntr,dump",
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _escaped(text: str) -> str:
+    """``text`` as a value of a properties file: Java reads these as Latin-1, with ``\\uXXXX`` for a unit of UTF-16."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    units = [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]
+    return "".join(chr(unit) if 0x20 <= unit < 0x7F and unit != ord("\\") else f"\\u{unit:04x}" for unit in units)
