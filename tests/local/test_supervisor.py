@@ -1,5 +1,7 @@
 """Starting again what died, on a clock that the test moves."""
 
+import errno
+
 import pytest
 
 from sparklog.errors import ConfigError
@@ -111,3 +113,38 @@ def test_what_a_service_has_to_say_is_passed_on_once(watch):
     watch.supervisor.look()
     watch.supervisor.look()
     assert watch.events == ["broker 1: a disk is full"]
+
+
+def unwritable(_what):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_died_is_started_again_though_nothing_can_be_reported(watch, caplog):
+    supervisor = Supervisor([watch.service], unwritable, lambda service: watch.pids.append(service.pid), watch.clock)
+    watch.service.alive = False
+    watch.service.said = ["a disk is full"]
+    for _ in range(3):
+        supervisor.look()
+        watch.clock.advance(FIRST_DELAY_S)
+    assert watch.pids == [2]
+    unreported = ("a disk is full", "was killed by SIGKILL; starting it again in 0.5 s", "is back (process 2)")
+    for text, message in zip(unreported, caplog.messages, strict=True):
+        assert text in message
+        assert "No space left on device" in message
+
+
+def test_what_runs_is_not_started_twice_where_its_process_id_cannot_be_noted(watch):
+    supervisor = Supervisor([watch.service], watch.events.append, unwritable, watch.clock)
+    watch.service.alive = False
+    for _ in range(4):
+        supervisor.look()
+        watch.clock.advance(LONGEST_DELAY_S)
+    assert watch.service.pid == 2
+    assert watch.events[1] == (
+        "broker 1 runs as process 2, which could not be noted: [Errno 28] No space left on device"
+    )
+
+
+def test_what_died_is_started_again_though_its_log_cannot_be_read(watch, monkeypatch):
+    monkeypatch.setattr(watch.service, "news", lambda: unwritable("its log"))
+    assert watch.die_and_measure() == FIRST_DELAY_S

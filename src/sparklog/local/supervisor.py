@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import SparklogError
+
+_log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 FIRST_DELAY_S = 0.5
@@ -52,8 +56,8 @@ class Supervisor:
     """Looks at every service ten times a second; a dead one is started again after a delay that doubles each time.
 
     ``report(text)`` is told of each death and each return, and what a service has to say; ``started(service)`` that
-    there is a new process id. Both are called on the supervisor's thread. ``look`` is one round, for a caller with a
-    thread or a test of their own.
+    there is a new process id. Both are called on the supervisor's thread, and what they raise is logged: it keeps no
+    service from being started again. ``look`` is one round, for a caller with a thread or a test of their own.
     """
 
     def __init__(
@@ -81,39 +85,57 @@ class Supervisor:
 
     def look(self) -> None:
         for watched in self._watched:
-            for line in watched.service.news():
-                self._report(f"{watched.service.name}: {line}")
-            if watched.start_at is not None:
-                self._try_again(watched)
-            elif not watched.service.alive:
-                self._schedule(watched, f"{watched.service.name} {watched.service.fate}")
-            else:
-                self._forgive(watched)
+            for step in (self._pass_on_news, self._keep_up):
+                with suppress(OSError):  # its log cannot be read just now: the next round tries again
+                    step(watched)
 
     def _run(self) -> None:
         while not self._stopping.wait(POLL_S):
             self.look()
 
+    def _pass_on_news(self, watched: _Watched) -> None:
+        for line in watched.service.news():
+            self._tell(f"{watched.service.name}: {line}")
+
+    def _keep_up(self, watched: _Watched) -> None:
+        if watched.start_at is not None:
+            self._try_again(watched)
+        elif not watched.service.alive:
+            self._schedule(watched, f"{watched.service.name} {watched.service.fate}")
+        else:
+            self._forgive(watched)
+
+    def _tell(self, text: str) -> None:
+        try:
+            self._report(text)
+        except Exception as error:  # whatever it is, the services must be watched on
+            _log.warning("could not report %r: %s", text, error)
+
     def _schedule(self, watched: _Watched, why: str) -> None:
-        self._report(f"{why}; starting it again in {watched.delay:g} s")
-        watched.start_at = self._clock.monotonic() + watched.delay
-        watched.delay = min(2 * watched.delay, LONGEST_DELAY_S)
+        delay = watched.delay
+        watched.start_at = self._clock.monotonic() + delay
+        watched.delay = min(2 * delay, LONGEST_DELAY_S)
+        self._tell(f"{why}; starting it again in {delay:g} s")
 
     def _try_again(self, watched: _Watched) -> None:
         now = self._clock.monotonic()
         if watched.start_at is None or now < watched.start_at:
             return
+        service = watched.service
         try:
-            watched.service.spawn()
-            self._started(watched.service)
+            service.spawn()
         except (SparklogError, OSError) as error:
-            self._schedule(watched, f"{watched.service.name} could not be started: {error}")
+            self._schedule(watched, f"{service.name} could not be started: {error}")
             return
         watched.start_at, watched.started_at, watched.returning = None, now, True
+        try:
+            self._started(service)
+        except Exception as error:  # it runs, and must not be started twice
+            self._tell(f"{service.name} runs as process {service.pid}, which could not be noted: {error}")
 
     def _forgive(self, watched: _Watched) -> None:
         if watched.returning and watched.service.is_ready():
             watched.returning = False
-            self._report(f"{watched.service.name} is back (process {watched.service.pid})")
+            self._tell(f"{watched.service.name} is back (process {watched.service.pid})")
         if self._clock.monotonic() - watched.started_at > HEALTHY_AFTER_S:
             watched.delay = FIRST_DELAY_S
