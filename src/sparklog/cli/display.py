@@ -43,12 +43,13 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, righ
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for line in texts:
-        table.add_row(*line)
+        table.add_row(*map(Text, line))  # a string would be read for markup: a group may be called workers[eu]
     Console().print(table)
 
 
@@ -62,7 +63,7 @@ def progress(what: str, total: int | None, unit: str) -> Iterator[Advance]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
     counter = DownloadColumn() if unit == "bytes" else TextColumn("{task.completed:,.0f} " + unit)
-    columns = (TextColumn("{task.description}"), BarColumn(), counter, TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), counter, TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda amount: bar.advance(task, amount)
