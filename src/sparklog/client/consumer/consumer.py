@@ -187,8 +187,8 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """One record after another, for ever; a commit in between is of the records given so far.
 
-        Records are taken from ``poll`` many at a time. What is left of them when something else polls or seeks is not
-        given: iteration goes on at the consumer's positions.
+        Records are taken from ``poll`` many at a time. What is left of them when something else polls or seeks, or of
+        a partition that is paused, is not given: iteration goes on at the consumer's positions.
         """
 
         async def borrow() -> Handout:

@@ -313,6 +313,28 @@ def test_a_handout_ends_with_a_seek():
     assert position(state, A).offset == 4
 
 
+@pytest.mark.parametrize("resumed", [False, True], ids=["stays", "resumed"])
+def test_a_handout_gives_nothing_more_of_what_is_paused_and_loses_nothing_of_it(resumed):
+    state, buffer = reading(A, B)
+    fill(buffer, A, batch(0, 1), batch(1, 1))
+    fill(buffer, B, batch(0, 1), batch(1, 1))
+    records = [*buffer.take(2), *buffer.take(2)]
+    assert [record.tp for record in records] == [A, B, A, B]
+    handout = Handout(state, records)
+    given = iter(handout)
+    state.pause([A])
+    assert next(given) == records[1], "of the other partition"
+    if resumed:
+        state.resume([A])
+    assert list(given) == [records[3]]
+    assert not handout.is_given
+    handout.give_back()
+    assert (position(state, A).offset, position(state, B).offset) == (0, 2)
+    state.resume([A])
+    fill(buffer, A, batch(0, 1), batch(1, 1))
+    assert offsets(buffer.take(5), A) == [0, 1]
+
+
 def test_a_handout_ends_when_its_partition_is_taken_away():
     state, buffer = reading(A)
     fill(buffer, A, batch(0, 5))

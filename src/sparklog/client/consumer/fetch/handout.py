@@ -32,7 +32,8 @@ class Handout:
     """What one ``poll`` returned, with the positions put back to before it. Iterate, and ``give_back`` in the end.
 
     The position moves when a record is given, not when it was taken; what was not given is fetched again. When the
-    consumer has other plans for a partition (a seek, another poll, a rebalance) the iteration ends.
+    consumer has other plans for a partition (a seek, another poll, a rebalance) the iteration ends; the rest of a
+    partition that is paused is passed over, even if it is resumed meanwhile.
     """
 
     def __init__(self, subscription: SubscriptionState, records: list[ConsumerRecord]) -> None:
@@ -49,11 +50,17 @@ class Handout:
         return _Run(TopicPartition(*tp), state, state.incarnation, records, state.position)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
+        passed_over: set[TopicPartition] = set()
         for run in self._runs:
+            if run.tp in passed_over:
+                continue
             state, incarnation, last = run.state, run.incarnation, run.records[-1]
             for record in run.records:
                 if state.incarnation != incarnation:
                     return
+                if state.paused:
+                    passed_over.add(run.tp)
+                    break
                 run.given += 1
                 end = run.end if record is last else _new(Position, (record.offset + 1, record.leader_epoch))
                 state.position = end
