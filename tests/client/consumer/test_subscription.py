@@ -43,6 +43,18 @@ def test_a_pattern_matches_whole_names_and_says_when_that_changes(state):
     assert not state.wants("x-log-z")
 
 
+@pytest.mark.parametrize(("pattern", "error"), [("a(", re.error), (b"b.*", TypeError), (5, TypeError)])
+def test_a_pattern_that_is_refused_changes_nothing(state, pattern, error):
+    with pytest.raises(error):
+        state.subscribe_pattern(pattern)
+    assert state.mode is Mode.NONE
+    state.subscribe_pattern("a.*")
+    with pytest.raises(error):
+        state.subscribe_pattern(pattern)
+    assert state.wants("apple")
+    assert not state.wants("berry")
+
+
 def test_an_answer_for_an_earlier_incarnation_is_refused(state):
     state.assign([A0])
     before = state.state(A0).incarnation

@@ -87,9 +87,13 @@ class SubscriptionState:
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str]) -> None:
-        """Every topic whose whole name the pattern matches, also those that come later."""
+        """Every topic whose whole name the pattern matches, also those that come later.
+
+        Raises re.error for a pattern that does not compile and TypeError for one of bytes; nothing has changed then.
+        """
+        matcher = _matcher(pattern)
         self._enter(Mode.PATTERN)
-        self._pattern = _matcher(pattern)
+        self._pattern = matcher
         self.topics = frozenset()
 
     def match(self, names: Iterable[str]) -> bool:
@@ -289,4 +293,6 @@ class SubscriptionState:
 
 def _matcher(pattern: str | re.Pattern[str]) -> Callable[[str], bool]:
     compiled = re.compile(pattern)
+    if not isinstance(compiled.pattern, str):
+        raise TypeError(f"a pattern of topics is a str, not {pattern!r}")
     return lambda topic: compiled.fullmatch(topic) is not None
