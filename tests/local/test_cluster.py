@@ -13,6 +13,7 @@ import pytest
 from sparklog.errors import ConfigError, ConnectionFailed
 from sparklog.local import broker as broker_module
 from sparklog.local.cluster import LocalCluster
+from sparklog.local.directory import ClusterDirectory
 from sparklog.testing.eventually import eventually, wait_for_death
 
 pytestmark = pytest.mark.integration
@@ -67,6 +68,21 @@ def test_a_remembered_port_that_is_taken_is_given_up(tmp_path):
         pass
     with socket.create_server(("127.0.0.1", first.zookeeper.port)):
         assert FakeCluster(tmp_path).zookeeper.port != first.zookeeper.port
+
+
+@pytest.mark.parametrize(("port", "brokers"), [(65_535, 2), (65_536, 1), (-1, 1), (-1, 3)])
+def test_brokers_without_ports_make_no_cluster(tmp_path, port, brokers):
+    last = port + brokers - 1
+    with pytest.raises(ConfigError, match=f"on the ports {port} to {last}, and ports are 1 to 65535"):
+        FakeCluster(tmp_path, brokers=brokers, base_port=port)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_remembered_port_that_is_none_is_given_up(tmp_path):
+    ClusterDirectory(tmp_path).remember_ports({"zookeeper": 65_536, "broker-0": -1})
+    cluster = FakeCluster(tmp_path, base_port=0)
+    assert 1 <= cluster.zookeeper.port <= 65_535
+    assert 1 <= cluster.brokers[0].spec.port <= 65_535
 
 
 def test_a_killed_broker_is_started_again(tmp_path):
@@ -132,6 +148,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from sparklog.local.cluster import LocalCluster
+from sparklog.local.directory import ClusterDirectory
 LocalCluster.program = sys.argv[2:]
 cluster = LocalCluster(Path(sys.argv[1]), base_port=0)
 cluster.start()

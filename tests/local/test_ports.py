@@ -49,3 +49,9 @@ def test_a_taken_port_is_named_with_the_remedy():
 def test_an_address_of_another_machine_is_not_called_in_use():
     with pytest.raises(ConfigError, match="is not an address of this machine"):
         require_free("192.0.2.1", 9092, "broker 0", "choose another host")
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65_536])
+def test_what_is_no_port_is_said(port):
+    with pytest.raises(ConfigError, match=f"port {port}, wanted by a test, is not one of 1 to 65535; choose another"):
+        require_free("127.0.0.1", port, "a test", "choose another")

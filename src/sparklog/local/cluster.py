@@ -10,7 +10,7 @@ from sparklog.config.broker import is_every_address
 from sparklog.errors import ConfigError
 from sparklog.local.broker import PROGRAM, BrokerProcess, BrokerSpec
 from sparklog.local.directory import ClusterDirectory
-from sparklog.local.ports import free_port, require_free, require_own
+from sparklog.local.ports import HIGHEST_PORT, free_port, require_free, require_own
 from sparklog.local.running import Running
 from sparklog.local.supervisor import Service, Supervisor
 from sparklog.local.zookeeper import EmbeddedZooKeeper
@@ -42,7 +42,7 @@ class LocalCluster(Running):
     ZooKeeper's port, if 0, is last run's when that is still free. Ports picked once are kept while the directory lives.
     A broker or a ZooKeeper that dies is started again; ``on_event(text)`` hears of it, on another thread, of a
     broker that serves but reported errors at the start, of what a start cut off a damaged log, and of full disks.
-    ``start`` raises ConfigError (no Java, a port or the directory
+    Raises ConfigError for settings that make no cluster. ``start`` raises ConfigError (no Java, a port or the directory
     in use) or ConnectionFailed (a child died; with its log's tail), and then leaves nothing running.
     """
 
@@ -65,6 +65,12 @@ class LocalCluster(Running):
     ) -> None:
         if brokers < 1:
             raise ConfigError(f"a cluster needs at least one broker, not {brokers}")
+        last_port = base_port + brokers - 1
+        if base_port and not 1 <= base_port <= last_port <= HIGHEST_PORT:
+            raise ConfigError(
+                f"the brokers would listen on the ports {base_port} to {last_port}, and ports are 1 to {HIGHEST_PORT};"
+                " choose another with --port, or 0 for free ones"
+            )
         if is_every_address(host) and not advertised_host:
             raise ConfigError(
                 f"{host} listens on every address of this machine, and clients must be told one that they can reach:"

@@ -11,6 +11,7 @@ from typing import Final
 
 from sparklog.errors import ConfigError
 
+HIGHEST_PORT: Final = 65_535
 _HOLDS_MOST: Final = 200
 _held: Final[deque[int]] = deque()
 """Descriptors of sockets that are bound and never listen, one a port that ``free_port`` chose: the latest of them."""
@@ -38,6 +39,8 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 def require_free(host: str, port: int, owner: str, remedy: str) -> None:
     """Raise ConfigError naming ``owner``, the port and the ``remedy`` unless ``host:port`` can be listened on."""
+    if not 1 <= port <= HIGHEST_PORT:
+        raise ConfigError(f"port {port}, wanted by {owner}, is not one of 1 to {HIGHEST_PORT}; {remedy}")
     with socket.socket(_family(host)) as probe:
         # As a server binds: connections of a dead predecessor in TIME_WAIT are no obstacle, a live listener is.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
