@@ -37,6 +37,10 @@ def test_what_is_set_and_deleted():
         ("compact", APPEND, "compact", "compact"),
         ("compact,delete", SUBTRACT, "delete", "compact"),
         ("compact", SUBTRACT, "delete", "compact"),
+        ("delete,compact,delete", SUBTRACT, "delete", "compact,delete"),
+        ("compact, delete", SUBTRACT, "delete", "compact, delete"),
+        ("compact, delete", SUBTRACT, " delete", "compact"),
+        ("compact, delete", APPEND, "delete", "compact, delete,delete"),
     ],
 )
 def test_lists_grow_and_shrink(stored, operation, value, expected):

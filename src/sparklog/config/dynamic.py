@@ -83,8 +83,10 @@ def apply_changes(
 ) -> dict[str, str]:
     """What the changes make of the stored properties. Raises ConfigError unless every value they set is allowed.
 
-    APPEND and SUBTRACT begin with the stored list, or the definition's default. What was stored before and is not
-    touched may be anything.
+    APPEND and SUBTRACT begin with the stored list, or the definition's default. As in Kafka 3.9
+    (``ConfigAdminManager.prepareIncrementalConfigs``) they take items as they are written: a blank after a comma is a
+    part of the next one, and what stands there twice is subtracted once. What was stored before and is not touched may
+    be anything.
     """
     result = dict(properties)
     for change in changes:
@@ -110,7 +112,10 @@ def _edited(definition: Definition, stored: str | None, change: Change) -> str:
     named = change.value.split(",")
     if change.operation is Operation.APPEND:
         return ",".join([*items, *(each for each in named if each not in items)])
-    return ",".join(each for each in items if each not in named)
+    for each in named:
+        if each in items:
+            items.remove(each)
+    return ",".join(items)
 
 
 def check_dynamic(names: Iterable[str]) -> None:
