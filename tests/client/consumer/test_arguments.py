@@ -29,6 +29,20 @@ def test_a_negative_offset_is_not_committed(offset):
 
 
 @pytest.mark.parametrize(
+    "offset", [2**63, OffsetAndMetadata(2**63), OffsetAndMetadata(1, 2**31), OffsetAndMetadata(1, -2)]
+)
+def test_what_no_request_has_room_for_is_told_so(offset):
+    for check in (check_offset, lambda at: check_offsets({T0: at})):
+        with pytest.raises(LocalProtocolError, match=r"at most 9223372036854775807|from -1 to 2147483647"):
+            check(offset)
+
+
+def test_the_greatest_that_a_request_has_room_for_are_taken():
+    for greatest in (OffsetAndMetadata(2**63 - 1, 2**31 - 1), OffsetAndMetadata(numpy.int64(2**63 - 1))):
+        assert check_offset(greatest) is greatest
+
+
+@pytest.mark.parametrize(
     "offsets", [5, {T0: 1.0}, {T0: True}, {T0: "1"}, {("t", 0): 1}, {"t": 5}, {TopicPartition("t", "0"): 1},
                 {TopicPartition(b"t", 0): 1}, {T0: OffsetAndMetadata(1, metadata=None)}],
 )  # fmt: skip

@@ -11,7 +11,8 @@ from typing import SupportsIndex
 from sparklog.client.cluster.arguments import as_timestamp
 from sparklog.client.consumer.group.committed import OffsetAndMetadata, Offsets
 from sparklog.errors import LocalProtocolError
-from sparklog.structs import TopicPartition
+from sparklog.record import layout
+from sparklog.structs import NO_EPOCH, TopicPartition
 
 
 def check_topics(topics: Iterable[str]) -> tuple[str, ...]:
@@ -47,6 +48,10 @@ def check_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
     at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
     if not (_is_whole(at.offset) and _is_whole(at.leader_epoch) and isinstance(at.metadata, str)):
         raise TypeError(f"an offset is an int or OffsetAndMetadata(int, int, str), not {offset!r}")
+    if at.offset > layout.MAX_INT64:
+        raise LocalProtocolError(f"an offset is at most {layout.MAX_INT64}, not {at.offset}")
+    if not NO_EPOCH <= at.leader_epoch <= layout.MAX_INT32:
+        raise LocalProtocolError(f"a leader epoch is from {NO_EPOCH} to {layout.MAX_INT32}, not {at.leader_epoch}")
     return at
 
 
