@@ -16,7 +16,7 @@ from sparklog.broker.apis import (
 )
 from sparklog.broker.context import ApiRequest
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.election import prefer
+from sparklog.controller.election import elect_unclean, prefer
 from sparklog.errors import ErrorCode
 from sparklog.log.manager import DirectoryUse
 from sparklog.protocol.messages import (
@@ -57,11 +57,20 @@ async def driven(steps, _what):
 
 
 def broker_with(context):
-    async def elect_preferred(partitions):
+    async def give_back(partitions):
         for tp, state in prefer(context, partitions).items():
             context.states[tp] = state
 
-    controller = SimpleNamespace(context=context, is_active=context is not None, elect_preferred=elect_preferred)
+    async def force(partitions):
+        for tp in partitions:
+            context.states[tp] = elect_unclean(context, tp)
+
+    controller = SimpleNamespace(
+        context=context,
+        is_active=context is not None,
+        elect_preferred=give_back,
+        elect_unclean=force,
+    )
     return SimpleNamespace(controller=controller, turns=SimpleNamespace(paced=unpaced, drive=driven))
 
 
@@ -132,3 +141,11 @@ def test_a_directory_that_failed_is_told_as_failed():
     assert [(each.name, each.partitions[0].partition_size) for each in good.topics] == [("t", 7)]
     assert (bad.error_code, bad.log_dir, bad.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, "/bad", [])
     assert (bad.total_bytes, bad.usable_bytes) == (-1, -1)
+
+
+def test_an_election_is_told_as_done():
+    broker = cluster(NO_LEADER)
+    answer = ask(elect_leaders, broker, election(UNCLEAN))
+    ((result,),) = (each.partition_result for each in answer.replica_election_results)
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
+    assert broker.controller.context.states[TP].leader == 1

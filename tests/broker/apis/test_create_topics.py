@@ -13,6 +13,8 @@ from sparklog.config.dynamic import Layers
 from sparklog.errors import ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.messages import CreateTopicsRequest
+from sparklog.structs import Endpoint
+from sparklog.zk.znodes import BrokerInfo
 
 _Topic = CreateTopicsRequest.CreatableTopic
 
@@ -37,7 +39,9 @@ def codes(*topics, validate_only=True, num_partitions=1):
     async def handled():
         layers = Layers(parse_broker_config({"num.partitions": str(num_partitions)}), {})
         settings = SimpleNamespace(layers=layers, topic_defaults=layers.topic_defaults)
-        metadata = SimpleNamespace(brokers={1: None}, topics=lambda: [], topic=lambda name: None)
+        metadata = SimpleNamespace(
+            brokers={1: BrokerInfo(1, Endpoint("localhost", 9092))}, topics=lambda: [], topic=lambda name: None
+        )
         broker = SimpleNamespace(
             metadata=metadata,
             settings=settings,
