@@ -6,10 +6,11 @@ import mmap
 import os
 import shutil
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from sparklog.testing.files import READS, STEPS, Crash, FaultyFiles
+from sparklog.testing.files import NO_ERROR, READS, STEPS, Crash, FaultyFiles
 
 SEEDS = range(60)
 
@@ -91,7 +92,8 @@ def test_every_kind_of_step_is_counted(root):
 
 def test_nothing_of_it_is_left_afterwards(root):
     def functions():
-        return [getattr(os, name) for name in (*STEPS[:-1], *READS, "remove", "replace")], open, io.open, mmap.mmap
+        names = (*STEPS, *READS, "remove", "replace", "listdir")
+        return [getattr(os, name) for name in names if hasattr(os, name)], open, io.open, mmap.mmap
 
     before = functions()
     with suppress(Crash), FaultyFiles(root, crash_at=3):
@@ -159,6 +161,43 @@ def test_a_write_that_half_fails_is_short_and_the_next_fails(root):
             os.pwrite(descriptor, b"def", 3)
         assert os.pwrite(descriptor, b"def", 3) == 3
         os.close(descriptor)
+
+
+def test_a_write_may_be_short_and_no_error_follow(root):
+    with FaultyFiles(root, fail_at=0, half=True, error=NO_ERROR, steps=["pwrite"]):
+        descriptor = os.open(root / "a", os.O_RDWR | os.O_CREAT)
+        assert os.pwrite(descriptor, b"abcdef", 0) == 3
+        assert os.pwrite(descriptor, b"def", 3) == 3
+        os.close(descriptor)
+    assert (root / "a").read_bytes() == b"abcdef"
+
+
+@pytest.mark.parametrize(
+    "look",
+    [lambda root: list(root.glob("*")), lambda root: list(root.iterdir()), lambda root: os.scandir(root).close()],
+)
+def test_a_directory_is_not_listed_when_that_is_asked_for(root, look):
+    with FaultyFiles(root, fail_at=0, error=errno.EMFILE) as files:
+        look(root)
+    assert files.count == 0
+    with (
+        FaultyFiles(root, fail_at=0, error=errno.EMFILE, steps=["scandir"]),
+        pytest.raises(OSError, match="open files"),
+    ):
+        look(root)
+
+
+@pytest.mark.parametrize(
+    "look", [Path.read_bytes, lambda path: open(path).close(), lambda path: os.open(path, os.O_RDONLY)]
+)
+def test_a_file_is_not_opened_to_be_read_when_that_is_asked_for(root, look):
+    (root / "a").write_bytes(b"abc")
+    fault = {"fail_at": 0, "error": errno.EMFILE, "steps": ["openread"]}
+    with FaultyFiles(root, **fault), pytest.raises(OSError, match="open files"):
+        look(root / "a")
+    with FaultyFiles(root, **fault) as files:
+        (root / "b").write_bytes(b"")
+    assert files.count == 0
 
 
 def test_only_the_root_is_touched(root, tmp_path):

@@ -37,8 +37,12 @@ STEPS = (
 )  # fmt: skip
 """The steps that change a disk. ``open`` is one that creates a file or may write to it; to replace is to rename."""
 
-READS = ("pread",)
-"""Steps that may be made to fail, but only where ``steps`` names them."""
+READS = ("pread", "scandir", "openread")
+"""Steps that may be made to fail, but only where ``steps`` names them. ``scandir`` is a directory that is listed,
+``openread`` an open of what is there to read alone."""
+
+NO_ERROR = 0
+"""In place of an error: the disk had room for half of a write, and has room again for the next."""
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -55,7 +59,8 @@ class FaultyFiles:
     ``crash_at`` is the step at which the process ends: it does not happen, Crash is raised, and so it is from every
     later step, for a dead process cleans nothing up. With ``strike``, that is called first: it may kill the process in
     earnest. ``fail_at`` is the step that raises OSError with ``error``, and with ``lasting`` so does every later one.
-    With ``half``, half of a write happens: before a crash, or as a short write before the failure of the next step.
+    With ``half``, half of a write happens: before a crash, or as a short write before the failure of the next step,
+    which ``NO_ERROR`` leaves out.
     ``steps`` says which kinds are counted; the others always succeed.
     """
 
@@ -91,8 +96,9 @@ class FaultyFiles:
     def __enter__(self) -> FaultyFiles:
         self._disk = Disk(self._root)
         for name in (*STEPS, *READS):
-            if name != "msync":
+            if hasattr(os, name):
                 self._put(os, name, self._guarded(getattr(self, f"_{name}"), getattr(os, name)))
+        self._put(os, "listdir", self._guarded(self._scandir, os.listdir))
         for other, name in (("remove", "unlink"), ("replace", "rename")):
             self._put(os, other, getattr(os, name))
         self._put(mmap, "mmap", _mapping_class(self))
@@ -153,6 +159,11 @@ class FaultyFiles:
         if fault is not None:
             self._raise(fault)
 
+    def _look(self, name: str, path: Any, directory: int | None = None) -> None:
+        """A step of ``READS`` that names what it reads."""
+        if name in self._steps and self._path(path, directory) is not None:
+            self._step(name)
+
     def _raise(self, fault: BaseException) -> None:
         if isinstance(fault, Crash) and self._strike is not None:
             self._strike()
@@ -175,6 +186,8 @@ class FaultyFiles:
         where = self._path(path, dir_fd) if flags & _WRITING else None
         if where is not None:
             self._step("open")
+        elif not flags & _WRITING:
+            self._look("openread", path, dir_fd)
         descriptor: int = real(path, flags, mode, dir_fd=dir_fd)
         if where is not None:
             node = self._disk.at(where)
@@ -209,7 +222,7 @@ class FaultyFiles:
         file.change(Write(position, piece[:done]))
         if isinstance(fault, Crash):
             self._raise(fault)
-        if fault is not None:
+        if fault is not None and self._error != NO_ERROR:
             self._short, self._fail_at = True, self.count
         return done
 
@@ -304,6 +317,10 @@ class FaultyFiles:
             self._step("pread")
         return bytes(real(descriptor, size, position))
 
+    def _scandir(self, real: Call, path: Any = ".") -> Any:
+        self._look("scandir", path)
+        return real(path)
+
     def mapping_synced(self, file: File | None, mapped: bytes) -> None:
         """A mapping of ``file`` was flushed, whose content is ``mapped``."""
         with self._lock:
@@ -326,6 +343,8 @@ class _File(io.FileIO):
 def _open_file(files: FaultyFiles, real: Call, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
     """``open`` itself; where the file is under the root and may be written to, by way of ``os``."""
     if isinstance(file, int) or not set(mode) & set("wax+") or files._path(file) is None:
+        if not isinstance(file, int):
+            files._look("openread", file)
         return real(file, mode, *args, **kwargs)
     raw = _File(file, mode.replace("b", "").replace("t", ""), opener=lambda path, flags: os.open(path, flags, 0o666))
     buffering, *text = args or (kwargs.pop("buffering", -1),)
