@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord, LogError
-from sparklog.log.files import base_offset_of
+from sparklog.log.files import base_offset_of, write_all
 from sparklog.record import layout
 from sparklog.structs import FileSlice
 
@@ -74,15 +74,13 @@ class FileRecords:
         with self._changing:
             self._cut_rags()
             position = self.size
-            done = 0
             try:
-                while done < len(data):
-                    done += os.pwrite(self.fileno(), data[done:], position + done)
+                write_all(self.fileno(), data, position)
             except OSError:
                 self._is_ragged = True
                 self._cut_rags()
                 raise
-            self.size = position + done
+            self.size = position + len(data)
         return position
 
     def _cut_rags(self) -> None:

@@ -148,6 +148,16 @@ def disk_refused(what: str, error: OSError) -> LogDirFailed:
     return kind(f"{what}: {error.strerror or error}{where}", error.errno)
 
 
+def write_all(fd: int, data: bytes | memoryview, position: int) -> None:
+    """Write ``data`` at ``position``, all of it: a disk that is nearly full may take a part and say nothing.
+
+    If the disk refuses, a part may have been written.
+    """
+    done = 0
+    while done < len(data):
+        done += os.pwrite(fd, data[done:], position + done)
+
+
 def sync_descriptor(fd: int) -> None:
     """fsync a file that its owner may close meanwhile; one that it has closed (-1) it has deleted, or synced itself."""
     if fd < 0:

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any
 
 from sparklog.errors import CorruptRecord
-from sparklog.log.files import sync_descriptor, sync_file
+from sparklog.log.files import sync_descriptor, sync_file, write_all
 
 
 class MappedIndex:
@@ -90,7 +90,7 @@ class MappedIndex:
         if self._fd < 0:  # it was sealed, and there was no descriptor left to open it again
             self.make_writable()
         # Not a store into the mapping: on a full disk that is a SIGBUS, this an OSError.
-        os.pwrite(self._fd, self.FORM.pack(*fields), self.entries * self.FORM.size)
+        write_all(self._fd, self.FORM.pack(*fields), self.entries * self.FORM.size)
         self.entries += 1
 
     def _last_at_most(self, target: int, column: int = 0) -> int:
@@ -104,7 +104,8 @@ class MappedIndex:
                 high = middle
         return low - 1
 
-    def _truncate_entries(self, entries: int) -> None:
+    def truncate_entries(self, entries: int) -> None:
+        """Keep that many."""
         self.entries = min(entries, self.entries)
 
     def sanity_check(self) -> None:
@@ -123,10 +124,11 @@ class MappedIndex:
     def replace(self, entries: bytes) -> None:
         """Hold these packed entries and no others, ready for more; what does not fit the largest size is left out."""
         self.make_writable()
-        self._odd_bytes = 0
-        self.entries = min(len(entries) // self.FORM.size, self._max_entries)
+        self._odd_bytes = self.entries = 0  # what the file has not cannot be read through the mapping
         os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, entries[: self.size_in_bytes], 0)
+        count = min(len(entries) // self.FORM.size, self._max_entries)
+        write_all(self._fd, entries[: count * self.FORM.size], 0)
+        self.entries = count
         self.make_writable()
 
     def flush(self) -> None:

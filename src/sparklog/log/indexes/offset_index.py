@@ -59,4 +59,4 @@ class OffsetIndex(MappedIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or beyond ``offset``."""
-        self._truncate_entries(self._last_at_most(offset - self.base_offset - 1) + 1)
+        self.truncate_entries(self._last_at_most(offset - self.base_offset - 1) + 1)

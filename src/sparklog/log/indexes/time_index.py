@@ -58,4 +58,4 @@ class TimeIndex(MappedIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or beyond ``offset``."""
-        self._truncate_entries(self._last_at_most(offset - self.base_offset - 1, column=1) + 1)
+        self.truncate_entries(self._last_at_most(offset - self.base_offset - 1, column=1) + 1)

@@ -12,6 +12,7 @@ a time, until one says that no later entry can matter: its cost grows with what 
 from __future__ import annotations
 
 import os
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord, LogError
-from sparklog.log.files import sync_descriptor
+from sparklog.log.files import sync_descriptor, write_all
 
 _ENTRY = Struct(">hqqqq")
 _VERSION = 0
@@ -66,6 +67,8 @@ class TransactionIndex:
         self._base_offset = base_offset
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC) if path.exists() else -1
         self._size = os.fstat(self._fd).st_size if self._fd >= 0 else 0
+        self._is_ragged = False
+        self._changing = threading.Lock()  # or a flush would cut off what is being written behind the rags
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
@@ -76,14 +79,24 @@ class TransactionIndex:
         return parse_aborted(os.pread(self._fd, self._size, 0), self.path) if self._size else []
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Raises LogError if the entry's marker does not lie beyond the last one's, OSError if the disk refuses."""
+        """Raises LogError if the entry's marker does not lie beyond the last one's, OSError if the disk refuses.
+
+        Nothing has changed then.
+        """
         last = self._read(self._count - 1, 1) if self._count else []
         if last and entry.last_offset <= last[0].last_offset:
             raise LogError(f"{self.path}: marker {entry.last_offset} after {last[0].last_offset}")
         if self._fd < 0:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.pwrite(self._fd, _ENTRY.pack(_VERSION, *entry), self._size)
-        self._size += _ENTRY.size
+        with self._changing:
+            self._cut_rags()
+            try:
+                write_all(self._fd, _ENTRY.pack(_VERSION, *entry), self._size)
+            except OSError:
+                self._is_ragged = True
+                self._cut_rags()
+                raise
+            self._size += _ENTRY.size
 
     def overlapping(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
         """The transactions that have records in ``start <= offset < end``; and whether later segments can have none.
@@ -133,16 +146,32 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry whose marker is at or beyond ``offset``."""
-        self._cut(self._first_ended_at(offset) * _ENTRY.size)
+        self.cut(self._first_ended_at(offset) * _ENTRY.size)
 
     def reset(self) -> None:
         """Forget all entries, ready to be rebuilt."""
-        self._cut(0)
+        self.cut(0)
 
-    def _cut(self, size: int) -> None:
-        if size < self._size:
-            os.ftruncate(self._fd, size)
-            self._size = size
+    def cut(self, size: int) -> None:
+        """Keep the first ``size`` bytes; durable after ``flush``.
+
+        If the disk refuses, the rest counts as gone all the same, and goes before anything else is written.
+        """
+        with self._changing:
+            if size < self._size:
+                self._size = size
+                self._is_ragged = True
+            self._cut_rags()
+
+    def _cut_rags(self) -> None:
+        """What lies behind the last entry goes, if the disk refused to cut it off before. With ``_changing`` held."""
+        if self._is_ragged:
+            os.ftruncate(self._fd, self._size)
+            self._is_ragged = False
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self._size
 
     def sanity_check(self) -> None:
         """Raises CorruptRecord if the entries cannot be those of this segment."""
@@ -152,10 +181,14 @@ class TransactionIndex:
 
     def flush(self) -> None:
         """All entries are on the disk when this returns."""
+        if self._is_ragged:
+            with self._changing:
+                self._cut_rags()
         sync_descriptor(self._fd)
 
     def close(self) -> None:
         """Let go of the file. Closing twice is closing once."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd, self._size = -1, 0
+        with self._changing:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd, self._size, self._is_ragged = -1, 0, False
