@@ -66,6 +66,15 @@ def segment_paths(directory: Path, base_offset: int, suffix: str = "") -> list[P
     return [path for path in paths if path.exists()]
 
 
+def files_with_suffix(directory: Path, suffix: str) -> list[Path]:
+    """The files of ``directory`` whose names end in ``suffix``. Raises OSError if it cannot be listed.
+
+    ``Path.glob`` takes one for empty that it may not list, and in later versions of Python one for which no descriptor
+    is left.
+    """
+    return [path for path in directory.iterdir() if path.name.endswith(suffix)]
+
+
 def base_offset_of(path: Path) -> int:
     """The offset that a segment file is named by. Raises LogError for another name."""
     offset = find_base_offset(path)
@@ -232,5 +241,5 @@ def write_atomically(path: Path, data: bytes | bytearray, *, durable: bool = Tru
 
 def remove_temporaries(directory: Path) -> None:
     """Remove what ``write_atomically`` left in ``directory`` when a crash cut it short; there must be no writer."""
-    for path in directory.glob(f"*{TEMPORARY_SUFFIX}"):
+    for path in files_with_suffix(directory, TEMPORARY_SUFFIX):
         path.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from sparklog.log.files import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     base_offset_of,
+    files_with_suffix,
     segment_path,
     segment_paths,
     sync_directory,
@@ -84,7 +85,7 @@ class LogLoader:
         producers = ProducerStateManager(self.directory, self.known.producer_expiration_ms)
         epochs, epochs_are_lost = self._open_epochs()
         loaded = self._loaded = Loaded(LogSegments(), producers, epochs)
-        bases = sorted(base_offset_of(path) for path in self.directory.glob(f"*{LOG_SUFFIX}"))
+        bases = sorted(base_offset_of(path) for path in files_with_suffix(self.directory, LOG_SUFFIX))
         bases = self._without_unused(bases)
         if bases:
             producers.discard_stray(bases)

@@ -23,6 +23,7 @@ from sparklog.log.files import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
     base_offset_of,
+    files_with_suffix,
     find_base_offset,
     remove_temporaries,
     segment_paths,
@@ -59,16 +60,16 @@ def _renamed(path: Path, old: str, new: str) -> Path:
 
 def finish_interrupted(directory: Path) -> None:
     """Undo or finish what a crash left half done; doing it twice is doing it once."""
-    _remove(directory.glob(f"*{DELETED_SUFFIX}"))
+    _remove(files_with_suffix(directory, DELETED_SUFFIX))
     remove_temporaries(directory)
-    cleaned = list(directory.glob(f"*{CLEANED_SUFFIX}"))
+    cleaned = files_with_suffix(directory, CLEANED_SUFFIX)
     if cleaned:
         first = min(base_offset_of(path) for path in cleaned)
-        undone = [path for path in directory.glob(f"*{SWAP_SUFFIX}") if base_offset_of(path) >= first]
+        undone = [path for path in files_with_suffix(directory, SWAP_SUFFIX) if base_offset_of(path) >= first]
         _logger.warning("%s: a rewrite from offset %d on was interrupted; it is undone", directory, first)
         _remove(undone)  # before the .cleaned files: while one of those is there, the swap counts as undone
         _remove(cleaned)
-    swaps = sorted(directory.glob(f"*{SWAP_SUFFIX}"))
+    swaps = sorted(files_with_suffix(directory, SWAP_SUFFIX))
     if swaps:
         _logger.warning("%s: a swap of segments was interrupted; it is finished", directory)
         _remove(_replaced(directory, swaps))
@@ -95,7 +96,7 @@ def _replaced(directory: Path, swaps: Sequence[Path]) -> list[Path]:
 def _remove_orphans(directory: Path) -> None:
     """An index without its ``.log`` is what a deletion left that was interrupted."""
     for suffix in INDEX_SUFFIXES:
-        for path in directory.glob(f"*{suffix}"):
+        for path in files_with_suffix(directory, suffix):
             if not path.with_suffix(LOG_SUFFIX).exists():
                 _logger.warning("removing %s: there is no %s file beside it", path, LOG_SUFFIX)
                 path.unlink()
