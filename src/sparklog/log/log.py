@@ -286,13 +286,11 @@ class Log:
             for batch in batches:
                 if self.epochs.assign(batch.partition_leader_epoch, batch.base_offset):
                     self._submit(self.write_epochs)
-            segment.append(records, first.base_offset, last.last_offset, latest)
-            try:
+            if first.is_control if first is last else any(batch.is_control for batch in batches):
+                self._append_marked(batches, records, latest, segment, now)
+            else:
+                segment.append(records, first.base_offset, last.last_offset, latest)
                 self._take_note(batches, segment, now)
-            except (OSError, LogError):  # a marker whose abort is in no index must not be in the log
-                segment.truncate_to(first.base_offset)
-                self._replay_producers(first.base_offset)
-                raise
         except OSError as error:
             raise disk_refused(f"cannot append to {self.directory}", error) from error
         self.log_end_offset = last.next_offset
@@ -306,6 +304,24 @@ class Log:
         """
         fits = last.last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET
         return self.log_end_offset if fits else first.base_offset
+
+    def _append_marked(
+        self,
+        batches: Sequence[RecordBatch],
+        records: memoryview,
+        latest: TimestampOffset,
+        segment: LogSegment,
+        now: int,
+    ) -> None:
+        """Write batches that end transactions: a marker whose abort is in no index must not be in the log."""
+        known, end = self._producers.before(batches), segment.mark()
+        segment.append(records, batches[0].base_offset, batches[-1].last_offset, latest)
+        try:
+            self._take_note(batches, segment, now)
+        except (OSError, LogError):
+            self._producers.undo(known)
+            segment.return_to(end)
+            raise
 
     def _take_note(self, batches: Sequence[RecordBatch], segment: LogSegment, now: int) -> None:
         for batch in batches:

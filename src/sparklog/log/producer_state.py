@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode
-from sparklog.log.files import SNAPSHOT_SUFFIX, base_offset_of, segment_path, write_atomically
+from sparklog.log.files import SNAPSHOT_SUFFIX, base_offset_of, files_with_suffix, segment_path, write_atomically
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.origin import AppendOrigin
 from sparklog.log.producer_snapshot import (
@@ -56,6 +58,14 @@ class _Awaited(NamedTuple):
     refused_ms: int
 
 
+class Before(NamedTuple):
+    """What was known before some batches, of the producers of them."""
+
+    end_offset: int
+    entries: dict[int, ProducerEntry | None]
+    awaited: dict[int, _Awaited]
+
+
 class _Unwritten:
     """A snapshot that is written in steps."""
 
@@ -86,8 +96,10 @@ class ProducerStateManager:
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
         self._awaited: dict[int, _Awaited] = {}  # only of producers that are not known
-        self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of the offsets
-        self._unreplicated: dict[int, int] = {}  # first offset → offset of the marker
+        self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset → producer id, in order of the offsets
+        self._unreplicated: OrderedDict[int, int] = OrderedDict()  # first offset → offset of the marker, in their order
+        self._unreplicated_firsts: list[int] = []  # a heap of its keys, and of some that it has no more
+        self._high_watermark = 0
         self.end_offset = 0
         self.first_unstable_offset: int | None = None
         self._snapshot_offset = 0
@@ -156,7 +168,7 @@ class ProducerStateManager:
         Of a known producer the sequence says so; any sequence of an unknown one could be the next of a batch that was
         deleted. Then the refused one could never be written any more.
         """
-        if batch.producer_id in self._producers:
+        if batch.producer_id == NO_PRODUCER_ID or batch.producer_id in self._producers:
             return
         awaited = self._awaited.get(batch.producer_id)
         if awaited is None or (batch.producer_epoch, -batch.base_sequence) > (awaited.epoch, -awaited.sequence):
@@ -235,7 +247,9 @@ class ProducerStateManager:
         if first == NO_TRANSACTION:
             return None
         self._ongoing.pop(first, None)
-        self._unreplicated[first] = marker_offset
+        if marker_offset >= self._high_watermark:  # in a replay it may be below
+            self._unreplicated[first] = marker_offset
+            heappush(self._unreplicated_firsts, first)
         self._find_unstable()
         if marker.type is ControlType.COMMIT:
             return None
@@ -243,15 +257,43 @@ class ProducerStateManager:
         return AbortedTransaction(entry.producer_id, first, marker_offset, stable)
 
     def _find_unstable(self) -> None:
+        firsts = self._unreplicated_firsts
+        while firsts and firsts[0] not in self._unreplicated:
+            heappop(firsts)
         first = next(iter(self._ongoing), None)
-        replicating = min(self._unreplicated, default=None)
+        replicating = firsts[0] if firsts else None
         known = [offset for offset in (first, replicating) if offset is not None]
         self.first_unstable_offset = min(known, default=None)
 
+    def before(self, batches: Iterable[RecordBatch]) -> Before:
+        """What ``undo`` needs to take back ``batches``, which are about to be given to ``update``."""
+        ids = {batch.producer_id for batch in batches}
+        entries = {id_: self._producers.get(id_) for id_ in ids}
+        return Before(self.end_offset, entries, {id_: self._awaited[id_] for id_ in ids if id_ in self._awaited})
+
+    def undo(self, before: Before) -> None:
+        """The batches that came since ``before`` are not in the log."""
+        self.end_offset = before.end_offset
+        begun = {first: id_ for first, id_ in self._ongoing.items() if first < before.end_offset}
+        for id_, entry in before.entries.items():
+            if entry is None:
+                self._producers.pop(id_, None)
+                continue
+            self._producers[id_] = entry
+            if entry.in_transaction:
+                begun[entry.transaction_first_offset] = id_
+        self._awaited.update(before.awaited)
+        self._ongoing = OrderedDict(sorted(begun.items()))
+        while self._unreplicated and next(reversed(self._unreplicated.values())) >= before.end_offset:
+            self._unreplicated.popitem()
+        self._find_unstable()
+
     def on_high_watermark(self, offset: int) -> None:
         """All replicas have what lies below ``offset``: transactions whose markers do are stable."""
+        self._high_watermark = offset
         if self._unreplicated:
-            self._unreplicated = {first: marker for first, marker in self._unreplicated.items() if marker >= offset}
+            while self._unreplicated and next(iter(self._unreplicated.values())) < offset:
+                self._unreplicated.popitem(last=False)
             self._find_unstable()
 
     def take_snapshot(self, now_ms: int, *, durable: bool) -> None:
@@ -336,24 +378,25 @@ class ProducerStateManager:
         ``first_offset`` is where the first segment begins: the snapshot that bears its number knows who wrote to those
         that were deleted before it.
 
-        ``end_offset`` then says from where the log is to be replayed.
+        ``end_offset`` then says from where the log is to be replayed. If the disk refuses, nothing has changed.
         """
-        self._producers, self._ongoing, self._unreplicated = {}, {}, {}
-        self.first_unstable_offset = None
-        self.end_offset = self._snapshot_offset = first_offset
+        found: dict[int, ProducerEntry] = {}
+        end = first_offset
         for offset, path in reversed(self._snapshots()):
             if not first_offset <= offset <= up_to:
                 continue
             try:
-                self._producers = read_snapshot(path)
+                found = read_snapshot(path)
             except CorruptRecord as error:
                 _logger.warning("%s; replaying the log instead", error)
                 path.unlink()
             else:
-                self.end_offset = self._snapshot_offset = offset
+                end = offset
                 break
+        self._producers, self.end_offset, self._snapshot_offset = found, end, end
         open_now = sorted((e.transaction_first_offset, e.producer_id) for e in self.entries if e.in_transaction)
-        self._ongoing = dict(open_now)
+        self._ongoing, self._unreplicated, self._unreplicated_firsts = OrderedDict(open_now), OrderedDict(), []
+        self._high_watermark = min(self._high_watermark, up_to)
         self._find_unstable()
 
     def expire(self, now_ms: int) -> None:
@@ -397,7 +440,7 @@ class ProducerStateManager:
                 path.unlink()
 
     def _snapshots(self) -> list[tuple[int, Path]]:
-        found = (path for path in self._directory.glob(f"*{SNAPSHOT_SUFFIX}") if path.is_file())
+        found = (path for path in files_with_suffix(self._directory, SNAPSHOT_SUFFIX) if path.is_file())
         return sorted((base_offset_of(path), path) for path in found)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from heapq import nlargest
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -54,6 +55,18 @@ def index_interval(config: TopicConfig) -> int:
     and has to be short even where the batches are as small as can be. Kafka reads indexes of any density.
     """
     return min(config.index_interval_bytes, _MOST_BETWEEN_ENTRIES)
+
+
+class Mark(NamedTuple):
+    """Where a segment and its indexes end."""
+
+    size: int
+    offset_entries: int
+    time_entries: int
+    txn_size: int
+    latest: TimestampOffset
+    first_timestamp: int | None
+    bytes_since_index_entry: int
 
 
 class LogSegment:
@@ -119,12 +132,38 @@ class LogSegment:
             self._index(last_offset, position, len(records))
         except OSError:
             self._latest = before
-            self.log.truncate(position)
             self.offset_index.truncate_to(first_offset)
+            self.log.truncate(position)  # last: the disk may refuse it
             raise
         if self.first_timestamp is None:
             self.first_timestamp = latest.timestamp
         return position
+
+    def mark(self) -> Mark:
+        """Where it ends now, for ``return_to``."""
+        return Mark(
+            self.log.size,
+            self.offset_index.entries,
+            self.time_index.entries,
+            self.txn_index.size_in_bytes,
+            self.latest,
+            self.first_timestamp,
+            self._bytes_since_index_entry,
+        )
+
+    def return_to(self, mark: Mark) -> None:
+        """Drop what was appended since ``mark`` was made, without looking at it.
+
+        If the disk refuses, that counts as gone all the same, and goes before anything else is written.
+        """
+        self._latest, self.first_timestamp = mark.latest, mark.first_timestamp
+        self._bytes_since_index_entry = mark.bytes_since_index_entry
+        self.offset_index.truncate_entries(mark.offset_entries)
+        self.time_index.truncate_entries(mark.time_entries)
+        try:
+            self.txn_index.cut(mark.txn_size)
+        finally:
+            self.log.truncate(mark.size)
 
     def _index(self, last_offset: int, position: int, size: int) -> None:
         if self._bytes_since_index_entry > index_interval(self.config) and not self.offset_index.is_full:
