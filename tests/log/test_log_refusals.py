@@ -4,9 +4,9 @@ import errno
 from contextlib import suppress
 
 import pytest
-from log.samples import abandon, marker_of, open_log, transactional, whole
+from log.samples import abandon, batch_of, marker_of, open_log, transactional, whole
 
-from sparklog.errors import DiskFull, LogError
+from sparklog.errors import ApiError, DiskFull, ErrorCode, LogError
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import patch_header
@@ -197,3 +197,31 @@ def test_a_directory_that_cannot_be_listed_is_not_taken_for_an_empty_one(home, s
         else:
             assert files.count <= step
     assert known(open_log(home, clean=clean))[0] == before[0]
+
+
+def client(log, records):
+    return log.append_as_leader(records, 0, verification=lambda *_: None).first_offset
+
+
+@pytest.mark.parametrize("batch", [idempotent, transactional])
+def test_nothing_overtakes_the_first_batch_of_a_producer_that_a_full_disk_refused(home, batch):
+    log = open_log(home)
+    with FaultyFiles(home, fail_at=0, error=errno.ENOSPC, steps=["pwrite"]), pytest.raises(DiskFull):
+        client(log, batch(1, 0))
+    with pytest.raises(ApiError) as refused:
+        client(log, batch(1, 1))
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [client(log, batch(1, sequence)) for sequence in (0, 1)] == [0, 1]
+
+
+def test_nothing_is_waited_for_that_bears_no_sequence(home):
+    log = open_log(home)
+    for records, origin in (
+        (marker_of(1, COMMIT), AppendOrigin.COORDINATOR),
+        (transactional(2, -1), AppendOrigin.COORDINATOR),
+        (batch_of(), AppendOrigin.CLIENT),
+    ):
+        with FaultyFiles(home, fail_at=0, error=errno.ENOSPC, steps=["pwrite"]), pytest.raises(DiskFull):
+            log.append_as_leader(records, 0, origin)
+    assert [client(log, transactional(id_, 3)) for id_ in (1, 2)] == [0, 1]
+    assert write(log, batch_of()) == 2

@@ -228,7 +228,12 @@ class Log:
         if append_time == now:
             patch_append_time(batch.buffer, 0, now)
             batch = RecordBatch(batch.buffer)
-        self._append((batch,), batch.buffer, now)
+        try:
+            self._append((batch,), batch.buffer, now)
+        except LogDirFailed:
+            if origin is AppendOrigin.CLIENT:
+                self._producers.refused(batch, now)
+            raise
         if self._flush_is_wanted:
             self._flush_wanted = self.log_end_offset
         return Appended(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
