@@ -17,7 +17,7 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode, LogClosed, LogDirFailed, LogError
 from sparklog.log.indexes.time_index import TimeIndex
 from sparklog.log.log import Log
-from sparklog.record.batch import RecordBatch
+from sparklog.record.batch import RecordBatch, patch_max_timestamp
 from sparklog.record.compression import CompressionType
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import OffsetAndEpoch
@@ -156,6 +156,33 @@ def test_a_batch_on_disk_bears_its_offset_and_leader_epoch_and_its_crc_still_hol
     assert [(batch.base_offset, batch.partition_leader_epoch) for batch in batches] == [(0, 3), (2, 3), (4, 5)]
     for batch in batches:
         batch.validate()
+
+
+def lying(max_timestamp, *times):
+    """A batch whose header says another max timestamp than its records have."""
+    records = batch_of(*times)
+    patch_max_timestamp(records, 0, max_timestamp)
+    return records
+
+
+def test_a_record_is_found_by_its_time_whatever_its_producer_says_of_it(home):
+    log = open_log(home)
+    log.append_as_leader(lying(1000, 1000, 5000), 0)
+    log.append_as_leader(lying(2**62, 4000), 0)
+    assert log.offset_for_timestamp(5000) == (5000, 1)
+    assert log.offset_for_timestamp(5001) is None
+    assert log.latest_timestamp() == (5000, 1)
+    for batch in iter_batches(whole(log)):
+        batch.validate()
+
+
+def test_no_producer_keeps_its_records_beyond_the_retention(home):
+    log = open_log(home, {"retention.ms": "1000", "segment.bytes": "300"}, clock=ManualClock(10_000))
+    for _ in range(10):
+        log.append_as_leader(lying(2**62, 5000), 0)
+    while log.delete_old_segments(log.log_end_offset):
+        pass
+    assert log.log_start_offset == log.log_end_offset
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))

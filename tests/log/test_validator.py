@@ -19,6 +19,7 @@ from sparklog.log.validator import (
     prepare,
     validate_appended,
 )
+from sparklog.record import layout
 from sparklog.record.batch import RecordBatch, patch_header
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
@@ -296,6 +297,41 @@ def test_a_record_whose_time_is_out_of_bounds_is_refused(codec, times, complaint
     with pytest.raises(ApiError, match=complaint) as caught:
         check(records, bounded)
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+def lying(max_timestamp, *times, codec=CompressionType.NONE):
+    """A batch whose header says another max timestamp than its records have."""
+    return patched(layout.MAX_TIMESTAMP, max_timestamp.to_bytes(8, "big", signed=True), batch_of(*times, codec=codec))
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+@pytest.mark.parametrize("told", [2**62, NOW + 1, NOW - 1, 0, -1, -(2**63)])
+def test_a_max_timestamp_that_is_none_of_the_records_is_put_right(codec, told):
+    records = lying(told, NOW - 9, NOW, NOW - 5, codec=codec)
+    batch = check(records, TopicConfig())
+    assert batch.max_timestamp == NOW
+    stored = RecordBatch(records)
+    stored.validate()
+    assert bytes(records[: layout.CRC]) == bytes(batch_of(1, 2, 3, codec=codec)[: layout.CRC])
+    assert bytes(records) == bytes(lying(NOW, NOW - 9, NOW, NOW - 5, codec=codec))
+    assert prepare(lying(told, NOW, codec=codec), TopicConfig(), NOW).batch.max_timestamp == NOW
+
+
+def test_where_no_record_has_a_time_the_header_says_so():
+    assert check(lying(2**62, -1, -1), TopicConfig()).max_timestamp == -1
+
+
+def test_a_right_header_is_left_alone():
+    records = batch_of(5, 9, 7)
+    as_sent = bytes(records)
+    assert check(records.toreadonly(), TopicConfig()).max_timestamp == 9
+    assert bytes(records) == as_sent
+
+
+def test_the_header_is_put_right_before_the_batch_is_compressed_anew():
+    prepared = prepare(lying(2**62, NOW), parse(TopicConfig, {"compression.type": "zstd"}), NOW)
+    prepared.batch.validate()
+    assert (prepared.batch.compression, prepared.batch.max_timestamp) == (CompressionType.ZSTD, NOW)
 
 
 def test_the_brokers_own_time_has_no_bounds():

@@ -2,7 +2,7 @@ import pytest
 
 from sparklog.errors import CorruptRecord
 from sparklog.record import layout
-from sparklog.record.batch import RecordBatch, patch_append_time, patch_header, patch_producer
+from sparklog.record.batch import RecordBatch, patch_append_time, patch_header, patch_max_timestamp, patch_producer
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 
@@ -130,6 +130,15 @@ def test_patch_append_time():
     batch = RecordBatch(data, 2)
     batch.validate()
     assert (batch.timestamp_type, batch.max_timestamp, batch.base_timestamp) == (1, 5555, 1000)
+    assert batch.is_transactional
+
+
+def test_patch_max_timestamp():
+    data = bytearray(b"xx" + build(is_transactional=True))
+    patch_max_timestamp(memoryview(data), 2, 5555)
+    batch = RecordBatch(data, 2)
+    batch.validate()
+    assert (batch.timestamp_type, batch.max_timestamp, batch.base_timestamp) == (0, 5555, 1000)
     assert batch.is_transactional
 
 

@@ -1,6 +1,7 @@
 """The walk over a batch refuses what the decoders refuse, and nothing else; both codecs agree."""
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +33,11 @@ def column_wise(batch):
     decoder.finish()
 
 
-WAYS = {"walk": check_records, "records": lambda batch: list(iter_records(batch)), "columns": column_wise}
+WAYS: dict[str, Callable[[RecordBatch], object]] = {
+    "walk": check_records,
+    "records": lambda batch: list(iter_records(batch)),
+    "columns": column_wise,
+}
 
 
 def verdicts(batch):
@@ -144,6 +149,49 @@ def test_a_bomb_is_refused_at_the_limit():
         batch = RecordBatch(poison.batch(compress(codec, bytes(1 << 20)), codec, 1))
         with pytest.raises(CorruptRecord):
             check_records(batch, max_decompressed=1 << 16)
+
+
+def greatest_of(codec, rows, base, append_time=None):
+    fields = BatchFields(len(rows), 0, base, append_time, len(rows) - 1)
+    return _impl.load(codec).check_records(section(rows), fields)
+
+
+@pytest.mark.parametrize("name", ["python", "native"])
+@pytest.mark.parametrize(
+    ("base", "deltas", "greatest"),
+    [
+        (1000, [0], 1000),
+        (1000, [0, 0, 5, -5, 0], 1005),
+        (1000, [-1, -2, -3], 999),
+        (1000, [0, 64, 8192, 2**20, 2**31, 7], 1000 + 2**31),
+        (1000, [-(2**20), 2**40, 1], 1000 + 2**40),
+        (-1, [0, 0], -1),
+        (-5, [0, -3], -1),
+        (-5, [0, 7], 2),
+        (2**63 - 3, [0, 5], 2**63 - 3),
+        (-(2**63), [0, -1], 2**63 - 1),
+    ],
+)
+@pytest.mark.parametrize("size", [0, 100])
+def test_the_walk_tells_the_greatest_timestamp(name, base, deltas, greatest, size):
+    """Whether a record is walked as most are or field by field; what passes 64 bits wraps, as it does for a reader."""
+    rows = [(delta, None, b"v" * size, []) for delta in deltas]
+    assert greatest_of(name, rows, base) == greatest
+    assert greatest_of(name, rows, base, append_time=77) == 77
+    assert greatest_of(name, rows, base, append_time=-7) == -1
+
+
+@relaxed
+@given(
+    st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), FIELD, FIELD, st.lists(HEADER, max_size=2)), max_size=8),
+    st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.integers(-2, 9),
+)
+def test_the_greatest_timestamp_is_that_of_the_records(rows, base, append_time):
+    fields = BatchFields(len(rows), 0, base, append_time, max(len(rows) - 1, 0))
+    times = [record.timestamp for record in _impl.load("python").read_records(section(rows), fields)]
+    for name in ("python", "native"):
+        assert greatest_of(name, rows, base, append_time) == max([-1, *times])
 
 
 def test_a_long_section_is_walked_like_a_short_one(codec):

@@ -2,7 +2,8 @@
 
 Every batch that a leader appends proves that every reader can read it: its records are decompressed and walked by the
 rules that the decoder keeps (``record.records.check_records``, docs/adr/0014). Nothing is decoded unless the topic
-demands it.
+demands it. What the header says of the greatest timestamp is put right, since lookups by time, retention and the roll
+of segments go by it.
 Source: Kafka 3.9, ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords``.
 """
 
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError, RecordsRefused
 from sparklog.log.origin import AppendOrigin
-from sparklog.record.batch import RecordBatch
+from sparklog.record.batch import RecordBatch, patch_max_timestamp
 from sparklog.record.columnar import ColumnarDecoder
 from sparklog.record.compression import CompressionType, most_decompressed
 from sparklog.record.control import read_marker
@@ -49,6 +50,8 @@ _CODECS = {"uncompressed": CompressionType.NONE} | {kind.name.lower(): kind for 
 def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOrigin, now_ms: int) -> RecordBatch:
     """The one batch that ``records`` holds, checked whole: length, size limit, CRC, header, records, timestamps, keys.
 
+    Where its header tells another max timestamp than its records, that is changed in ``records``, as Kafka does.
+
     Raises ApiError with the code that Kafka answers: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
     INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT. Where single records are to blame it is RecordsRefused.
     """
@@ -66,11 +69,14 @@ def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOr
     if batch.size_in_bytes != len(records):
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition takes exactly one batch a request")
     _check_header(batch, origin)
-    _check_records(batch)
+    greatest = _check_records(batch)
     if "compact" in config.cleanup_policy and not batch.is_control:
         _check_keys(batch)
     if config.message_timestamp_type == "CreateTime":
         _check_timestamps(batch, config, now_ms)
+        if batch.max_timestamp != greatest and not batch.timestamp_type:
+            patch_max_timestamp(records, 0, greatest)
+            batch = RecordBatch(records)
     return batch
 
 
@@ -166,10 +172,12 @@ def _check_size(size: int, config: TopicConfig) -> None:
         )
 
 
-def _check_records(batch: RecordBatch) -> None:
-    """Not CORRUPT_MESSAGE: the CRC says that these are the producer's bytes, and sending them again does not help."""
+def _check_records(batch: RecordBatch) -> int:
+    """The greatest timestamp in it, ms; -1 for none.
+
+    Not CORRUPT_MESSAGE: the CRC says that these are the producer's bytes, and sending them again does not help."""
     try:
-        check_records(batch)
+        return check_records(batch)
     except CorruptRecord as error:
         raise ApiError(ErrorCode.INVALID_RECORD, f"the records cannot be read: {error}") from error
 
@@ -201,7 +209,7 @@ def _complaint_of_client(batch: RecordBatch) -> str | None:
 
 
 def _check_timestamps(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:
-    """Looks into the batch only where the topic sets a bound: the header says the latest time, not the earliest."""
+    """Looks into the batch only where the topic sets a bound."""
     before, after = config.record_time_bounds_ms
     if before == _UNBOUNDED and after == _UNBOUNDED:
         return

@@ -192,6 +192,13 @@ def patch_append_time(buffer: bytearray | memoryview, position: int, timestamp_m
     _seal(buffer, position, batch)
 
 
+def patch_max_timestamp(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
+    """Set the max timestamp, and the CRC that covers it."""
+    batch = RecordBatch(buffer, position)
+    layout.INT64.pack_into(buffer, position + layout.MAX_TIMESTAMP, timestamp_ms)
+    _seal(buffer, position, batch)
+
+
 def patch_producer(
     buffer: bytearray | memoryview, position: int, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:

@@ -64,12 +64,13 @@ def placed_records(batch: RecordBatch, topic: str, partition: int, kind: type[T]
     return _impl.codec.read_placed_records(records_section(batch), batch_fields(batch), place, kind)
 
 
-def check_records(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -> None:
-    """Raises CorruptRecord unless every record of ``batch`` can be read, by the rules that decoding keeps.
+def check_records(batch: RecordBatch, max_decompressed: int = MAX_DECOMPRESSED) -> int:
+    """The greatest timestamp of the records in ms, -1 where none has one, or all are below that.
 
+    Raises CorruptRecord unless every record of ``batch`` can be read, by the rules that decoding keeps.
     Pure: a leader or a follower may ask. The header and the CRC are ``RecordBatch.validate``'s.
     """
-    _impl.codec.check_records(records_section(batch, max_decompressed), batch_fields(batch))
+    return _impl.codec.check_records(records_section(batch, max_decompressed), batch_fields(batch))
 
 
 def batch_fields(batch: RecordBatch) -> BatchFields:

@@ -229,10 +229,11 @@ class Codec(Protocol):
     @property
     def RecordEncoder(self) -> type[RecordEncoder]: ...  # noqa: N802
 
-    def check_records(self, payload: Buffer, fields: BatchFields) -> None:
+    def check_records(self, payload: Buffer, fields: BatchFields) -> int:
         """Walk one decompressed section and refuse what a decoder of all its records and columns would refuse.
 
-        Without the GIL where there is much of it; nothing is allocated.
+        Returns the greatest timestamp of its records in ms, -1 where none has one, or all are below that. It runs
+        without the GIL where there is much to walk; nothing is allocated.
         """
 
     def read_records(self, payload: Buffer, fields: BatchFields) -> list[Record]:

@@ -44,9 +44,11 @@ class _Prefix(NamedTuple):
     offset: int
 
 
-def check_records(payload: Buffer, fields: BatchFields) -> None:
-    for _ in _records(payload, fields, layout.MIN_INT64, layout.MAX_INT64 + 1):
-        pass
+def check_records(payload: Buffer, fields: BatchFields) -> int:
+    greatest = layout.NO_TIMESTAMP
+    for record in _records(payload, fields, layout.MIN_INT64, layout.MAX_INT64 + 1):
+        greatest = max(greatest, record.timestamp)
+    return greatest
 
 
 def read_records(payload: Buffer, fields: BatchFields) -> list[Record]:
