@@ -336,6 +336,25 @@ def _bomb(cluster: Cluster) -> None:
         connection.receive()
 
 
+def _list_offsets_of_a_bomb(cluster: Cluster) -> None:
+    """By time, of one batch that is a few KB in the log."""
+    builder = RecordBatchBuilder(CompressionType.ZSTD)
+    for at, value in ((_NOW_MS, None), (_NOW_MS + 2, bytes(100 << 20))):
+        builder.append(at, None, value)
+    topic = messages.ListOffsetsRequest.ListOffsetsTopic
+    asked = topic.ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=_NOW_MS + 1)
+    message = messages.ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, topics=[topic(name=cluster.topic("searched"), partitions=[asked])]
+    )
+    with connect(cluster.bootstrap) as connection:
+        version = connection.versions.best(ApiKey.PRODUCE)
+        records: dict[TopicPartition, list[Chunk]] = {TopicPartition(cluster.topic("searched"), 0): [builder.build()]}
+        connection.send(ApiKey.PRODUCE, version, produce_wire.encode_request(1, _TIMEOUT_MS, records, version))
+        connection.receive()
+        connection.send(ApiKey.LIST_OFFSETS, 7, [encode(message, 7)])
+        connection.receive()
+
+
 def _cold_fetch(cluster: Cluster) -> None:
     """Segments that the page cache does not hold any more."""
     with connect(cluster.bootstrap) as connection:
@@ -516,6 +535,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield f"AlterConfigs, {MANY} resources", _alter_configs()
     yield f"AlterConfigs, {MANY} settings of a topic", _alter_one_config()
     yield "Produce, a bomb into compression.type=gzip", _bomb
+    yield "ListOffsets by time of a bomb", _list_offsets_of_a_bomb
     yield "Fetch, 100 MB that the page cache does not hold", _cold_fetch
     yield f"Fetch, {MANY} partitions", _fetch([_fetched("stalls", n) for n in range(MANY)])
     yield f"Fetch, one partition {MANY} times", _fetch([_fetched("stalls", 0)] * MANY)
@@ -535,6 +555,7 @@ def measure(bootstrap: str, directory: Path, rounds: int, say: Callable[[str], N
     clock, samples = SystemClock(), dict[str, list[dict[str, float]]]()
     for number in range(rounds):
         cluster = Cluster(bootstrap, directory, number)
+        cluster.create("searched", 1)
         cluster.create("gzip", 1, **{"compression.type": "gzip", "max.message.bytes": "100000000"})
         cluster.create("cold", 1, **{"max.message.bytes": "10000000"})
         cluster.create("polled", 1)

@@ -309,3 +309,29 @@ def test_a_batch_that_is_refused_is_handed_on_with_the_reason():
         preparation.close()
 
     asyncio.run(body())
+
+
+def test_other_long_work_is_done_on_the_thread_behind_what_is_being_prepared(monkeypatch):
+    gate, done = Gate(monkeypatch), []
+
+    async def body():
+        preparation = Preparation(Replicas(GZIP), ManualClock())
+
+        async def append(prepared):
+            done.append("appended")
+
+        async def run():
+            name = await preparation.run(lambda: threading.current_thread().name)
+            done.append(name)
+
+        before = preparation.append_in_order([(ONE, BOMB)], append)
+        await asyncio.sleep(0)
+        other = asyncio.ensure_future(run())
+        await asyncio.sleep(0)
+        assert not done
+        gate.opened.set()
+        await asyncio.gather(before, other)
+        preparation.close()
+
+    asyncio.run(body())
+    assert done == ["appended", "prepare_0"]

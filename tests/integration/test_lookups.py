@@ -12,7 +12,9 @@ from sparklog.protocol.messages import (
     decode_response,
     encode,
 )
+from sparklog.record.batch import patch_max_timestamp
 from sparklog.record.builder import RecordBatchBuilder
+from sparklog.record.compression import CompressionType
 from sparklog.structs import TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -57,6 +59,32 @@ def test_the_special_times(connection, tp):
     assert list_offsets(connection, tp, MAX_TIMESTAMP) == (ErrorCode.NONE, 3000, 1, 0)
     assert list_offsets(connection, tp, 2000) == (ErrorCode.NONE, 3000, 1, 0)
     assert list_offsets(connection, tp, 3001) == NOTHING
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_a_record_of_a_batch_that_is_large_once_decompressed_is_found(connection, tp, codec):
+    """Behind others on the connection, and with others behind it."""
+    builder = RecordBatchBuilder(compression=codec)
+    for at, value in ((1000, b"v"), (3000, bytes(1_000_000)), (2000, b"v")):
+        builder.append(at, None, value)
+    for first in (0, 3):
+        assert wire.produce(connection, tp, builder.build())[:2] == (ErrorCode.NONE, first)
+    assert list_offsets(connection, tp, LATEST) == (ErrorCode.NONE, -1, 6, 0)
+    for at, found in ((500, (1000, 0)), (1500, (3000, 1)), (MAX_TIMESTAMP, (3000, 1))):
+        assert list_offsets(connection, tp, at) == (ErrorCode.NONE, *found, 0)
+    delete_before(connection, tp, 2)
+    for at, found in ((1500, (2000, 2)), (2500, (3000, 4)), (MAX_TIMESTAMP, (3000, 4))):
+        assert list_offsets(connection, tp, at) == (ErrorCode.NONE, *found, 0)
+
+
+def test_a_record_is_found_whatever_its_batch_says_of_its_time(connection, tp):
+    for told, times in ((1000, (1000, 5000)), (2**62, (4000,))):
+        batch = at_times(*times)
+        patch_max_timestamp(batch, 0, told)
+        wire.produce(connection, tp, batch)
+    assert list_offsets(connection, tp, 4500) == (ErrorCode.NONE, 5000, 1, 0)
+    assert list_offsets(connection, tp, 5001) == NOTHING
+    assert list_offsets(connection, tp, MAX_TIMESTAMP) == (ErrorCode.NONE, 5000, 1, 0)
 
 
 def test_the_latest_record_is_one_that_is_not_deleted(connection, tp):

@@ -169,9 +169,9 @@ def test_a_record_is_found_by_its_time_whatever_its_producer_says_of_it(home):
     log = open_log(home)
     log.append_as_leader(lying(1000, 1000, 5000), 0)
     log.append_as_leader(lying(2**62, 4000), 0)
-    assert log.offset_for_timestamp(5000) == (5000, 1)
-    assert log.offset_for_timestamp(5001) is None
-    assert log.latest_timestamp() == (5000, 1)
+    assert finish(log.offset_for_timestamp(5000)) == (5000, 1)
+    assert finish(log.offset_for_timestamp(5001)) is None
+    assert finish(log.latest_timestamp()) == (5000, 1)
     for batch in iter_batches(whole(log)):
         batch.validate()
 

@@ -9,7 +9,7 @@ another for the same partition is being prepared waits for it, prepared or not; 
 connection. It waits until that is appended, not until it is answered. What was found on the thread counts only
 under the settings with which it was found; where they have changed, the log looks again. A request that is given up is
 not appended, and those behind it wait for those before it. One thread prepares, so that what is decompressed at one
-time is one batch's.
+time is one batch's; a batch that a search by time has to look into is decompressed there too.
 
 A request that gets no answer (acks=0) is not given up when its client hangs up, for a client hangs up as soon as it has
 sent the last one; what such requests hold in memory on no connection's account is bounded.
@@ -125,6 +125,10 @@ class Preparation:
             return await loop.run_in_executor(self._thread, prepare, batch, config, self._clock.now_ms())
         except ApiError as refused:
             return refused
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives, which decompresses a large batch: done on the thread, after what is there already."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _leave(
         self, place: asyncio.Future[None], partitions: Iterable[TopicPartition], before: set[asyncio.Future[Any]]

@@ -34,7 +34,8 @@ from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.retention import SegmentView, deletable, policies_of
-from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment, Search
+from sparklog.log.search import Search
+from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from sparklog.log.segments import MOST_ABORTED, LogPosition
 from sparklog.log.validator import PreparedBatch, as_topic_compresses, batches_of_leader, validate_appended
 from sparklog.record.batch import RecordBatch, patch_append_time

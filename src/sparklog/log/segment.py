@@ -7,13 +7,11 @@ entry is written only for a batch that is in the file; the indexes may lag behin
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from heapq import nlargest
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
-
-import pyarrow as pa
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord
@@ -31,8 +29,8 @@ from sparklog.log.indexes.offset_index import OffsetIndex
 from sparklog.log.indexes.time_index import TimeIndex, TimestampOffset
 from sparklog.log.indexes.transaction_index import TransactionIndex
 from sparklog.log.lease import Lease
+from sparklog.log.search import Search, first_record_in, greatest_time_in
 from sparklog.record.batch import RecordBatch
-from sparklog.record.columnar import ColumnarDecoder
 from sparklog.record.layout import NO_TIMESTAMP
 from sparklog.structs import FileSlice
 
@@ -43,9 +41,6 @@ _BATCHES_A_STEP = 200
 _MOST_BETWEEN_ENTRIES = 4096
 _NOTABLE_GAP = 4 * _MOST_BETWEEN_ENTRIES
 _GAPS_LOOKED_AT = 16
-
-Search = Generator[None, None, TimestampOffset | None]
-"""Looks at some batches a step, and gives what it found at the end; the log may be written to between two steps."""
 
 
 def index_interval(config: TopicConfig) -> int:
@@ -249,12 +244,12 @@ class LogSegment:
         position = self.offset_index.lookup(max(self._known_before(timestamp), start_offset)).position
         for number, found in enumerate(self.log.batches(position), 1):
             if found.max_timestamp >= timestamp and found.last_offset >= start_offset:
-                record = self._record_in(found, timestamp, start_offset)
+                record = yield from first_record_in(self.log, found, timestamp, start_offset)
                 if record is not None:
                     return record
-                yield
+                yield None
             elif not number % _BATCHES_A_STEP:
-                yield
+                yield None
         return None
 
     def _known_before(self, timestamp: int) -> int:
@@ -276,27 +271,21 @@ class LogSegment:
         if self.latest.timestamp < 0:
             return None
         if self.latest.offset >= start_offset:
-            bearer = self.find(self.latest.offset)
-            record = None if bearer is None else self._record_in(bearer, self.latest.timestamp, start_offset)
-            if record is not None:
-                return record
+            latest, bearer = self.latest.timestamp, self.find(self.latest.offset)
+            if bearer is not None:
+                record = yield from first_record_in(self.log, bearer, latest, start_offset)
+                if record is not None:
+                    return record
         best, greatest = None, NO_TIMESTAMP
         for number, found in enumerate(self.batches_from(start_offset), 1):
-            time = self._greatest_time(found, start_offset)
+            time = found.max_timestamp
+            if found.base_offset < start_offset:
+                time = yield from greatest_time_in(self.log, found, start_offset)
             if time > greatest:
                 best, greatest = found, time
             if not number % _BATCHES_A_STEP:
-                yield
-        return None if best is None else self._record_in(best, greatest, start_offset)
-
-    def _record_in(self, found: BatchPosition, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        return first_record_from(RecordBatch(self.log.read(found.position, found.size)), timestamp, start_offset)
-
-    def _greatest_time(self, found: BatchPosition, start_offset: int) -> int:
-        if found.base_offset >= start_offset:
-            return found.max_timestamp
-        columns = _columns(RecordBatch(self.log.read(found.position, found.size)), start_offset)
-        return max(columns["timestamp"].to_pylist(), default=NO_TIMESTAMP)
+                yield None
+        return None if best is None else (yield from first_record_in(self.log, best, greatest, start_offset))
 
     def next_offset(self) -> int:
         """One past the last offset in the file, found from the last index entry on."""
@@ -470,19 +459,3 @@ class LogSegment:
         self.txn_index.close()
         for path in self.paths:
             yield rename_deleted(path)
-
-
-def first_record_from(batch: RecordBatch, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """The first record of ``batch`` at or beyond ``start_offset`` that is no earlier than ``timestamp``."""
-    if batch.is_control and batch.record_count:  # a marker counts, though the decoder has no row for it
-        return TimestampOffset(batch.max_timestamp, batch.base_offset)
-    columns = _columns(batch, start_offset)
-    rows = zip(columns["timestamp"].to_pylist(), columns["offset"].to_pylist(), strict=True)
-    return next((TimestampOffset(at, offset) for at, offset in rows if at >= timestamp), None)
-
-
-def _columns(batch: RecordBatch, start_offset: int) -> dict[str, pa.Array]:
-    """Offset and time of each record at or beyond ``start_offset``."""
-    decoder = ColumnarDecoder(("offset", "timestamp"))
-    decoder.append(batch, start_offset)
-    return decoder.finish()

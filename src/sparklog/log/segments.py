@@ -13,7 +13,8 @@ from typing import NamedTuple
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.scan import good_batches
-from sparklog.log.segment import LogSegment, Search
+from sparklog.log.search import Search
+from sparklog.log.segment import LogSegment
 from sparklog.structs import FileSlice
 
 _base_offset = attrgetter("base_offset")
@@ -114,7 +115,7 @@ class LogSegments:
                 found = yield from segment.offset_for_timestamp(timestamp, start_offset)
                 if found is not None:
                     return found
-            yield
+            yield None
         return None
 
     def _as_they_come(self, offset: int) -> Iterator[tuple[LogSegment, int]]:
@@ -138,7 +139,7 @@ class LogSegments:
             found = yield from segment.latest_from(log_start_offset)
             if found is not None and (best is None or found.timestamp > best.timestamp):
                 best = found
-            yield
+            yield None
         return best
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:

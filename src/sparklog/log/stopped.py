@@ -31,7 +31,8 @@ from sparklog.log.indexes.transaction_index import read_aborted
 from sparklog.log.loader import Knowledge
 from sparklog.log.producer_snapshot import read_snapshot
 from sparklog.log.scan import scan_batches
-from sparklog.log.segment import MAX_RELATIVE_OFFSET, first_record_from
+from sparklog.log.search import first_record_from
+from sparklog.log.segment import MAX_RELATIVE_OFFSET
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch
 from sparklog.record.control import ControlType, read_marker

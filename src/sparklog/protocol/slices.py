@@ -34,6 +34,7 @@ from sparklog.protocol.wire import WireStream
 
 S = TypeVar("S")
 T = TypeVar("T")
+Y = TypeVar("Y")
 Steps = Generator[None, None, T]
 """Work that may be put off between its steps; its result is the generator's."""
 
@@ -63,12 +64,12 @@ def each_of(make: Callable[[S], T], items: Iterable[S]) -> Steps[list[T]]:
     return made
 
 
-def each_in_steps(make: Callable[[S], Steps[T]], items: Iterable[S]) -> Steps[list[T]]:
-    """``each_of``, where each item takes steps too."""
+def each_in_steps(make: Callable[[S], Generator[Y, None, T]], items: Iterable[S]) -> Generator[Y | None, None, list[T]]:
+    """``each_of``, where each item takes steps too; what those yield is yielded."""
     made = []
     for each in items:
         made.append((yield from make(each)))
-        yield
+        yield None
     return made
 
 

@@ -20,7 +20,7 @@ from sparklog.log.lease import Lease
 from sparklog.log.log import Appended, Log
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
-from sparklog.log.segment import Search
+from sparklog.log.search import Search
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
 from sparklog.replica.in_sync import InSyncReplicas, Proposal

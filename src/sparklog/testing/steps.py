@@ -8,12 +8,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def finish(steps: Generator[None, None, T]) -> T:
+def finish(steps: Generator[object, None, T]) -> T:
     """The result of ``steps``."""
     return counted(steps)[1]
 
 
-def counted(steps: Generator[None, None, T]) -> tuple[int, T]:
+def counted(steps: Generator[object, None, T]) -> tuple[int, T]:
     """How many times ``steps`` stopped for others, and their result."""
     number = 0
     while True:

@@ -1,16 +1,19 @@
 """ListOffsets: the first offset, the end, the latest record, or the first at or after a time.
 
-A search by time is made in steps where it has to look at many batches. What was appended meanwhile may be found or not;
-a leader that has lost the partition meanwhile does not tell.
+A search by time is made in steps where it has to look at many batches, and a large batch is looked into off the loop.
+What was appended meanwhile may be found or not; a leader that has lost the partition meanwhile does not tell.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Coroutine, Generator
 from functools import partial
+from typing import Any, TypeVar
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
+from sparklog.log.search import LongWork, Step
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from sparklog.protocol.slices import Steps, each_in_steps
@@ -24,21 +27,54 @@ _FIRST_VERSION = {_LATEST: 1, _EARLIEST: 1, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 
 """Times below zero have a meaning each, from some version on."""
 _CONSUMER = -1
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
+T = TypeVar("T")
+_Searching = Generator[Step, None, T]
 _Found = tuple[int, int, int]
 """Timestamp (-1 where none was asked for), offset (-1 if there is none) and its leader epoch (-1 if unknown)."""
 
 
-def handle(broker: BrokerContext, request: ApiRequest[ListOffsetsRequest]) -> Steps[ListOffsetsResponse]:
+def handle(
+    broker: BrokerContext, request: ApiRequest[ListOffsetsRequest]
+) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
+    searching = _search(broker, request)
+    while True:
+        try:
+            work = next(searching)
+        except StopIteration as end:
+            response: ListOffsetsResponse = end.value
+            return response
+        if work is not None:
+            return _go_on(broker, work, searching)
+        yield
+
+
+async def _go_on(
+    broker: BrokerContext, work: LongWork[Any], searching: _Searching[ListOffsetsResponse]
+) -> ListOffsetsResponse:
+    """The answer of a search that has come to long work."""
+    responses: list[ListOffsetsResponse] = []
+
+    def rest() -> Generator[Step, None, None]:
+        yield work
+        responses.append((yield from searching))
+
+    async for each in broker.turns.paced(rest()):
+        if each is not None:
+            await broker.preparation.run(each.run)
+    return responses[0]
+
+
+def _search(broker: BrokerContext, request: ApiRequest[ListOffsetsRequest]) -> _Searching[ListOffsetsResponse]:
     times: Counter[TopicPartition] = Counter()
     for topic in request.message.topics:
         for asked in topic.partitions:
             times[TopicPartition(topic.name, asked.partition_index)] += 1
-            yield
+            yield None
     topics = []
     for topic in request.message.topics:
         answer = partial(_answer, broker, request, topic.name, times)
         topics.append(_Topic(name=topic.name, partitions=(yield from each_in_steps(answer, topic.partitions))))
-        yield
+        yield None
     return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
 
 
@@ -48,7 +84,7 @@ def _answer(
     topic: str,
     times: Counter[TopicPartition],
     asked: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
-) -> Steps[_Topic.ListOffsetsPartitionResponse]:
+) -> _Searching[_Topic.ListOffsetsPartitionResponse]:
     tp = TopicPartition(topic, asked.partition_index)
     code, found = ErrorCode.NONE, (-1, -1, -1)
     try:
@@ -81,7 +117,7 @@ def _end(partition: Partition, message: ListOffsetsRequest) -> int:
     return partition.bound(isolation).offset
 
 
-def _find(partition: Partition, timestamp: int, message: ListOffsetsRequest) -> Steps[_Found]:
+def _find(partition: Partition, timestamp: int, message: ListOffsetsRequest) -> _Searching[_Found]:
     if timestamp == _LATEST:
         return -1, _end(partition, message), partition.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
