@@ -127,6 +127,38 @@ def test_gzip_members_are_read_as_one():
         decompress(CompressionType.GZIP, packed, 7)
 
 
+@pytest.mark.parametrize("kind", REAL)
+@pytest.mark.parametrize("more", [-1, 0, 1, 5 << 20, (7 << 20) - 1, 7 << 20, (7 << 20) + 1, 9 << 20])
+@pytest.mark.parametrize(
+    "pattern", [b"\0", b"pattern", random.Random(3).randbytes(3 << 20)], ids=["0", "text", "noise"]
+)
+def test_what_is_large_is_decompressed_whole(kind, more, pattern):
+    """Beyond the size from which on it is done in parts."""
+    size = (1 << 20) + more
+    data = (pattern * (size // len(pattern) + 1))[:size]
+    packed = compress(kind, data)
+    assert bytes(decompress(kind, packed, size)) == data
+    assert bytes(decompress(kind, packed, 20 << 20)) == data
+    for wrong, limit in ((packed, size - 1), (packed[:-1], size), (packed[: len(packed) // 2], size)):
+        with pytest.raises(CorruptRecord):
+            decompress(kind, wrong, limit)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1 << 20, 1 << 20), (0, 0), (3 << 20, 0, 5), (5, 1 << 20, 3 << 20), (5 << 20, 5 << 20), (1,) * 100]
+)
+def test_large_gzip_members_are_read_as_one(sizes):
+    members = [random.Random(size).randbytes(size) for size in sizes]
+    packed = b"".join(zlib.compress(each, wbits=31) for each in members)
+    assert bytes(decompress(CompressionType.GZIP, packed, sum(sizes))) == b"".join(members)
+    for wrong in (packed + b"x", packed[:-1]):
+        with pytest.raises(CorruptRecord):
+            decompress(CompressionType.GZIP, wrong, 20 << 20)
+    if sum(sizes):
+        with pytest.raises(CorruptRecord):
+            decompress(CompressionType.GZIP, packed, sum(sizes) - 1)
+
+
 def test_zstd_without_a_content_size_is_read():
     stream = zstandard.ZstdCompressor(level=1).compressobj()
     packed = stream.compress(SAMPLES["text"]) + stream.flush()
@@ -171,6 +203,24 @@ def test_bombs_are_refused_in_little_memory():
     answer = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, timeout=60)
     refused = ["gzip", "lz4", "lz4 lie", "snappy", "snappy lie", "zstd", "zstd lie"]
     assert answer.stdout.splitlines() == refused, answer.stderr
+
+
+MUCH = """
+import resource, zlib
+from sparklog.record.compression import CompressionType, decompress
+
+deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
+packed = b"".join(deflate.compress(bytes(1 << 20)) for _ in range(100)) + deflate.flush()
+in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (in_use + (180 << 20), in_use + (180 << 20)))
+print(len(decompress(CompressionType.GZIP, packed, 128 << 20)))
+"""
+
+
+def test_much_gzip_is_not_copied_as_a_whole():
+    """In which time no other thread would run, and for which as much memory would be used again."""
+    answer = subprocess.run([sys.executable, "-c", MUCH], capture_output=True, text=True, timeout=60)
+    assert answer.stdout.strip() == str(100 << 20), answer.stderr
 
 
 def test_names():

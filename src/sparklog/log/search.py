@@ -107,7 +107,7 @@ def _looked_into(
         work = LongWork(lambda: look(_read(records, place)))
     else:
         batch = _read(records, place)
-        if most_decompressed(batch.attributes & COMPRESSION_MASK, batch.payload) <= _LARGE:
+        if most_decompressed(batch.attributes & COMPRESSION_MASK, batch.payload, _LARGE) <= _LARGE:
             return look(batch)
         work = LongWork(partial(look, batch))
     yield work

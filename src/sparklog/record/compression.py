@@ -20,6 +20,7 @@ from __future__ import annotations
 import threading
 import zlib
 from enum import IntEnum
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -111,6 +112,18 @@ def _check_size(kind: CompressionType, size: int, max_size: int) -> None:
         raise CorruptRecord(f"{kind.name.lower()} data decompresses to {size} bytes or more; the limit is {max_size}")
 
 
+_PART = 1 << 20
+_MUCH = 8 << 20
+"""Bytes to fill or to copy which takes some milliseconds, in which no other thread runs Python."""
+
+
+def _room(size: int) -> memoryview:
+    """So many bytes to be written to. Much of it is not filled with zeros first."""
+    if size <= _MUCH:
+        return memoryview(bytearray(size))
+    return memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
+
+
 # gzip
 
 _GZIP_WBITS = 31
@@ -119,20 +132,42 @@ _GZIP_MAX_EXPANSION = 1032
 
 def _decompress_gzip(view: memoryview, max_size: int) -> Buffer:
     parts: list[bytes] = []
-    room = max_size
-    rest: Buffer = view
+    out: memoryview | None = None
+    size = 0
+    for part in _gzip_parts(view):
+        end = size + len(part)
+        _check_size(CompressionType.GZIP, end, max_size)
+        if end <= _MUCH:
+            parts.append(part)
+        else:
+            if out is None:
+                out = _room(max_size)
+                out[:size] = b"".join(parts)
+            out[size:end] = part
+        size = end
+    if out is not None:
+        return out[:size]
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _gzip_parts(view: memoryview) -> Iterator[bytes]:
+    """What the members in ``view`` hold, at most ``_PART`` bytes at a time; at least one part, which may be empty."""
+    position = 0
     while True:
         member = zlib.decompressobj(_GZIP_WBITS)
-        part = member.decompress(rest, room + 1)
-        room -= len(part)
-        if room < 0:
-            _check_size(CompressionType.GZIP, max_size + 1, max_size)
-        if not member.eof:
-            raise CorruptRecord(f"gzip data is cut short after {len(view)} bytes")
-        parts.append(part)
-        rest = member.unused_data
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        part, rest = b"", memoryview(b"")
+        while not member.eof:
+            if not rest and len(part) < _PART:  # all that was put in has come out
+                rest = view[position : position + _PART]
+                position += len(rest)
+                if not rest:
+                    raise CorruptRecord(f"gzip data is cut short after {len(view)} bytes")
+            part = member.decompress(rest, _PART)
+            rest = memoryview(member.unconsumed_tail)
+            yield part
+        position -= len(member.unused_data)
+        if position == len(view):
+            return
 
 
 # snappy
@@ -161,11 +196,10 @@ def _decompress_snappy(view: memoryview, max_size: int) -> Buffer:
     # A length beyond that is a lie told to make us allocate.
     if sum(sizes) > _SNAPPY_MAX_EXPANSION * len(view):
         raise CorruptRecord(f"snappy data of {len(view)} bytes claims to hold {sum(sizes)}")
-    out = bytearray(sum(sizes))
-    room = memoryview(out)
+    out = _room(sum(sizes))
     position = 0
     for block, size in zip(blocks, sizes, strict=True):
-        if cramjam.snappy.decompress_raw_into(block, room[position : position + size]) != size:
+        if cramjam.snappy.decompress_raw_into(block, out[position : position + size]) != size:
             raise CorruptRecord("snappy block is shorter than it declares")
         position += size
     return out
@@ -214,8 +248,8 @@ def _compress_lz4(data: Buffer) -> bytes:
 def _decompress_lz4(view: memoryview, max_size: int) -> Buffer:
     if sum(_lz4_blocks(view)) <= max_size:
         return memoryview(cramjam.lz4.decompress(view))
-    out = bytearray(max_size)
-    return memoryview(out)[: cramjam.lz4.decompress_into(view, out)]
+    out = _room(max_size)
+    return out[: cramjam.lz4.decompress_into(view, out)]
 
 
 def _lz4_blocks(view: memoryview) -> Iterator[int]:
