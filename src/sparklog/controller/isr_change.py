@@ -48,4 +48,6 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
         broker = context.brokers.get(member)
         if broker is None or epoch not in (_UNKNOWN_EPOCH, broker.epoch) or member not in context.online(tp):
             return ErrorCode.INELIGIBLE_REPLICA
+    if (set(change.isr) - set(state.isr)) & context.leaving:  # it would be elected out again at once
+        return ErrorCode.INELIGIBLE_REPLICA
     return PartitionState(state.leader, state.leader_epoch, change.isr, context.epoch, state.version)
