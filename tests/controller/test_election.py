@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.election import decide, elect, initial_state
+from sparklog.controller.election import decide, elect, imbalanced, initial_state, prefer
 from sparklog.errors import ErrorCode
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.steps import counted, finish
@@ -134,3 +134,150 @@ def test_a_context_knows_what_each_broker_holds():
     assert set(context.assignments) == {"t"}
     assert not context.deleting
     assert set(context.states) == {TopicPartition("t", 0), TopicPartition("t", 1)}
+
+
+@pytest.mark.parametrize(
+    ("before", "live", "leaving", "after"),
+    [
+        (state(1, 1, 2, 3), {1, 2, 3}, {1}, (2, (2, 3))),
+        (state(1, 1, 2, 3), {1, 2, 3}, {2}, (1, (1, 3))),
+        (state(1, 1, 2, 3), {1, 2, 3}, {1, 2}, (3, (3,))),
+        (state(1, 1, 2, 3), {1, 2, 3}, {1, 2, 3}, None),
+        (state(1, 1, 2, 3), {1, 2}, {1}, (2, (2,))),
+        (state(1, 1, 2, 3), {1}, {1}, (1, (1,))),
+        (state(1, 1), {1, 2, 3}, {1}, None),
+        (state(2, 2, 3), {1, 2, 3}, {1}, None),
+        (state(-1, 1), {1, 2}, {1}, (1, (1,))),
+    ],
+    ids=[
+        "the leader leaves",
+        "a follower leaves",
+        "two leave",
+        "all leave: nobody could go on",
+        "the other follower is gone",
+        "both followers are gone",
+        "no other is in sync",
+        "one leaves that is not in sync",
+        "back, and about to stop: none else can lead",
+    ],
+)
+def test_one_that_is_leaving_gives_its_place_up(before, live, leaving, after):
+    found = elect(before, (1, 2, 3), live, EPOCH, leaving)
+    assert (found and (found.leader, found.isr)) == after
+    if found:
+        assert (found.leader_epoch, found.version) == (before.leader_epoch + 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("before", "live", "restarted", "after"),
+    [
+        (state(1, 1, 2, 3), {1, 2, 3}, {1}, (2, (2, 3))),
+        (state(1, 1, 2, 3), {1, 2, 3}, {2}, (1, (1, 3))),
+        (state(1, 1, 2, 3), {1, 3}, {2}, (1, (1, 3))),
+        (state(1, 1, 2), {1}, {1}, (-1, (2,))),
+        (state(1, 1, 2, 3), {1, 2, 3}, {1, 2, 3}, (1, (1,))),
+        (state(1, 1), {1, 2}, {1}, (1, (1,))),
+        (state(-1, 2), {1, 2}, {2}, (2, (2,))),
+    ],
+    ids=[
+        "the leader",
+        "a follower",
+        "a follower, which is gone again",
+        "the leader, and the one that has all is away",
+        "all of them",
+        "the only one",
+        "the last of the ISR, whom nobody saw gone",
+    ],
+)
+def test_one_that_has_started_again_is_in_sync_no_more_unless_nobody_else_is(before, live, restarted, after):
+    """It may have lost what was not on its disk; under the same epoch nobody would find out."""
+    found = elect(before, (1, 2, 3), live, EPOCH, restarted=restarted)
+    assert (found.leader, found.isr) == after
+    assert (found.leader_epoch, found.controller_epoch, found.version) == (before.leader_epoch + 1, EPOCH, 3)
+
+
+@given(
+    isr=st.lists(st.integers(1, 4), min_size=1, max_size=4, unique=True).map(tuple),
+    live=st.sets(st.integers(1, 4)),
+    leaving=st.sets(st.integers(1, 4)),
+    restarted=st.sets(st.integers(1, 4)),
+    data=st.data(),
+)
+def test_whoever_leaves_or_starts_again(isr, live, leaving, restarted, data):
+    before = state(data.draw(st.sampled_from((-1, *isr))), *isr)
+    found = elect(before, (1, 2, 3, 4), live, EPOCH, leaving, restarted & set(isr))
+    after = found or before
+    assert after.isr
+    assert set(after.isr) <= set(isr), "nobody comes into sync by an election"
+    if after.leader >= 0:
+        assert after.leader in live & set(after.isr)
+    if set(after.isr) & restarted:
+        assert set(isr) <= restarted
+        assert len(after.isr) == 1
+    if after.leader in leaving:
+        assert not (set(after.isr) & live) - leaving
+    assert (found is None) or found.leader_epoch == before.leader_epoch + 1
+
+
+def test_a_context_remembers_who_has_started_again_until_that_is_written():
+    tp, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    context = context_of({1, 2}, {"t": [(1, 2), (1, 2)]}, {tp: state(1, 1, 2), other: state(1, 1)})
+    context.begin_anew(2)
+    assert not decide(context), "it came for the first time, or had been seen to go"
+    context.begin_anew(2, is_back=True)
+    changes = decide(context)
+    assert {each: change.isr for each, change in changes.items()} == {tp: (1,)}, "of the other it was not in sync"
+    context.write(changes)
+    assert not decide(context)
+    context.changed_isr({tp: state(1, 1, 2, epoch=6)})
+    assert not decide(context), "it has joined anew since"
+
+
+def test_one_that_was_left_out_since_it_started_again_is_not_left_out_twice():
+    tp = TopicPartition("t", 0)
+    context = context_of({1, 2}, {"t": [(1, 2)]}, {tp: state(1, 1, 2)})
+    context.begin_anew(2, is_back=True)
+    context.changed_isr({tp: PartitionState(1, 5, (1,), 1, version=4)})
+    assert not decide(context)
+    context.changed_isr({tp: PartitionState(1, 5, (1, 2), 1, version=5)})
+    assert not decide(context)
+
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+def test_the_first_replica_is_preferred_where_it_may_lead():
+    context = context_of({1, 2}, {"t": [(1, 2), (1, 2), (2, 1)]}, {T0: state(2, 2, 1), T1: state(1, 1, 2)})
+    context.states[T2] = state(1, 1)
+    assert prefer(context, [T0, T1, T2]) == {T0: PartitionState(1, 6, (2, 1), EPOCH)}
+    assert prefer(context, [T0])[T0].version == 3
+    assert prefer(context, [T1, T2]) == {}, "it leads already; it is not in sync"
+
+
+@pytest.mark.parametrize("why", ["gone", "refused", "leaving", "deleting"])
+def test_the_first_replica_is_not_preferred_where_it_may_not_lead(why):
+    context = context_of({1, 2}, {"t": [(1, 2)]}, {T0: state(2, 2, 1)})
+    if why == "gone":
+        del context.brokers[1]
+    elif why == "refused":
+        context.refused(1, T0, ErrorCode.KAFKA_STORAGE_ERROR)
+    elif why == "leaving":
+        context.leaving = {1}
+    else:
+        context.deleting = {"t"}
+    assert prefer(context, [T0]) == {}
+
+
+def test_a_broker_that_leads_much_less_than_it_should_is_imbalanced():
+    context = context_of({1, 2}, {"t": [(1, 2), (1, 2), (2, 1)], "u": [(1, 2)] * 8})
+    context.states = {tp: state(1, 1, 2) for topic in ("t", "u") for tp in context.partitions_of(topic)}
+    context.states[T2] = state(2, 2, 1)
+    assert imbalanced(context, 10) == []
+    context.states[T0] = state(2, 2, 1)
+    assert imbalanced(context, 10) == [], "one of ten is ten percent"
+    context.states[T1] = state(-1, 2)
+    assert sorted(imbalanced(context, 10)) == [T0, T1]
+    assert imbalanced(context, 20) == []
+    assert sorted(imbalanced(context, 0)) == [T0, T1]
+    context.deleting = {"t"}
+    assert imbalanced(context, 0) == []

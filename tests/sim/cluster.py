@@ -6,6 +6,7 @@ that the test draws: it may come late, in another order, twice, or never.
 
 import asyncio
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 from uuid import UUID
@@ -13,7 +14,7 @@ from uuid import UUID
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.election import elect
+from sparklog.controller.election import decide
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.manager import LogManager
@@ -63,6 +64,8 @@ class SimBroker:
         self._loop = loop
         self._config = config
         self.life = 0
+        self.end = 0
+        """Of its log, when it was killed."""
         self.replicas = None
         self.proposals = {}
 
@@ -76,11 +79,29 @@ class SimBroker:
 
     def kill(self):
         """As SIGKILL: what was written is in the page cache."""
+        self.end = self.partition().log_end_offset if self.partition() else self.end
         for log in self.logs.logs.values():
             log.abandon()
         for log_dir in self.logs._dirs:
             log_dir.close()
         self.replicas = None
+
+    def cut_power(self, random):
+        """As ``kill``, and of what was not flushed a part is gone: all from some byte on."""
+        log = self.logs.logs.get(TP)
+        kept = torn = None
+        if log is not None:
+            kept = log.position_of(random.randint(log.recovery_point, log.log_end_offset))
+            torn = random.choice((0, 0, 7, 61, 70))
+        self.kill()
+        for path in sorted(log.directory.glob("*.log")) if log is not None else ():
+            base = int(path.name.split(".")[0])
+            if base == kept.segment_base:
+                with path.open("r+b") as file:
+                    file.truncate(min(kept.position + torn, path.stat().st_size))
+            elif base > kept.segment_base:
+                for each in log.directory.glob(f"{path.stem}.*"):
+                    each.unlink()
 
     @property
     def alive(self):
@@ -101,11 +122,13 @@ class SimBroker:
 class SimCluster:
     """``step`` does one thing that may happen; ``check`` raises AssertionError where a promise is broken."""
 
-    def __init__(self, directory, seed, *, brokers=3, min_isr=1, unclean=False):
+    def __init__(self, directory, seed, *, brokers=3, min_isr=1, unclean=False, power_cuts=False):
+        """``power_cuts``: what was not flushed may be lost, where another member of the ISR has it still."""
         self.random = Random(seed)
         self.clock = ManualClock()
         self.loop = asyncio.new_event_loop()
         self._unclean = unclean
+        self._power_cuts = power_cuts
         config = parse(TopicConfig, {"min.insync.replicas": str(min_isr), "segment.bytes": "2000"})
         self.brokers = {
             number: SimBroker(number, directory / f"broker-{number}", self.clock, self.loop, config)
@@ -118,9 +141,19 @@ class SimCluster:
         self.mail = {number: [] for number in self.brokers}
         self.sent = []
         self.history = []
+        self.late = []
+        self.shown = 0
+        """Up to where any leader has shown the log."""
+        self.deleted = 0
+        """Below, records were deleted as a client asked."""
+        self.cut = set()
+        """Whose power was cut, as long as the controller has not noticed."""
+        self.registered = {}
+        """As ZooKeeper has it: the context knows of it with the next look."""
         for broker in self.brokers.values():
             broker.start()
             self._register(broker)
+        self.context.brokers = dict(self.registered)
         self._decided(self.state)
 
     def close(self):
@@ -130,13 +163,16 @@ class SimCluster:
         self.loop.close()
 
     def _register(self, broker):
-        self.context.brokers[broker.id] = BrokerInfo(broker.id, Endpoint("x", 1), epoch=broker.epoch)
+        self.registered[broker.id] = BrokerInfo(broker.id, Endpoint("x", 1), epoch=broker.epoch)
 
     def _decided(self, state):
         self.state = self.context.states[TP] = state
-        for number, broker in self.brokers.items():
-            if broker.alive:
-                self.mail[number].append((broker.life, state))
+        for number in self.context.brokers:
+            self.mail[number].append((self._life(number), state))
+
+    def _life(self, number):
+        """Of a broker, as far as the controller knows."""
+        return self.context.brokers[number].epoch // 100
 
     # What may happen
 
@@ -152,11 +188,16 @@ class SimCluster:
                 self.look,
                 self.wait,
                 self.move,
+                self.late_fetch,
+                self.flush,
+                self.delete,
+                self.cut_power,
             ),
-            (30, 60, 20, 10, 1, 3, 6, 2, 1),
+            (30, 60, 20, 10, 1, 3, 6, 2, 1, 3, 4, 1, 2 if self._power_cuts else 0),
         )[0]
         happens()
         self._settle_produces()
+        self._check_watermarks()
 
     def _any(self):
         return self.random.choice(list(self.brokers.values()))
@@ -184,7 +225,7 @@ class SimCluster:
             partition = broker.partition() if broker.life == sent.life else None
             if sent.acknowledged or partition is None or not partition.still_leads(sent.epoch):
                 continue
-            if partition.high_watermark.offset > sent.offset and partition.has_enough_in_sync:
+            if partition.high_watermark.offset > sent.offset:
                 sent.acknowledged = True
                 self.history.append(f"{sent.value!r} at {sent.offset} is acknowledged by {sent.broker}")
 
@@ -199,21 +240,15 @@ class SimCluster:
             return
         standing = follower.replicas.standing(TP, epoch)
         asked = Follower(follower.id, follower.epoch)
+        fetch = ReplicaFetch(standing.offset, standing.latest_epoch, epoch, FETCH_BYTES)
+        if self.random.random() < 0.1:
+            self.late.append((leader, asked, fetch))  # the connection is lost, and the request may come yet
+            return
         try:
-            read = leader.replicas.read_as_follower(
-                TP,
-                ID,
-                asked,
-                ReplicaFetch(standing.offset, standing.latest_epoch, epoch, FETCH_BYTES),
-                min_one_batch=True,
-                is_news=True,
-            )
+            read = leader.replicas.read_as_follower(TP, ID, asked, fetch, min_one_batch=True, is_news=True)
         except ApiError as error:
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                end = leader.replicas.partition(TP).log_end_offset
-                if end < standing.offset:
-                    follower.replicas.drop_beyond(TP, epoch, end)
-                    self.history.append(f"{follower.id} ends at {end} with {leader.id}")
+                self._return_to_range(follower, leader.replicas.partition(TP), standing, epoch)
             return
         if self.random.random() < 0.1:
             return  # the answer is lost
@@ -226,14 +261,61 @@ class SimCluster:
         follower.replicas.append_from_leader(TP, epoch, records, read.high_watermark, read.log_start_offset)
         self.history.append(f"{follower.id} has {follower.partition().log_end_offset} of {leader.id}, epoch {epoch}")
 
-    def hear(self):
-        """A broker hears of a decision; one may come twice."""
+    def _return_to_range(self, follower, leader, standing, epoch):
+        end, start = leader.log_end_offset, leader.log_start_offset
+        if end < standing.offset:
+            follower.replicas.drop_beyond(TP, epoch, end)
+            self.history.append(f"{follower.id} ends at {end} with the leader")
+        elif start > standing.offset:
+            follower.replicas.begin_again_at(TP, epoch, start)
+            self.history.append(f"{follower.id} begins again at {start}")
+
+    def late_fetch(self):
+        """What a follower asked for on a connection that it has lost, in this life or a former one."""
+        if self.late:
+            leader, asked, fetch = self.late.pop(self.random.randrange(len(self.late)))
+            if leader.alive:
+                with suppress(ApiError):
+                    leader.replicas.read_as_follower(TP, ID, asked, fetch, min_one_batch=True, is_news=True)
+                    self.history.append(f"{leader.id} hears late that {asked} asks {fetch}")
+
+    def flush(self):
+        """What is written is on the disk, and the checkpoints tell of it."""
         broker = self._any()
-        if not broker.alive or not self.mail[broker.id]:
+        if broker.partition() is not None:
+            broker.partition().log.flush()
+            if self.random.random() < 0.5:
+                broker.logs.checkpoint()
+            self.history.append(f"{broker.id} is flushed")
+
+    def delete(self):
+        """A client has records deleted, and what nobody needs any more goes."""
+        broker = self._any()
+        partition = broker.partition()
+        if partition is None or not partition.is_leader:
             return
-        life, state = self.mail[broker.id][0]
+        before = self.random.randint(0, partition.high_watermark.offset)
+        with suppress(ApiError):
+            broker.replicas.delete_records(TP, before)
+            self.deleted = max(self.deleted, before)
+            self.history.append(f"{broker.id} deletes what is before {before}")
+        for each in self.brokers.values():
+            if each.alive:
+                for _ in each.replicas.apply_retention():
+                    pass
+
+    def hear(self):
+        """A broker hears of a decision; one may come twice, late, or never where others follow."""
+        broker = self._any()
+        mail = self.mail[broker.id]
+        if not broker.alive or not mail:
+            return
+        number = 0 if self.random.random() < 0.8 else self.random.randrange(len(mail))
+        life, state = mail[number]
         if self.random.random() < 0.9:
-            self.mail[broker.id].pop(0)
+            mail.pop(number)
+        if len(mail) > 1 and self.random.random() < 0.1:
+            mail.pop(0)
         if life == broker.life:
             broker.replicas.apply(TP, state, self._config, ID, replicas=tuple(self.brokers))
             self.history.append(f"{broker.id} hears {state}")
@@ -242,14 +324,16 @@ class SimCluster:
         """The controller hears a proposal; its answer may be lost."""
         broker = self._any()
         proposal = broker.proposals.get(TP)
-        if proposal is None or not broker.alive:
+        known = self.context.brokers.get(broker.id)
+        if proposal is None or not broker.alive or known is None or known.epoch != broker.epoch:
             return
         members = zip(proposal.isr, proposal.broker_epochs, strict=True)
         epochs = tuple(broker.epoch if each == broker.id else epoch for each, epoch in members)
         change = IsrChange(broker.id, proposal.leader_epoch, proposal.isr, epochs, proposal.partition_epoch)
         verdict = judge(self.context, TP, change)
         if isinstance(verdict, PartitionState):
-            self.state = self.context.states[TP] = replace(verdict, version=verdict.version + 1)
+            self.state = replace(verdict, version=verdict.version + 1)
+            self.context.changed_isr({TP: self.state})
             verdict = ErrorCode.NONE
             self.history.append(f"the ISR is {self.state.isr}")
         if self.random.random() < 0.3:
@@ -263,45 +347,74 @@ class SimCluster:
 
     def crash(self):
         broker = self._any()
+        dead = {number for number, each in self.brokers.items() if not each.alive}
+        isr = set(self.state.isr)
+        if isr & self.cut and not isr - self.cut - dead - {broker.id}:
+            return  # of those in sync at once one would lose its files, and the others their lives
         if broker.alive:
             broker.kill()
             self.history.append(f"{broker.id} is killed")
+
+    def cut_power(self):
+        """Of a broker; where another of the ISR has what it loses, or it is in no ISR that counts."""
+        broker = self._any()
+        safe = set(self.state.isr) - self.cut - {broker.id}
+        if broker.alive and safe:
+            broker.cut_power(self.random)
+            self.cut.add(broker.id)
+            self.history.append(f"the power of {broker.id} is cut")
 
     def restart(self):
         broker = self._any()
         if not broker.alive:
             broker.start()
             self._register(broker)
-            self.mail[broker.id] = [(broker.life, self.state)]
             self.history.append(f"{broker.id} is back, with epoch {broker.epoch}")
 
     def look(self):
         """The controller looks who lives, and decides."""
-        for number, broker in self.brokers.items():
-            if not broker.alive:
-                self.context.brokers.pop(number, None)
+        if self.random.random() < 0.7:  # the sessions of the dead end
+            for number, broker in self.brokers.items():
+                if not broker.alive:
+                    self.registered.pop(number, None)
+        self._observe()
         self._elect(list(self.context.brokers))
+        self._tell_fresh()
+
+    def _observe(self):
+        before, self.context.brokers = self.context.brokers, dict(self.registered)
+        self.fresh = {number for number, info in self.registered.items() if before.get(number) != info}
+        for number in self.fresh:
+            self.context.begin_anew(number, is_back=number in before)
+        self.cut -= self.fresh | (before.keys() - self.registered.keys())
+
+    def _tell_fresh(self):
+        for number in self.fresh:
+            self.mail[number] = [(self._life(number), self.state)]
 
     def move(self):
         """The controller has another replica in sync lead, as for a broker that is about to stop."""
+        self.look()
         leaving = {self.state.leader}
         others = [each for each in self.state.isr if each in self.context.brokers and each not in leaving]
         if others:
             leader = self.random.choice(others)
             state = PartitionState(leader, self.state.leader_epoch + 1, self.state.isr, 1, self.state.version + 1)
+            self.context.write({TP: state})
             self.history.append(f"{leader} is to lead: {state}")
             self._decided(state)
 
     def _elect(self, live):
-        candidates = live
         if self._unclean and not set(live) & set(self.state.isr) and live:
             leader = self.random.choice(live)
             self._decided(PartitionState(leader, self.state.leader_epoch + 1, (leader,), 1, self.state.version + 1))
             return
-        changed = elect(self.state, tuple(self.brokers), candidates, 1)
+        changed = decide(self.context).get(TP)
         if changed is not None:
             self.history.append(f"elected: {changed}")
-            self._decided(replace(changed, version=self.state.version + 1))
+            written = replace(changed, version=self.state.version + 1)
+            self.context.write({TP: written})
+            self._decided(written)
 
     def wait(self):
         """Time passes, and leaders look who lags."""
@@ -313,14 +426,29 @@ class SimCluster:
 
     # What must hold
 
+    def _check_watermarks(self):
+        """All that is in sync has all that was ever shown."""
+        for broker in self.brokers.values():
+            partition = broker.partition()
+            if partition is not None and partition.is_leader:
+                self.shown = max(self.shown, partition.high_watermark.offset)
+        for number in set(self.state.isr) - self.cut:
+            member = self.brokers[number]
+            end = member.partition().log_end_offset if member.partition() is not None else member.end
+            if not self._unclean:
+                told = "\n".join(self.history[-60:])
+                assert end >= self.shown, f"{number} ends at {end}, below {self.shown}\n{told}"
+
     def settle(self):
         """All live, all is heard, and all is copied; one leader is left."""
         for broker in self.brokers.values():
             if not broker.alive:
                 broker.start()
                 self._register(broker)
-            self.mail[broker.id] = [(broker.life, self.state)]
+        self._observe()
         self._elect(list(self.brokers))
+        for broker in self.brokers.values():
+            self.mail[broker.id] = [(broker.life, self.state)]
         for _ in range(2_000):
             for happens in (self.hear, self.fetch, self.fetch, self.fetch, self.write_isr):
                 happens()
@@ -336,11 +464,13 @@ class SimCluster:
         """What was acknowledged is there, in its place; the replicas are equal."""
         held = {number: self._values(broker) for number, broker in self.brokers.items()}
         told = "\n".join(self.history)
+        begun = max(broker.partition().log_start_offset for broker in self.brokers.values())
+        held = {number: {o: v for o, v in values.items() if o >= begun} for number, values in held.items()}
         first = held[self.state.leader]
         for number, values in held.items():
             assert values == first, f"{number} differs from {self.state.leader}\n{told}"
         for sent in self.sent:
-            if sent.acknowledged:
+            if sent.acknowledged and sent.offset >= max(begun, self.deleted):
                 assert first.get(sent.offset) == sent.value, f"{sent} is lost\n{told}"
 
     @staticmethod

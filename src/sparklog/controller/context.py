@@ -28,6 +28,8 @@ class ControllerContext:
     deleting: set[str] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
     """Brokers that are about to stop, and are to lead nothing that another can."""
+    restarted: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    """Members of an ISR that have started again since it was written, and may have lost what was not on their disks."""
     offline: dict[int, dict[TopicPartition, ErrorCode]] = field(default_factory=lambda: defaultdict(dict))
     """The partitions that a live broker cannot hold, as it answered last, and why."""
     awaited: set[TopicPartition] = field(default_factory=set)
@@ -63,11 +65,14 @@ class ControllerContext:
             if tp not in self.states:
                 self.new.add(tp)
             self.states[tp] = state
+            self.restarted.pop(tp, None)
             self._await(tp)
 
     def changed_isr(self, states: dict[TopicPartition, PartitionState]) -> None:
         """These states are in ZooKeeper now, as their leaders wished: who leads is as it was."""
         self.states.update(states)
+        for tp in states.keys() & self.restarted.keys():
+            self.restarted[tp].intersection_update(states[tp].isr)
 
     def named(self, topic_id: UUID | None) -> str | None:
         """The name of the topic that bears this id."""
@@ -75,13 +80,18 @@ class ControllerContext:
             return None
         return next((name for name, each in self.assignments.items() if each.topic_id == topic_id), None)
 
-    def begin_anew(self, broker_id: int) -> None:
-        """The broker has started or lost its session: what it answered in its former life says nothing any more."""
+    def begin_anew(self, broker_id: int, *, is_back: bool = False) -> None:
+        """The broker has started or lost its session: what it answered in its former life says nothing any more.
+
+        ``is_back``: that it was gone meanwhile was not seen.
+        """
         self.offline.pop(broker_id, None)
         self.leaving.discard(broker_id)
         for tp in self.partitions_on(broker_id):
             if self.states[tp].leader == broker_id:
                 self._await(tp)
+            if is_back and broker_id in self.states[tp].isr:
+                self.restarted.setdefault(tp, set()).add(broker_id)
 
     def took(self, broker_id: int, tp: TopicPartition) -> bool:
         """The broker holds the partition as its state says; whether that is news."""
@@ -110,6 +120,7 @@ class ControllerContext:
         """The topic is gone."""
         for tp in self.partitions_of(topic):
             self.states.pop(tp, None)
+            self.restarted.pop(tp, None)
             self.awaited.discard(tp)
             self.new.discard(tp)
             for each in self.offline.values():

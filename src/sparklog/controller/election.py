@@ -2,7 +2,8 @@
 
 Invariants: a leader is a replica that lives and was not refused; without ``unclean.leader.election.enable``, and unless
 an operator asks for it, it comes from the ISR; the leader epoch rises with every change of leader or ISR that is made
-here; the last member of an ISR stays in it even when it dies, for only it is known to hold all that was acknowledged.
+here, and when the leader has started again; a broker that has started again is in sync no more, unless no other is; the
+last member of an ISR stays in it even when it dies, for only it is known to hold all that was acknowledged.
 Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``.
 """
 
@@ -31,10 +32,14 @@ def elect(
     live: Collection[int],
     controller_epoch: int,
     leaving: Collection[int] = (),
+    restarted: Collection[int] = (),
 ) -> PartitionState | None:
     """The state after brokers came or went: None if it may stay as it is. One that is ``leaving`` gives its place up,
-    unless no other is in sync.
+    unless no other is in sync. So does one that has ``restarted``, also to one that is gone: it may have lost what was
+    not on its disk. Where all have, the leader goes on alone, under another epoch.
     """
+    if restarted:
+        return _elect_after_restart(state, replicas, live, controller_epoch, leaving, restarted)
     if any(replica in live and replica not in leaving for replica in state.isr):
         live = [replica for replica in live if replica not in leaving]
     isr = tuple(replica for replica in state.isr if replica in live) or state.isr[-1:]
@@ -44,6 +49,22 @@ def elect(
     if leader == state.leader and isr == state.isr:
         return None
     return PartitionState(leader, state.leader_epoch + 1, isr, controller_epoch, state.version)
+
+
+def _elect_after_restart(
+    state: PartitionState,
+    replicas: Sequence[int],
+    live: Collection[int],
+    controller_epoch: int,
+    leaving: Collection[int],
+    restarted: Collection[int],
+) -> PartitionState:
+    kept = tuple(each for each in state.isr if each not in restarted)
+    if not kept:
+        kept = (state.leader,) if state.leader in state.isr else state.isr[-1:]
+    without = PartitionState(state.leader, state.leader_epoch, kept, controller_epoch, state.version)
+    found = elect(without, replicas, live, controller_epoch, leaving) or without
+    return PartitionState(found.leader, state.leader_epoch + 1, found.isr, controller_epoch, state.version)
 
 
 def elect_unclean(context: ControllerContext, tp: TopicPartition) -> PartitionState | None:
@@ -118,7 +139,7 @@ def decide(context: ControllerContext) -> Steps[dict[TopicPartition, PartitionSt
             change = (
                 initial_state(replicas, online, context.epoch)
                 if state is None
-                else elect(state, replicas, online, context.epoch, context.leaving)
+                else elect(state, replicas, online, context.epoch, context.leaving, context.restarted.get(tp, ()))
             )
             if change is not None:
                 changes[tp] = change

@@ -331,9 +331,9 @@ class Controller:
         for id_ in fresh:
             self._channels[id_] = BrokerChannel(brokers[id_], f"controller-{self._id}")
         self._brokers_changed = bool(fresh) or context.brokers.keys() != brokers.keys()
-        context.brokers = brokers
+        known, context.brokers = context.brokers, brokers
         for id_ in fresh:
-            context.begin_anew(id_)
+            context.begin_anew(id_, is_back=id_ in known and known[id_].epoch != brokers[id_].epoch)
         return fresh
 
     async def _observe_deletions(self, context: ControllerContext, asked: dict[str, UUID | None]) -> None:
