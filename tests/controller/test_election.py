@@ -229,7 +229,7 @@ def test_a_context_remembers_who_has_started_again_until_that_is_written():
     assert {each: change.isr for each, change in changes.items()} == {tp: (1,)}, "of the other it was not in sync"
     context.write(changes)
     assert not decide(context)
-    context.changed_isr({tp: state(1, 1, 2, epoch=6)})
+    context.changed_isr({tp: PartitionState(1, 6, (1, 2), EPOCH, version=4)})
     assert not decide(context), "it has joined anew since"
 
 
@@ -241,6 +241,17 @@ def test_one_that_was_left_out_since_it_started_again_is_not_left_out_twice():
     assert not decide(context)
     context.changed_isr({tp: PartitionState(1, 5, (1, 2), 1, version=5)})
     assert not decide(context)
+
+
+def test_a_state_that_is_told_of_late_does_not_take_a_newer_ones_place():
+    """Else the version that is known would be one that ZooKeeper has no more, and every proposal would be refused."""
+    tp = TopicPartition("t", 0)
+    context = context_of({1, 2}, {"t": [(1, 2)]}, {tp: PartitionState(1, 5, (1, 2), 1, version=4)})
+    for tell in (context.found, context.changed_isr):
+        tell({tp: PartitionState(1, 4, (1,), 1, version=3)})
+        assert context.states[tp].version == 4
+    context.found({tp: PartitionState(2, 6, (2,), 1, version=5)})
+    assert context.states[tp].leader == 2
 
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))

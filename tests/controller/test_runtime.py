@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from sparklog.clock import SystemClock
+from sparklog.controller.isr_change import IsrChange
 from sparklog.controller.runtime import Controller
-from sparklog.errors import CoordinationError, ErrorCode
+from sparklog.errors import ApiError, CoordinationError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import frame_response, parse_request
 from sparklog.protocol.messages import (
@@ -52,6 +54,7 @@ class FakeBroker:
         self.refuses_whole = {}
         """What it answers to a kind of request."""
         self._stage = stage
+        self._serving = {}
 
     async def start(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -67,6 +70,7 @@ class FakeBroker:
         await self._stage.run_zk(self._zk.close)
 
     async def _serve(self, reader, writer):
+        self._serving[asyncio.current_task()] = writer
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
@@ -79,6 +83,7 @@ class FakeBroker:
                     body = encode(message, request.version)
                     writer.writelines(frame_response(api, request.version, request.correlation_id, [body]))
         writer.close()
+        del self._serving[asyncio.current_task()]
 
     def _answer(self, api, request):
         answer = ANSWERS[api]()
@@ -111,8 +116,12 @@ class FakeBroker:
         numbers = [each.partition_index for each in topic.partition_states]
         return [(number, self.refuses.get((topic.topic_name, number), 0)) for number in numbers]
 
-    def close(self):
+    async def close(self):
         self._server.close()
+        for task, writer in self._serving.items():
+            task.cancel()
+            writer.transport.abort()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     def count(self, kind):
         """How many requests of a kind it was sent."""
@@ -646,6 +655,222 @@ def test_a_topic_asked_to_go_that_never_was_is_forgotten(on_stage):
         await stage.run_zk(zk.request_topic_deletion, "never")
         while zk.topics_to_delete():
             await asyncio.sleep(0.01)
+
+    on_stage(test)
+
+
+T0 = TopicPartition("t", 0)
+
+
+def replicated(*replicas):
+    return TopicAssignment("t", dict(enumerate(replicas)), UUID(int=7))
+
+
+async def replicas_on_stage(stage, zk, *replicas, brokers=(1, 2)):
+    """The brokers, the controller that knows them, and the topic with its partitions on these."""
+    made = [await stage.broker(each) for each in brokers]
+    controller = await stage.controller(1)
+    await stage.run_zk(zk.create_topic, replicated(*replicas), {})
+    await until(lambda: all(T0 in each.leads and each.leads[T0] >= 0 for each in made))
+    return controller, made
+
+
+async def state_in_zookeeper(stage, zk, tp=T0):
+    return (await stage.run_zk(zk.partition_states, [tp]))[tp]
+
+
+def wish(controller, *isr, tp=T0, **changes):
+    """The change that the leader of the partition asks for, if it knows all that the controller knows."""
+    state = controller.context.states[tp]
+    epochs = tuple(controller.context.brokers[each].epoch for each in isr)
+    return IsrChange(state.leader, state.leader_epoch, isr, epochs, state.version)._replace(**changes)
+
+
+async def ask(controller, *isr, leader=1, tp=T0, **changes):
+    epoch = controller.context.brokers[leader].epoch
+    return (await controller.change_isrs(leader, epoch, {tp: wish(controller, *isr, tp=tp, **changes)}))[tp]
+
+
+async def refusal(asking):
+    with pytest.raises(ApiError) as caught:
+        await asking
+    return caught.value.code
+
+
+def test_a_leader_has_its_isr_written_and_clients_are_told(on_stage):
+    async def test(stage, zk):
+        controller, (_, two) = await replicas_on_stage(stage, zk, (1, 2))
+        before = await state_in_zookeeper(stage, zk)
+        assert (before.leader, before.isr) == (1, (1, 2))
+        told = two.count(ApiKey.UPDATE_METADATA)
+        written = await ask(controller, 1)
+        assert (written.isr, written.leader_epoch, written.version) == ((1,), before.leader_epoch, before.version + 1)
+        found = await state_in_zookeeper(stage, zk)
+        assert (found, found.version) == (written, written.version)
+        await until(lambda: two.count(ApiKey.UPDATE_METADATA) > told)
+        grown = await ask(controller, 1, 2)
+        assert (grown.isr, grown.version) == ((1, 2), before.version + 2)
+
+    on_stage(test)
+
+
+def test_an_isr_whose_answer_was_lost_is_told_again_and_not_written_again(on_stage):
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        asked = wish(controller, 1)
+        epoch = controller.context.brokers[1].epoch
+        first = (await controller.change_isrs(1, epoch, {T0: asked}))[T0]
+        again = (await controller.change_isrs(1, epoch, {T0: asked}))[T0]
+        assert again.version == first.version == (await state_in_zookeeper(stage, zk)).version
+
+    on_stage(test)
+
+
+def test_an_isr_is_not_written_over_a_state_that_the_leader_does_not_know(on_stage):
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        before = await state_in_zookeeper(stage, zk)
+        stale = ErrorCode.INVALID_UPDATE_VERSION
+        assert await ask(controller, 1, partition_epoch=before.version - 1) is stale
+        assert await ask(controller, 1, leader_epoch=before.leader_epoch - 1) is ErrorCode.FENCED_LEADER_EPOCH
+        assert await state_in_zookeeper(stage, zk) == before
+
+    on_stage(test)
+
+
+def test_a_write_that_another_came_before_is_refused_and_what_it_wrote_is_known(on_stage):
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        before = await state_in_zookeeper(stage, zk)
+        other = znodes.encode_partition_state(replace(before, controller_epoch=before.controller_epoch))
+        await stage.run_zk(zk._client.set, znodes.partition_state_path(T0), other)
+        assert await ask(controller, 1) is ErrorCode.INVALID_UPDATE_VERSION
+        assert controller.context.states[T0].version == before.version + 1
+        assert (await ask(controller, 1)).isr == (1,)
+
+    on_stage(test)
+
+
+def test_a_write_whose_answer_was_lost_is_found_done(on_stage):
+    """ZooKeeper has the very state that was to be written, in a later version."""
+
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        before = await state_in_zookeeper(stage, zk)
+        done = znodes.encode_partition_state(replace(before, isr=(1,), controller_epoch=controller.context.epoch))
+        await stage.run_zk(zk._client.set, znodes.partition_state_path(T0), done)
+        assert (await ask(controller, 1)).version == before.version + 1
+
+    on_stage(test)
+
+
+def test_only_a_broker_that_is_registered_under_this_epoch_changes_isrs_or_is_let_go(on_stage):
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        stale, epoch = ErrorCode.STALE_BROKER_EPOCH, controller.context.brokers[1].epoch
+        assert await refusal(controller.change_isrs(1, epoch - 1, {})) is stale
+        assert await refusal(controller.change_isrs(9, epoch, {})) is stale
+        assert await refusal(controller.let_go(1, epoch - 1)) is stale
+        assert await refusal(controller.let_go(9, epoch)) is stale
+        assert not controller.context.leaving
+
+    on_stage(test)
+
+
+def test_who_is_not_the_controller_says_so(on_stage):
+    async def test(stage, zk):
+        await replicas_on_stage(stage, zk, (1, 2))
+        other = await stage.controller(2)
+        for asking in (other.change_isrs(1, 0, {}), other.let_go(1, 0), other.elect_preferred([T0])):
+            assert await refusal(asking) is ErrorCode.NOT_CONTROLLER
+
+    on_stage(test)
+
+
+def test_a_broker_that_is_about_to_stop_leads_nothing_that_another_can(on_stage):
+    async def test(stage, zk):
+        controller, (_, two) = await replicas_on_stage(stage, zk, (1, 2), (1, 2), (1,))
+        alone = TopicPartition("t", 1)
+        await ask(controller, 1, tp=alone)
+        left = await controller.let_go(1, controller.context.brokers[1].epoch)
+        assert left == [alone], "one whose other replica is not in sync; one without others is not told of"
+        moved = await state_in_zookeeper(stage, zk)
+        assert (moved.leader, moved.isr) == (2, (2,))
+        assert (await state_in_zookeeper(stage, zk, alone)).leader == 1
+        await until(lambda: two.told_to_lead == {("t", 0): moved.leader_epoch})
+        assert await ask(controller, 2, 1, leader=2) is ErrorCode.INELIGIBLE_REPLICA, (
+            "it does not join before it is gone"
+        )
+        grown = await ask(controller, 1, 2, tp=alone)
+        assert grown.isr == (1, 2)
+        assert await controller.let_go(1, controller.context.brokers[1].epoch) == []
+
+    on_stage(test)
+
+
+def test_a_broker_that_came_back_may_be_in_sync_and_lead_again(on_stage):
+    async def test(stage, zk):
+        controller, (_, two) = await replicas_on_stage(stage, zk, (2, 1))
+        await controller.let_go(2, controller.context.brokers[2].epoch)
+        assert (await state_in_zookeeper(stage, zk)).leader == 1
+        await two.leave()
+        await until(lambda: 2 not in controller.context.brokers)
+        await two.register()
+        await until(lambda: 2 in controller.context.brokers and 2 not in controller.context.leaving)
+        assert (await ask(controller, 1, 2)).isr == (1, 2)
+        await controller.elect_preferred([T0])
+        state = await state_in_zookeeper(stage, zk)
+        assert (state.leader, state.isr) == (2, (1, 2))
+
+    on_stage(test)
+
+
+def test_a_broker_that_starts_again_unseen_is_in_sync_no_more(on_stage):
+    """It may have lost what was not on its disk; what it led goes on under another epoch."""
+
+    async def test(stage, zk):
+        controller, (one, _) = await replicas_on_stage(stage, zk, (1, 2), (2, 1), (1,))
+        before = {tp: controller.context.states[tp] for tp in controller.context.states}
+        at_once = zk._client.transaction()  # so that no look falls between
+        at_once.delete(znodes.broker_path(1))
+        at_once.create(znodes.broker_path(1), znodes.encode_broker(BrokerInfo(1, one.endpoint), 2), ephemeral=True)
+        await stage.run_zk(at_once.commit)
+        await until(lambda: all(controller.context.states[tp].leader_epoch > before[tp].leader_epoch for tp in before))
+        found = {tp.partition: (state.leader, state.isr) for tp, state in controller.context.states.items()}
+        assert found == {0: (2, (2,)), 1: (2, (2,)), 2: (1, (1,))}
+
+    on_stage(test)
+
+
+def test_only_who_may_lead_is_elected_as_preferred(on_stage):
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2), (1, 2))
+        other = TopicPartition("t", 1)
+        epochs = {id_: info.epoch for id_, info in controller.context.brokers.items()}
+        assert await controller.let_go(1, epochs[1]) == []
+        await controller.elect_preferred([T0, TopicPartition("unknown", 0)])
+        assert (await state_in_zookeeper(stage, zk)).leader == 2, "it is about to stop"
+        controller.context.leaving.clear()
+        await ask(controller, 2, 1, leader=2)
+        await controller.elect_preferred([T0, other])
+        assert (await state_in_zookeeper(stage, zk)).leader == 1
+        assert (await state_in_zookeeper(stage, zk, other)).leader == 2, "it is not in sync"
+        await ask(controller, 2, 1, leader=2, tp=other)
+        controller.rebalance(60)
+        await controller.elect_preferred([])
+        assert (await state_in_zookeeper(stage, zk, other)).leader == 2, "one of two is less than that"
+        controller.rebalance(10)
+        await until(lambda: controller.context.states[other].leader == 1)
+
+    on_stage(test)
+
+
+def test_who_waits_for_a_look_hears_when_the_office_is_lost(on_stage):
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        await stage.run_zk(zk._client.set, "/controller_epoch", b"50")
+        epoch = controller.context.brokers[1].epoch
+        assert await refusal(controller.let_go(1, epoch)) is ErrorCode.NOT_CONTROLLER
 
     on_stage(test)
 

@@ -69,10 +69,18 @@ class ControllerContext:
             self._await(tp)
 
     def changed_isr(self, states: dict[TopicPartition, PartitionState]) -> None:
-        """These states are in ZooKeeper now, as their leaders wished: who leads is as it was."""
-        self.states.update(states)
-        for tp in states.keys() & self.restarted.keys():
-            self.restarted[tp].intersection_update(states[tp].isr)
+        """These states are in ZooKeeper now, as their leaders wished: who leads is as it was. What is known to be newer
+        stays: two writes may be told of in another order than they were made.
+        """
+        self.found(states)
+
+    def found(self, states: dict[TopicPartition, PartitionState]) -> None:
+        """ZooKeeper had these states when it was asked; what is known to be newer stays."""
+        for tp, state in states.items():
+            known = self.states.get(tp)
+            if known is None or state.version > known.version:
+                self.states[tp] = state
+                self.restarted.get(tp, set()).intersection_update(state.isr)
 
     def named(self, topic_id: UUID | None) -> str | None:
         """The name of the topic that bears this id."""

@@ -40,14 +40,17 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
         return ErrorCode.NONE  # the answer was lost
     if change.partition_epoch != state.version:
         return ErrorCode.INVALID_UPDATE_VERSION
-    if not change.isr or change.leader not in change.isr or len(set(change.isr)) < len(change.isr):
+    if change.leader not in change.isr or len(set(change.isr)) < len(change.isr):
         return ErrorCode.INVALID_REQUEST
     if not set(change.isr) <= set(context.replicas(tp)):
         return ErrorCode.INVALID_REQUEST
-    for member, epoch in zip(change.isr, change.broker_epochs, strict=True):
-        broker = context.brokers.get(member)
-        if broker is None or epoch not in (_UNKNOWN_EPOCH, broker.epoch) or member not in context.online(tp):
-            return ErrorCode.INELIGIBLE_REPLICA
     if (set(change.isr) - set(state.isr)) & context.leaving:  # it would be elected out again at once
         return ErrorCode.INELIGIBLE_REPLICA
+    if not all(_is_online(context, tp, *each) for each in zip(change.isr, change.broker_epochs, strict=True)):
+        return ErrorCode.INELIGIBLE_REPLICA
     return PartitionState(state.leader, state.leader_epoch, change.isr, context.epoch, state.version)
+
+
+def _is_online(context: ControllerContext, tp: TopicPartition, member: int, epoch: int) -> bool:
+    broker = context.brokers.get(member)
+    return broker is not None and epoch in (_UNKNOWN_EPOCH, broker.epoch) and member in context.online(tp)

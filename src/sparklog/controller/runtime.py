@@ -380,7 +380,7 @@ class Controller:
         context.write(written)
         if len(written) < len(wanted):
             lost = [tp for tp in wanted if tp not in written]
-            context.states.update(await self._run_zk(self._zk.partition_states, lost))
+            context.found(await self._run_zk(self._zk.partition_states, lost))
             self._look.set()
         return list(written)
 
