@@ -311,6 +311,23 @@ def test_what_is_committed_is_known_after_a_restart(tmp_path, loop):
         logs.close()
 
 
+@pytest.mark.parametrize(("epoch", "committed"), [(1, 3), (2, 0)], ids=["the next", "one was not heard of"])
+def test_what_followers_had_counts_under_the_next_epoch_and_under_no_later_one(pair, epoch, committed):
+    """In an epoch between, another may have led, and a follower may have dropped what it had from here."""
+    third, replicas = 3, (LEADER, FOLLOWER, 3)
+    state = decision(LEADER, 0, replicas)
+    pair[LEADER].apply(TP, state, pair.config, ID, replicas=replicas)
+    pair[LEADER].append(TP, batch(count=3), -1)
+    pair.ask(ReplicaFetch(3, 0, 0, LARGE))
+    state = decision(LEADER, epoch, replicas, version=epoch)
+    pair[LEADER].apply(TP, state, pair.config, ID, replicas=replicas)
+    pair.ask(ReplicaFetch(3, 0, epoch, LARGE), to=third)
+    assert pair.committed(LEADER) == committed
+    assert pair[LEADER].partition(TP).still_leads(0) is (epoch == 1)
+    pair.ask(ReplicaFetch(3, 0, epoch, LARGE))
+    assert pair.committed(LEADER) == 3
+
+
 def test_waiting_producers_hear_that_another_leads(pair, loop):
     pair.decide(decision(LEADER, 0))
 

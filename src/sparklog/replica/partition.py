@@ -148,6 +148,9 @@ class Partition:
         return True
 
     def _lead(self, state: PartitionState) -> None:
+        before = self._in_sync
+        if before is not None and state.leader_epoch > before.leader_epoch + 1:
+            before = None  # another may have led between, and followers may have dropped what they had from here
         self._in_sync = InSyncReplicas(
             self._broker_id,
             state.leader_epoch,
@@ -156,7 +159,7 @@ class Partition:
             partition_epoch=state.version,
             epoch_start=self.log.log_end_offset,
             now=monotonic_ms(self._clock),
-            before=self._in_sync,
+            before=before,
         )
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
