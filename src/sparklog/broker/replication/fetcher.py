@@ -295,10 +295,11 @@ class ReplicaFetcher:
             self._replicas.drop_beyond(tp, epoch, end)
             return
         start = await self._list_offset(tp, epoch, _EARLIEST)
-        if start > here.offset:
-            text = "%s begins at %d with its leader, and ends at %d here: it begins again there"
-            _logger.warning(text, tp, start, here.offset)
-            self._replicas.begin_again_at(tp, epoch, start)
+        if start <= here.offset:  # it has changed since, or the leader knows less than it should: not at once again
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the leader has {start} to {end}, and refuses {here.offset}")
+        text = "%s begins at %d with its leader, and ends at %d here: it begins again there"
+        _logger.warning(text, tp, start, here.offset)
+        self._replicas.begin_again_at(tp, epoch, start)
 
     async def _list_offset(self, tp: TopicPartition, epoch: int, timestamp: int) -> int:
         assert self._connection is not None
