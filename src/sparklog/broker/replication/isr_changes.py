@@ -107,8 +107,9 @@ class IsrChanges:
         names: dict[UUID, str] = {}
         for tp, proposal in asked.items():
             topic_id = self._replicas.topic_id(tp)
-            if topic_id is None:
+            if topic_id is None:  # a request names topics by their ids alone
                 self._drop(tp, proposal)
+                self._replicas.give_up(tp, proposal)
                 continue
             names[topic_id] = tp.topic
             members = zip(proposal.isr, proposal.broker_epochs, strict=True)
