@@ -347,22 +347,27 @@ class SimCluster:
 
     def crash(self):
         broker = self._any()
-        dead = {number for number, each in self.brokers.items() if not each.alive}
-        isr = set(self.state.isr)
-        if isr & self.cut and not isr - self.cut - dead - {broker.id}:
-            return  # of those in sync at once one would lose its files, and the others their lives
-        if broker.alive:
+        if broker.alive and (self._sound() - {broker.id} or not self.cut & set(self.state.isr)):
             broker.kill()
             self.history.append(f"{broker.id} is killed")
 
     def cut_power(self):
-        """Of a broker; where another of the ISR has what it loses, or it is in no ISR that counts."""
+        """Of a broker, where another of the ISR is sound: of several failures between two looks the controller cannot
+        know which has cost records.
+        """
         broker = self._any()
-        safe = set(self.state.isr) - self.cut - {broker.id}
-        if broker.alive and safe:
+        if broker.alive and self._sound() - {broker.id}:
             broker.cut_power(self.random)
             self.cut.add(broker.id)
             self.history.append(f"the power of {broker.id} is cut")
+
+    def _sound(self):
+        """The members of the ISR that live, and were not away without the controller's knowledge."""
+        known = self.context.brokers
+        alive = {number for number, each in self.brokers.items() if each.alive}
+        return {
+            each for each in alive & set(self.state.isr) & known.keys() if self._life(each) == self.brokers[each].life
+        }
 
     def restart(self):
         broker = self._any()
@@ -455,6 +460,7 @@ class SimCluster:
             partitions = [broker.partition() for broker in self.brokers.values()]
             if all(partitions) and set(self.state.isr) == set(self.brokers):
                 ends = {each.log_end_offset for each in partitions}
+                ends |= {each.high_watermark.offset for each in partitions}
                 if len(ends) == 1 and all(each.leader_epoch == self.state.leader_epoch for each in partitions):
                     self._settle_produces()
                     return

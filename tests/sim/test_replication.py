@@ -35,6 +35,11 @@ def test_what_is_acknowledged_by_two_is_kept(tmp_path, seed):
     run(tmp_path, seed, min_isr=2)
 
 
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_is_acknowledged_outlives_a_power_cut_of_one_broker(tmp_path, seed):
+    run(tmp_path, seed, power_cuts=True)
+
+
 def test_an_unclean_election_loses_records_and_is_caught(tmp_path):
     """The checker is checked."""
     with pytest.raises(AssertionError, match="is lost"):
