@@ -223,14 +223,14 @@ def test_a_context_remembers_who_has_started_again_until_that_is_written():
     tp, other = TopicPartition("t", 0), TopicPartition("t", 1)
     context = context_of({1, 2}, {"t": [(1, 2), (1, 2)]}, {tp: state(1, 1, 2), other: state(1, 1)})
     context.begin_anew(2)
-    assert not decide(context), "it came for the first time, or had been seen to go"
+    assert not finish(decide(context)), "it came for the first time, or had been seen to go"
     context.begin_anew(2, is_back=True)
-    changes = decide(context)
+    changes = finish(decide(context))
     assert {each: change.isr for each, change in changes.items()} == {tp: (1,)}, "of the other it was not in sync"
     context.write(changes)
-    assert not decide(context)
+    assert not finish(decide(context))
     context.changed_isr({tp: PartitionState(1, 6, (1, 2), EPOCH, version=4)})
-    assert not decide(context), "it has joined anew since"
+    assert not finish(decide(context)), "it has joined anew since"
 
 
 def test_one_that_was_left_out_since_it_started_again_is_not_left_out_twice():
@@ -238,9 +238,9 @@ def test_one_that_was_left_out_since_it_started_again_is_not_left_out_twice():
     context = context_of({1, 2}, {"t": [(1, 2)]}, {tp: state(1, 1, 2)})
     context.begin_anew(2, is_back=True)
     context.changed_isr({tp: PartitionState(1, 5, (1,), 1, version=4)})
-    assert not decide(context)
+    assert not finish(decide(context))
     context.changed_isr({tp: PartitionState(1, 5, (1, 2), 1, version=5)})
-    assert not decide(context)
+    assert not finish(decide(context))
 
 
 def test_a_state_that_is_told_of_late_does_not_take_a_newer_ones_place():

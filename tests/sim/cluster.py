@@ -23,6 +23,7 @@ from sparklog.record.records import iter_batches, iter_records
 from sparklog.replica.manager import Follower, ReplicaFetch, ReplicaManager
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
+from sparklog.testing.steps import finish
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
 
 TP, ID = TopicPartition("t", 0), UUID(int=1)
@@ -414,7 +415,7 @@ class SimCluster:
             leader = self.random.choice(live)
             self._decided(PartitionState(leader, self.state.leader_epoch + 1, (leader,), 1, self.state.version + 1))
             return
-        changed = decide(self.context).get(TP)
+        changed = finish(decide(self.context)).get(TP)
         if changed is not None:
             self.history.append(f"elected: {changed}")
             written = replace(changed, version=self.state.version + 1)
