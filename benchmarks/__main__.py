@@ -70,6 +70,12 @@ def _broker() -> report.Rows:
     return broker.run(say=_say)
 
 
+def _replication() -> report.Rows:
+    from benchmarks import replication
+
+    return replication.run(say=_say)
+
+
 def _stalls() -> report.Rows:
     from benchmarks import stalls
 
@@ -98,6 +104,7 @@ BENCHMARKS: dict[str, Callable[[], report.Rows]] = {
     "codec": _codec,
     "log": _log,
     "broker": _broker,
+    "replication": _replication,
     "stalls": _stalls,
     "delivery": _delivery,
     "client": _client,

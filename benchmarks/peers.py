@@ -58,7 +58,7 @@ def both_brokers(directory: Path) -> Iterator[list[Peer]]:
     with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
         ours = _our_process(directory, zookeeper)
         _started(stack, ours.start, ours.stop)
-        with _environment("JDK_JAVA_OPTIONS", KAFKA_JVM):
+        with kafka_heap():
             kafka = KafkaBroker(
                 directory / "kafka",
                 f"{zookeeper.connect_string}/kafka",
@@ -92,6 +92,13 @@ def _our_process(directory: Path, zookeeper: EmbeddedZooKeeper) -> BrokerProcess
 def _started(stack: ExitStack, start: Callable[[], None], stop: Callable[[], None]) -> None:
     start()
     stack.callback(stop)
+
+
+@contextmanager
+def kafka_heap() -> Iterator[None]:
+    """Brokers of Kafka that are made and started within get the heap that Kafka's own start script gives."""
+    with _environment("JDK_JAVA_OPTIONS", KAFKA_JVM):
+        yield
 
 
 @contextmanager

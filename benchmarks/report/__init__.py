@@ -15,6 +15,7 @@ from benchmarks.report.client import client
 from benchmarks.report.codec import codec
 from benchmarks.report.delivery import delivery
 from benchmarks.report.log import log
+from benchmarks.report.replication import replication
 from benchmarks.report.spark import spark
 from benchmarks.report.stalls import stalls
 
@@ -22,6 +23,7 @@ SECTIONS: dict[str, Callable[[Rows], Section]] = {
     "codec": codec,
     "log": log,
     "broker": broker,
+    "replication": replication,
     "stalls": stalls,
     "delivery": delivery,
     "client": client,

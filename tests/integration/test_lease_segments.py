@@ -149,7 +149,8 @@ def _asked(metadata, *topics):
 def test_each_partition_has_an_answer_of_its_own(metadata, topic):
     right = metadata.topic(_filled(metadata, topic, batches=1).topic).topic_id
     _filled(metadata, topic + "-b", batches=1)
-    asked = [(topic, right), (topic + "-b", uuid4()), (topic + "-none", uuid4()), (topic, ZERO_UUID)]
+    _filled(metadata, topic + "-c", batches=1)
+    asked = [(topic, right), (topic + "-b", uuid4()), (topic + "-none", uuid4()), (topic + "-c", ZERO_UUID)]
     assert _asked(metadata, *asked) == [
         ErrorCode.NONE,
         ErrorCode.INCONSISTENT_TOPIC_ID,

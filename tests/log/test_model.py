@@ -373,6 +373,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def _truncated(self, offset, first_base, base):
         if offset >= self.model.end:
+            self.model.epochs = [each for each in self.model.epochs if each[1] < offset]
             return
         if offset < first_base:
             self.model.begin_anew(offset)

@@ -995,14 +995,14 @@ def test_a_decisions_topic_that_was_made_again_is_no_empty_one(
     assert visible() == [b"six", b"seven", b"eight"]
 
 
-def test_decisions_are_kept_by_a_cluster_of_several_brokers_that_keeps_one_replica(tmp_path, scope):
+def test_decisions_have_a_replica_on_each_of_two_brokers(tmp_path, scope):
     with ClusterHarness(tmp_path, brokers=2) as harness:
         config = ClientConfig(bootstrap_servers=harness.bootstrap_servers)
         with Decider(config, scope) as decider:
             assert decider.commit(0, []) == Decision(0)
         with ClusterMetadata(config) as cluster:
             kept = cluster.topic(DECISIONS_TOPIC).partitions
-    assert [len(each.replicas) for each in kept] == [1] * PARTITIONS
+    assert [len(each.replicas) for each in kept] == [2] * PARTITIONS
 
 
 def test_a_write_that_nobody_comes_back_to_leaves_no_trace(metadata, decider, admin, attempt, visible, scope):
