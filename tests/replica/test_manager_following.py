@@ -259,6 +259,23 @@ def test_a_follower_that_lags_is_left_out_and_then_nobody_waits_for_it(pair):
     assert pair.committed(LEADER) == 1
 
 
+@pytest.mark.parametrize("why", ["it is gone", "it lags by now"])
+def test_one_that_was_about_to_join_and_will_not_is_waited_for_no_longer(pair, why):
+    """Without another append too: a producer may wait for the last one."""
+    pair.decide(decision(LEADER, 0, (LEADER,)))
+    pair.fetch()
+    pair[LEADER].give_up(TP, pair.proposals.pop())
+    pair[LEADER].append(TP, batch(), -1)
+    list(pair[LEADER].leave_out_lagging())
+    assert pair.committed(LEADER) == 0, "it had all a moment ago, and may have it again"
+    if why == "it is gone":
+        pair[LEADER].lives = lambda broker_id: broker_id != FOLLOWER
+    else:
+        pair.clock.advance(11)
+    list(pair[LEADER].leave_out_lagging())
+    assert pair.committed(LEADER) == 1
+
+
 def test_the_end_is_not_told_until_it_is_known_under_a_new_leader(pair):
     pair.decide(decision(LEADER, 0))
     pair[LEADER].append(TP, batch(), -1)

@@ -312,6 +312,7 @@ class Broker:
         broker_epoch = lambda: self._fence.broker_epoch  # noqa: E731
         isr_changes = IsrChanges(replicas, metadata, peers, self._clock, broker_epoch)
         replicas.on_proposal = isr_changes.propose
+        replicas.lives = lambda id_: id_ in metadata.brokers
         fetchers = Fetchers(config, metadata, replicas, turns, self._clock, broker_epoch)
         self._context = BrokerContext(
             config=config,

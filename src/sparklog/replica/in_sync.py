@@ -6,7 +6,7 @@ are in ms, on a clock that does not go back. Source: Kafka 3.9, ``Partition.scal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 UNKNOWN = -1
@@ -98,13 +98,17 @@ class InSyncReplicas:
         """Those that must have what is shown: also those that a change under way adds."""
         return frozenset(self.isr) if self.proposal is None else frozenset(self.isr) | frozenset(self.proposal.isr)
 
-    def common_end(self, leader_end: int, now: int, max_lag: int) -> int:
-        """The end that all have who count, those with them that have caught up and are about to join."""
+    def common_end(self, leader_end: int, now: int, max_lag: int, lives: Callable[[int], bool] = lambda _: True) -> int:
+        """The end that all have who count, those with them that live, have caught up and are about to join."""
         end, counted = leader_end, self.maximal
         for replica, progress in self.followers.items():
             if progress.end_offset < end and (
                 replica in counted
-                or (progress.end_offset != UNKNOWN and progress.has_caught_up(leader_end, now, max_lag))
+                or (
+                    progress.end_offset != UNKNOWN
+                    and progress.has_caught_up(leader_end, now, max_lag)
+                    and lives(replica)
+                )
             ):
                 end = progress.end_offset
         return end

@@ -93,6 +93,8 @@ class ReplicaManager:
         self._max_lag_ms = max_lag_ms
         self.on_proposal: Callable[[TopicPartition, Proposal], None] = lambda _tp, _proposal: None
         """Told of each change of an ISR that the controller is to write."""
+        self.lives: Callable[[int], bool] = lambda _broker_id: True
+        """Whether the cluster has a broker: one that is gone is not waited for as one that is about to join an ISR."""
         self._partitions: dict[TopicPartition, Partition] = {}
         self._departing: set[TopicPartition] = set()
         self._loop = loop
@@ -145,6 +147,7 @@ class ReplicaManager:
                     high_watermark=log.high_watermark,
                     clock=self._clock,
                     max_lag_ms=self._max_lag_ms,
+                    lives=lambda broker_id: self.lives(broker_id),
                 )
             if topic_id is not None:
                 partition.check_topic(topic_id)
@@ -375,11 +378,16 @@ class ReplicaManager:
             self.on_proposal(partition.tp, proposal)
 
     def leave_out_lagging(self) -> Generator[None, None, None]:
-        """Propose to shrink each ISR by the followers that lag; a partition a step."""
+        """Propose to shrink each ISR by the followers that lag, and wait no longer for others that do; a partition a
+        step.
+        """
         for tp, partition in list(self._partitions.items()):
-            proposal = partition.leave_out_lagging() if self._partitions.get(tp) is partition else None
-            if proposal is not None:
-                self.on_proposal(tp, proposal)
+            if self._partitions.get(tp) is partition:
+                if partition.look_again():
+                    self._wake(tp)
+                proposal = partition.leave_out_lagging()
+                if proposal is not None:
+                    self.on_proposal(tp, proposal)
             yield
 
     def settle(self, tp: TopicPartition, proposal: Proposal, isr: Sequence[int], partition_epoch: int) -> None:

@@ -7,7 +7,7 @@ replica; a consumer is shown nothing at or beyond it. Where there is one replica
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -73,14 +73,18 @@ class Partition:
         high_watermark: int = 0,
         clock: Clock | None = None,
         max_lag_ms: int = 30_000,
+        lives: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """``high_watermark`` as the last checkpoint knew it; a follower that was silent for ``max_lag_ms`` lags."""
+        """``high_watermark`` as the last checkpoint knew it; a follower that was silent for ``max_lag_ms`` lags.
+        ``lives`` says of a broker whether the cluster has it.
+        """
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
         self._broker_id = broker_id
         self._clock = clock or SystemClock()
         self._max_lag_ms = max_lag_ms
+        self._lives = lives
         self.leader = int(NO_LEADER)
         self.leader_epoch = -1
         self.replicas: tuple[int, ...] = (broker_id,)
@@ -251,7 +255,8 @@ class Partition:
             return not self.log.awaits_flush and in_sync.isr == self.replicas and self._advance_to(self.log.end)
         if len(in_sync.isr) < self._min_in_sync:
             return False
-        end = in_sync.common_end(self.log.log_end_offset, monotonic_ms(self._clock), self._max_lag_ms)
+        now = monotonic_ms(self._clock)
+        end = in_sync.common_end(self.log.log_end_offset, now, self._max_lag_ms, self._lives)
         if self.log.awaits_flush:
             end = min(end, self.log.recovery_point)
         return end > self._high_watermark.offset and self._advance_to(self.log.position_of(end))
@@ -309,6 +314,10 @@ class Partition:
         if not in_sync.may_join(replica, self._high_watermark.offset):
             return None
         return in_sync.propose((*in_sync.isr, replica))
+
+    def look_again(self) -> bool:
+        """Time has passed, or brokers have gone, so that fewer may count. Whether the high watermark has moved."""
+        return self.uncommitted_end is not None and self._advance()
 
     def leave_out_lagging(self) -> Proposal | None:
         """The change of the ISR without those that lag, which is under way from now on; None if none does."""
