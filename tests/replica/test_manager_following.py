@@ -8,7 +8,7 @@ import pytest
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
 from sparklog.log.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import Follower, ReplicaFetch, ReplicaManager
@@ -343,6 +343,22 @@ def test_what_followers_had_counts_under_the_next_epoch_and_under_no_later_one(p
     assert pair[LEADER].partition(TP).still_leads(0) is (epoch == 1)
     pair.ask(ReplicaFetch(3, 0, epoch, LARGE))
     assert pair.committed(LEADER) == 3
+
+
+@pytest.mark.parametrize("error", [CorruptRecord("damaged"), LogClosed("closed"), OSError(5, "no")])
+def test_a_log_that_cannot_be_cut_is_an_error_of_its_partition(pair, monkeypatch, error):
+    """Any other would end the connection by which others are copied, each time anew."""
+    pair.decide(decision(LEADER, 0))
+
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(pair.logs[FOLLOWER], "truncate_to", refuse)
+    monkeypatch.setattr(pair.logs[FOLLOWER], "restart_at", refuse)
+    for cut in (pair[FOLLOWER].drop_beyond, pair[FOLLOWER].begin_again_at):
+        assert refusal(cut, TP, 0, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    diverging = OffsetAndEpoch(0, 0)
+    assert refusal(pair[FOLLOWER].drop_diverged, TP, 0, diverging) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_waiting_producers_hear_that_another_leads(pair, loop):

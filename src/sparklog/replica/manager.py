@@ -442,14 +442,13 @@ class ReplicaManager:
                 partition.append_as_follower(records)
                 self._logs.written(partition.log.directory)
             partition.follow(high_watermark, log_start)
-        except (LogDirFailed, LogClosed) as error:
+        except (LogDirFailed, LogClosed, OSError) as error:
             raise self._refused(partition, error) from error
         except (CorruptRecord, LogError) as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{tp}: {error}") from error
 
-    def _refused(self, partition: Partition, error: LogDirFailed | LogClosed) -> ApiError:
-        if isinstance(error, LogDirFailed):
-            self._logs.report(error, partition.log.directory)
+    def _refused(self, partition: Partition, error: LogError | OSError) -> ApiError:
+        self._report(error, partition.tp, partition.log)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def drop_diverged(self, tp: TopicPartition, leader_epoch: int, diverging: OffsetAndEpoch) -> None:
@@ -475,7 +474,7 @@ class ReplicaManager:
             _logger.warning(text, partition.tp, offset, partition.high_watermark.offset)
         try:
             self._logs.truncate_to(partition.tp, offset)
-        except (LogDirFailed, LogClosed) as error:
+        except (LogError, OSError) as error:
             raise self._refused(partition, error) from error
         finally:
             partition.truncated()
@@ -485,7 +484,7 @@ class ReplicaManager:
         partition = self._followed(tp, leader_epoch)
         try:
             self._logs.restart_at(tp, offset)
-        except (LogDirFailed, LogClosed) as error:
+        except (LogError, OSError) as error:
             raise self._refused(partition, error) from error
         finally:
             partition.truncated()
