@@ -292,3 +292,27 @@ def test_a_broker_that_leads_much_less_than_it_should_is_imbalanced():
     assert sorted(imbalanced(context, 0)) == [T0, T1]
     context.deleting = {"t"}
     assert imbalanced(context, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("registered", "written", "gone"),
+    [
+        ({1: 50, 2: 10}, 30, {1}),
+        ({1: 50, 2: 10}, -1, set()),
+        ({1: 20, 2: 10}, 30, set()),
+        ({1: 50, 2: 60}, 30, set()),
+        ({1: 50}, 30, set()),
+    ],
+    ids=["one since", "not known when", "none since", "all since, as after a stop of all", "the other does not live"],
+)
+def test_a_new_controller_finds_out_which_members_have_started_again(registered, written, gone):
+    context = ControllerContext(EPOCH, 0)
+    context.brokers = {each: BrokerInfo(each, Endpoint("x", 1), epoch=zxid) for each, zxid in registered.items()}
+    tp = TopicPartition("t", 0)
+    context.assignments["t"] = TopicAssignment("t", {0: (1, 2)})
+    context.states[tp] = PartitionState(1, 4, (1, 2), 3, version=7, zxid=written)
+    context.look_for_restarts(tp)
+    assert context.restarted.get(tp, set()) == gone
+    if gone:
+        (changed,) = finish(decide(context)).values()
+        assert (changed.leader, changed.isr, changed.leader_epoch) == (2, (2,), 5)

@@ -203,6 +203,15 @@ def test_a_state_is_written_only_over_the_version_that_was_read(zk):
     assert zk.partition_states([TP])[TP].leader_epoch == 1
 
 
+def test_whether_a_broker_has_registered_since_a_state_was_written_is_told(zk):
+    version = controller_of(zk)
+    before = zk.register_broker(HERE._replace(id=8), 1)
+    zk.write_partition_states({TP: STATE}, version)
+    found = zk.partition_states([TP])[TP]
+    since = zk.register_broker(HERE._replace(id=9), 1)
+    assert before < found.zxid < since
+
+
 def test_one_partitions_conflict_does_not_hold_up_the_others(zk):
     version = controller_of(zk)
     zk.write_partition_states({TP: STATE}, version)

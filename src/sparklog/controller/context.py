@@ -101,6 +101,16 @@ class ControllerContext:
             if is_back and broker_id in self.states[tp].isr:
                 self.restarted.setdefault(tp, set()).add(broker_id)
 
+    def look_for_restarts(self, tp: TopicPartition) -> None:
+        """Which members of the ISR have registered since it was written, when nobody was there to see it; as long as
+        there is one that has not, which has all that was acknowledged.
+        """
+        state = self.states[tp]
+        live = {member for member in state.isr if member in self.brokers}
+        since = {member for member in live if state.zxid >= 0 and self.brokers[member].epoch > state.zxid}
+        if since and live - since:
+            self.restarted.setdefault(tp, set()).update(since)
+
     def took(self, broker_id: int, tp: TopicPartition) -> bool:
         """The broker holds the partition as its state says; whether that is news."""
         was_offline = tp in self.offline.get(broker_id, ())

@@ -368,6 +368,8 @@ class Controller:
             if assignment is not None:
                 context.assignments[topic] = assignment
                 context.states.update(states)
+                for tp in states:
+                    context.look_for_restarts(tp)
 
     async def _decide(self, context: ControllerContext) -> list[TopicPartition]:
         wanted = await _in_steps(decide(context))

@@ -491,7 +491,7 @@ class ZkClient:
                 data, stat = answer.get()
             except NoNodeError:
                 continue
-            states[tp] = znodes.decode_partition_state(tp, data, stat.version)
+            states[tp] = znodes.decode_partition_state(tp, data, stat.version, stat.mzxid)
         return states
 
     def write_partition_states(

@@ -162,13 +162,16 @@ def with_partitions(path: str, data: bytes, assignment: TopicAssignment) -> byte
 
 @dataclass(frozen=True)
 class PartitionState:
-    """A partition's leader and in-sync replicas; ``version`` is the znode's, for conditional writes."""
+    """A partition's leader and in-sync replicas; ``version`` is the znode's, for conditional writes, and ``zxid`` that
+    of the last write, -1 where it is not known.
+    """
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
     version: int = field(default=-1, compare=False)
+    zxid: int = field(default=-1, compare=False)
 
 
 def partition_state_path(tp: TopicPartition) -> str:
@@ -187,7 +190,7 @@ def encode_partition_state(state: PartitionState) -> bytes:
     )
 
 
-def decode_partition_state(tp: TopicPartition, data: bytes, version: int) -> PartitionState:
+def decode_partition_state(tp: TopicPartition, data: bytes, version: int, zxid: int = -1) -> PartitionState:
     value = _parse(partition_state_path(tp), data)
     with _reading(partition_state_path(tp)):
         return PartitionState(
@@ -196,6 +199,7 @@ def decode_partition_state(tp: TopicPartition, data: bytes, version: int) -> Par
             tuple(map(_number, value["isr"])),
             _number(value["controller_epoch"]),
             version,
+            zxid,
         )
 
 
