@@ -327,7 +327,6 @@ class Client(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.wanted)))
         del self.wanted[number]
         self.pending.pop(number, None)
-        self.view.pop(number, None)
         self.gone.append(number)
 
     @rule(size=st.integers(1, 9), later=st.integers(0, EVICTION_MS * 2), follower=st.booleans())
@@ -351,6 +350,8 @@ class Client(RuleBasedStateMachine):
             self.session = self.epoch = 0
             return
         fetch = self.sessions.begin(message)
+        for number in self.gone:  # the broker has heard of it; what is wanted again before that is not told anew
+            self.view.pop(number, None)
         assert {each.partition: each.offset for each in fetch.asked} == self.wanted
         fetched = []
         for each in fetch.asked:

@@ -57,7 +57,8 @@ def send(trio, topic, values, **config):
 
 
 def read_all(trio, topic, count):
-    consumer = Consumer({"bootstrap.servers": trio.bootstrap_servers, "group.id": "reader", "log_level": 0})
+    common = {"bootstrap.servers": trio.bootstrap_servers, "group.id": "reader", "log_level": 0}
+    consumer = Consumer(common | {"enable.auto.commit": False})  # or closing waits for a coordinator that is gone
     consumer.assign([Position(topic, 0, 0)])
     values = []
     try:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 import pytest
+from log.samples import on_the_source
 
 from sparklog.broker.replication.fetcher import Leader, ReplicaFetcher
 from sparklog.config.broker import BrokerConfig
@@ -305,6 +306,7 @@ def test_records_that_do_not_hold_together_pause_the_partition_or_follow_a_hole(
     run(test)
 
 
+@on_the_source
 @pytest.mark.parametrize("part", ["append_from_leader", "drop_diverged"])
 def test_one_partition_that_cannot_be_written_holds_up_no_other(tmp_path, part, monkeypatch):
     async def test():
