@@ -121,8 +121,7 @@ def test_two_closes_at_once_let_what_runs_come_to_its_end():
 
     waiting = loop.submit(slow_to_end())
     assert begun.wait(20)
-    for _ in range(2):  # both have cancelled each other
-        loop.call_soon(loop._stop)
+    loop.call_soon(lambda: [loop._stop() for _ in range(2)])  # both have cancelled each other, and stop it in one turn
     loop._thread.join(20)
     assert ended == [True]
     assert waiting.cancelled()
