@@ -229,7 +229,7 @@ def test_a_context_remembers_who_has_started_again_until_that_is_written():
     assert {each: change.isr for each, change in changes.items()} == {tp: (1,)}, "of the other it was not in sync"
     context.write(changes)
     assert not finish(decide(context))
-    context.changed_isr({tp: PartitionState(1, 6, (1, 2), EPOCH, version=4)})
+    context.found({tp: PartitionState(1, 6, (1, 2), EPOCH, version=4)})
     assert not finish(decide(context)), "it has joined anew since"
 
 
@@ -237,9 +237,9 @@ def test_one_that_was_left_out_since_it_started_again_is_not_left_out_twice():
     tp = TopicPartition("t", 0)
     context = context_of({1, 2}, {"t": [(1, 2)]}, {tp: state(1, 1, 2)})
     context.begin_anew(2, is_back=True)
-    context.changed_isr({tp: PartitionState(1, 5, (1,), 1, version=4)})
+    context.found({tp: PartitionState(1, 5, (1,), 1, version=4)})
     assert not finish(decide(context))
-    context.changed_isr({tp: PartitionState(1, 5, (1, 2), 1, version=5)})
+    context.found({tp: PartitionState(1, 5, (1, 2), 1, version=5)})
     assert not finish(decide(context))
 
 
@@ -247,9 +247,8 @@ def test_a_state_that_is_told_of_late_does_not_take_a_newer_ones_place():
     """Else the version that is known would be one that ZooKeeper has no more, and every proposal would be refused."""
     tp = TopicPartition("t", 0)
     context = context_of({1, 2}, {"t": [(1, 2)]}, {tp: PartitionState(1, 5, (1, 2), 1, version=4)})
-    for tell in (context.found, context.changed_isr):
-        tell({tp: PartitionState(1, 4, (1,), 1, version=3)})
-        assert context.states[tp].version == 4
+    context.found({tp: PartitionState(1, 4, (1,), 1, version=3)})
+    assert context.states[tp].version == 4
     context.found({tp: PartitionState(2, 6, (2,), 1, version=5)})
     assert context.states[tp].leader == 2
 

@@ -334,7 +334,7 @@ class SimCluster:
         verdict = judge(self.context, TP, change)
         if isinstance(verdict, PartitionState):
             self.state = replace(verdict, version=verdict.version + 1)
-            self.context.changed_isr({TP: self.state})
+            self.context.found({TP: self.state})
             verdict = ErrorCode.NONE
             self.history.append(f"the ISR is {self.state.isr}")
         if self.random.random() < 0.3:

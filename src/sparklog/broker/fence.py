@@ -47,7 +47,7 @@ class ControllerFence:
 
     @property
     def broker_epoch(self) -> int | None:
-        """Of the broker's registration; None while there is none."""
+        """The epoch of the broker's registration; None while there is none."""
         return self._broker_epoch
 
     def unregistered(self) -> None:

@@ -291,6 +291,10 @@ class Broker:
         info = BrokerInfo(self._config.broker_id, self.advertised, self._config.broker_rack or None)
         return Registration(info, self._zk, self.run_zk, self._fence, files, self._clock, self._zk_timeout)
 
+    def _broker_epoch(self) -> int | None:
+        """The epoch of the present registration; None while there is none."""
+        return self._fence.broker_epoch
+
     def _assemble(self, cluster_id: str) -> None:
         config, metadata = self._config, MetadataCache()
         replicas = ReplicaManager(
@@ -309,11 +313,10 @@ class Broker:
         producer_ids = ProducerIds(config.broker_id, self._zk, self._ask_zk)
         transactions = TransactionCoordinator(config, states, markers, producer_ids.take, self._clock, self._loop)
         coordinators = TransactionCoordinators(transactions, metadata, peers, self._clock)
-        broker_epoch = lambda: self._fence.broker_epoch  # noqa: E731
-        isr_changes = IsrChanges(replicas, metadata, peers, self._clock, broker_epoch)
+        isr_changes = IsrChanges(replicas, metadata, peers, self._clock, self._broker_epoch)
         replicas.on_proposal = isr_changes.propose
         replicas.lives = lambda id_: id_ in metadata.brokers
-        fetchers = Fetchers(config, metadata, replicas, turns, self._clock, broker_epoch)
+        fetchers = Fetchers(config, metadata, replicas, turns, self._clock, self._broker_epoch)
         self._context = BrokerContext(
             config=config,
             settings=self._settings,
@@ -413,7 +416,7 @@ class Broker:
             return
         context = self._context
         work = asyncio.ensure_future(
-            hand_over(context.replicas, context.metadata, context.peers, lambda: self._fence.broker_epoch, _HAND_OVER_S)
+            hand_over(context.replicas, context.metadata, context.peers, self._broker_epoch, _HAND_OVER_S)
         )
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait((work, hurried), return_when=asyncio.FIRST_COMPLETED)

@@ -68,14 +68,10 @@ class ControllerContext:
             self.restarted.pop(tp, None)
             self._await(tp)
 
-    def changed_isr(self, states: dict[TopicPartition, PartitionState]) -> None:
-        """These states are in ZooKeeper now, as their leaders wished: who leads is as it was. What is known to be newer
-        stays: two writes may be told of in another order than they were made.
-        """
-        self.found(states)
-
     def found(self, states: dict[TopicPartition, PartitionState]) -> None:
-        """ZooKeeper had these states when it was asked; what is known to be newer stays."""
+        """ZooKeeper had these states when it was asked, or when their leaders had an ISR written. What is known to be
+        newer stays: two writes may be told of in another order than they were made.
+        """
         for tp, state in states.items():
             known = self.states.get(tp)
             if known is None or state.version > known.version:

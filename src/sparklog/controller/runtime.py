@@ -138,16 +138,27 @@ class Controller:
         self._grown.add(topic)
         self._look.set()
 
+    def _in_office(self) -> ControllerContext:
+        """Raises ApiError(NOT_CONTROLLER)."""
+        if self._context is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        return self._context
+
+    def _context_for(self, broker_id: int, broker_epoch: int) -> ControllerContext:
+        """For what a broker asks that is registered under this epoch. Raises ApiError(NOT_CONTROLLER or
+        STALE_BROKER_EPOCH).
+        """
+        context = self._in_office()
+        if broker_id not in context.brokers or context.brokers[broker_id].epoch != broker_epoch:
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered under {broker_epoch}")
+        return context
+
     async def let_go(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """The broker is about to stop: have others lead what it leads. Returns what it leads still, for no other can.
 
         Raises ApiError(NOT_CONTROLLER or STALE_BROKER_EPOCH).
         """
-        context = self._context
-        if context is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
-        if broker_id not in context.brokers or context.brokers[broker_id].epoch != broker_epoch:
-            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered under {broker_epoch}")
+        context = self._context_for(broker_id, broker_epoch)
         if broker_id not in context.leaving:
             _logger.info("broker %d is about to stop", broker_id)
             context.leaving.add(broker_id)
@@ -160,8 +171,7 @@ class Controller:
 
     async def elect_preferred(self, partitions: Iterable[TopicPartition]) -> None:
         """Let the first replica of each lead that is in sync and lives. Raises ApiError(NOT_CONTROLLER)."""
-        if self._context is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        self._in_office()
         self._to_prefer.update(partitions)
         await self._look_once()
 
@@ -170,8 +180,7 @@ class Controller:
 
         Raises ApiError(NOT_CONTROLLER).
         """
-        if self._context is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        self._in_office()
         self._to_lead_anyhow.update(partitions)
         await self._look_once()
 
@@ -197,11 +206,7 @@ class Controller:
 
         Raises ApiError: NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT if ZooKeeper does not answer.
         """
-        context = self._context
-        if context is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
-        if leader not in context.brokers or context.brokers[leader].epoch != broker_epoch:
-            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {leader} is not registered under {broker_epoch}")
+        context = self._context_for(leader, broker_epoch)
         verdicts = {tp: judge(context, tp, change) for tp, change in asked.items()}
         wanted = {tp: state for tp, state in verdicts.items() if isinstance(state, PartitionState)}
         if wanted:
@@ -216,7 +221,7 @@ class Controller:
         except CoordinationError as error:
             self._stand.set()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer: {error}") from error
-        context.changed_isr({tp: state for tp, state in {**written, **found}.items() if tp in context.states})
+        context.found({tp: state for tp, state in {**written, **found}.items() if tp in context.states})
         if context is self._context:
             self._answered |= written.keys()
             self._look.set()

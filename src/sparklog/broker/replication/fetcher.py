@@ -248,7 +248,7 @@ class ReplicaFetcher:
             )
             followed = self._followed.get(tp) if tp is not None else None
             if tp is None or followed is None or followed.asked is None or followed.asked is not wanted.get(tp):
-                continue  # it was decided anew meanwhile
+                continue  # the controller decided anew about it meanwhile, or it is copied no more
             followed.asked = None
             try:
                 await self._take_partition(tp, followed, each)
