@@ -48,7 +48,7 @@ from sparklog.broker.txn.producer_ids import ProducerIds
 from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig, parse_overrides
 from sparklog.controller.runtime import Controller
-from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode, LogDirFailed
+from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode, LogDirFailed, MalformedZnode
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.log.loader import Knowledge
 from sparklog.log.manager import LogManager
@@ -127,9 +127,12 @@ class Broker:
         return await self._loop.run_in_executor(self._zk_thread, lambda: ask(call, *args))
 
     async def _ask_zk(self, call: Callable[..., T], *args: object) -> T:
-        """``run_zk`` for an API handler: a silent ZooKeeper becomes what a client is told, and tries again."""
+        """``run_zk`` for an API handler: a silent ZooKeeper becomes what a client is told, and tries again;
+        what it holds and should not is no reason to."""
         try:
             return await self.run_zk(call, *args)
+        except MalformedZnode as error:  # asking again does not help
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
         except CoordinationError as error:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer the broker: {error}") from error
 

@@ -154,6 +154,25 @@ def test_settings_are_asked_for_until_zookeeper_gives_them(monkeypatch, caplog):
     assert "topic b: REQUEST_TIMED_OUT: ZooKeeper: ConnectionLoss" in caplog.text
 
 
+def test_a_topic_whose_settings_cannot_be_read_is_refused_and_the_others_are_taken(caplog):
+    applied = []
+
+    async def of_a_malformed_znode(topic):
+        if topic == "a":
+            raise ApiError(ErrorCode.INVALID_CONFIG, "/config/topics/a is not JSON")
+        return TopicConfig()
+
+    def apply(tp, *_, **__):
+        applied.append(tp.topic)
+        return ErrorCode.NONE
+
+    topics = [_Topic(topic_name=name, partition_states=[partition()]) for name in "ab"]
+    answer = handle(broker_of(apply, settings=of_a_malformed_znode), *topics)
+    assert [each.partition_errors[0].error_code for each in answer.topics] == [ErrorCode.INVALID_CONFIG, 0]
+    assert applied == ["b"]
+    assert "/config/topics/a is not JSON" in caplog.text
+
+
 def test_a_controller_that_is_replaced_while_zookeeper_is_away_is_told_so(monkeypatch):
     monkeypatch.setattr(leader_and_isr, "_ASK_AGAIN_S", 0)
     fence, applied = Fence(), []

@@ -1,9 +1,9 @@
 """LeaderAndIsr: the controller says which partitions this broker leads or follows.
 
 The settings of the topics are fetched first, however long that takes ZooKeeper, and the logs that are not there are
-made off the loop. Each partition is taken over in the turn of the loop in which the fence is asked: a controller that
-is replaced meanwhile changes nothing more, and is told so for each partition that is left; what was made for it is
-removed.
+made off the loop. A topic whose settings cannot be read is refused: under others its records might be deleted. Each
+partition is taken over in the turn of the loop in which the fence is asked: a controller that is replaced meanwhile
+changes nothing more, and is told so for each partition that is left; what was made for it is removed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
 
 
 async def _settings(broker: BrokerContext, message: LeaderAndIsrRequest) -> dict[str, TopicConfig] | ErrorCode:
-    """Those of each topic that has a valid name; the fence's code if it refuses the request while ZooKeeper is away."""
+    """Those of each topic that has a valid name, if they can be read; the fence's code if it refuses the request while
+    ZooKeeper is away.
+    """
     configs = dict[str, TopicConfig]()
     is_told = False
     for name in {topic.topic_name: None for topic in message.topic_states if topic.topic_name}:
@@ -65,6 +67,9 @@ async def _settings(broker: BrokerContext, message: LeaderAndIsrRequest) -> dict
             try:
                 configs[name] = await broker.topic_config(name)
             except ApiError as error:
+                if error.code is ErrorCode.INVALID_CONFIG:
+                    _logger.error("topic %s is not served: %s", name, error)
+                    break
                 if not is_told:
                     _logger.warning("what the controller says waits for the settings of topic %s: %s", name, error)
                 is_told = True
@@ -83,6 +88,8 @@ def _new(
 ) -> NewPartition | None:
     """What is to be known of a partition if it is to be made; None if there can be no such partition."""
     tp = TopicPartition(topic.topic_name, each.partition_index)
+    if tp.topic not in configs:
+        return None
     with suppress(ApiError):
         check_partition(tp)
         epoch = each.leader_epoch if each.leader == broker.replicas.broker_id else -1
@@ -112,6 +119,8 @@ def _apply(
         check_partition(tp)
     except ApiError as refused:
         return refused.code
+    if tp.topic not in configs:
+        return ErrorCode.INVALID_CONFIG
     led = broker.replicas.leads(tp)
     isr, version = tuple(each.isr), each.partition_epoch
     state = PartitionState(each.leader, each.leader_epoch, isr, each.controller_epoch, version)
