@@ -24,6 +24,7 @@ from sparklog.record.batch import RecordBatch, patch_header
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType, EndTransactionMarker, ProducerIdAndEpoch, build_marker
+from sparklog.record.records import iter_records
 
 
 def patched(position, data, batch=None, *, seal=True):
@@ -332,6 +333,29 @@ def test_the_header_is_put_right_before_the_batch_is_compressed_anew():
     prepared = prepare(lying(2**62, NOW), parse(TopicConfig, {"compression.type": "zstd"}), NOW)
     prepared.batch.validate()
     assert (prepared.batch.compression, prepared.batch.max_timestamp) == (CompressionType.ZSTD, NOW)
+
+
+def claiming_append_time(*times, codec):
+    batch = batch_of(*times, codec=codec)
+    flag = batch[layout.ATTRIBUTES + 1] | layout.LOG_APPEND_TIME_BIT
+    claimed = patched(layout.ATTRIBUTES + 1, bytes([flag]), batch)
+    return patched(layout.MAX_TIMESTAMP, (2**62).to_bytes(8, "big"), claimed)
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_records_keep_their_own_times_whatever_a_client_says_of_the_log(codec):
+    batch = check(claiming_append_time(NOW - 9, NOW, codec=codec), TopicConfig())
+    assert (batch.timestamp_type, batch.max_timestamp) == (0, NOW)
+    batch.validate()
+    assert [record.timestamp for record in iter_records(batch)] == [NOW - 9, NOW]
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_only_a_log_may_say_that_it_gave_records_their_time(codec):
+    stamped = parse(TopicConfig, {"message.timestamp.type": "LogAppendTime"})
+    with pytest.raises(ApiError, match="LogAppendTime") as caught:
+        check(claiming_append_time(NOW, codec=codec), stamped)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_the_brokers_own_time_has_no_bounds():

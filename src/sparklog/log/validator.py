@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError, RecordsRefused
 from sparklog.log.origin import AppendOrigin
-from sparklog.record.batch import RecordBatch, patch_max_timestamp
+from sparklog.record.batch import RecordBatch, patch_create_time, patch_max_timestamp
 from sparklog.record.columnar import ColumnarDecoder
 from sparklog.record.compression import CompressionType, most_decompressed
 from sparklog.record.control import read_marker
@@ -50,7 +50,8 @@ _CODECS = {"uncompressed": CompressionType.NONE} | {kind.name.lower(): kind for 
 def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOrigin, now_ms: int) -> RecordBatch:
     """The one batch that ``records`` holds, checked whole: length, size limit, CRC, header, records, timestamps, keys.
 
-    Where its header tells another max timestamp than its records, that is changed in ``records``, as Kafka does.
+    Where its header tells another max timestamp than its records, or says that a log gave them their time, that is
+    changed in ``records``, as Kafka does.
 
     Raises ApiError with the code that Kafka answers: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
     INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT. Where single records are to blame it is RecordsRefused.
@@ -69,12 +70,14 @@ def validate_appended(records: memoryview, config: TopicConfig, origin: AppendOr
     if batch.size_in_bytes != len(records):
         raise ApiError(ErrorCode.INVALID_RECORD, "a partition takes exactly one batch a request")
     _check_header(batch, origin)
+    if batch.timestamp_type:
+        batch = _with_times_of_its_own(records, config)
     greatest = _check_records(batch)
     if "compact" in config.cleanup_policy and not batch.is_control:
         _check_keys(batch)
     if config.message_timestamp_type == "CreateTime":
         _check_timestamps(batch, config, now_ms)
-        if batch.max_timestamp != greatest and not batch.timestamp_type:
+        if batch.max_timestamp != greatest:
             patch_max_timestamp(records, 0, greatest)
             batch = RecordBatch(records)
     return batch
@@ -206,6 +209,17 @@ def _complaint_of_client(batch: RecordBatch) -> str | None:
     if batch.producer_id != NO_PRODUCER_ID and batch.base_sequence < 0:
         return f"producer id {batch.producer_id} without a sequence"
     return None
+
+
+def _with_times_of_its_own(records: memoryview, config: TopicConfig) -> RecordBatch:
+    """The batch without the claim that a log has given its records their time, which only a log may make.
+
+    Raises ApiError(INVALID_TIMESTAMP) where the log gives them that.
+    """
+    if config.message_timestamp_type == "LogAppendTime":
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a batch is not to say that its time is LogAppendTime")
+    patch_create_time(records, 0)
+    return RecordBatch(records)
 
 
 def _check_timestamps(batch: RecordBatch, config: TopicConfig, now_ms: int) -> None:

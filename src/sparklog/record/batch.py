@@ -192,6 +192,13 @@ def patch_append_time(buffer: bytearray | memoryview, position: int, timestamp_m
     _seal(buffer, position, batch)
 
 
+def patch_create_time(buffer: bytearray | memoryview, position: int) -> None:
+    """Clear the timestamp type's bit: the records have times of their own. Set the CRC that covers it."""
+    batch = RecordBatch(buffer, position)
+    layout.INT16.pack_into(buffer, position + layout.ATTRIBUTES, batch.attributes & ~layout.LOG_APPEND_TIME_BIT)
+    _seal(buffer, position, batch)
+
+
 def patch_max_timestamp(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
     """Set the max timestamp, and the CRC that covers it."""
     batch = RecordBatch(buffer, position)
