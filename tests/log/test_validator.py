@@ -1,5 +1,7 @@
 """What a leader refuses, and with which code."""
 
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import crc32c
@@ -333,6 +335,25 @@ def test_the_header_is_put_right_before_the_batch_is_compressed_anew():
     prepared = prepare(lying(2**62, NOW), parse(TopicConfig, {"compression.type": "zstd"}), NOW)
     prepared.batch.validate()
     assert (prepared.batch.compression, prepared.batch.max_timestamp) == (CompressionType.ZSTD, NOW)
+
+
+def test_bounds_on_times_do_not_have_pandas_imported():
+    """Which takes a fifth of a second, in a process that may have to serve others."""
+    program = f"""
+import sys
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.errors import RecordsRefused
+from sparklog.log.validator import prepare
+bounded = parse(TopicConfig, {{"message.timestamp.before.max.ms": "0"}})
+prepare(memoryview(bytearray.fromhex("{bytes(batch_of(NOW)).hex()}")), bounded, {NOW})
+try:
+    prepare(memoryview(bytearray.fromhex("{bytes(batch_of(NOW, 1)).hex()}")), bounded, {NOW})
+except RecordsRefused as refused:
+    print(refused.records, "pandas" in sys.modules)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "(1,) False"
 
 
 def claiming_append_time(*times, codec):

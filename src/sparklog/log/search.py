@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from functools import partial
-from sys import byteorder
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 from sparklog.log.file_records import BatchPosition, FileRecords
 from sparklog.log.indexes.time_index import TimestampOffset
 from sparklog.record.batch import RecordBatch
-from sparklog.record.columnar import ColumnarDecoder
+from sparklog.record.columnar import ColumnarDecoder, int64_scalar
 from sparklog.record.compression import most_decompressed
 from sparklog.record.layout import COMPRESSION_MASK, NO_TIMESTAMP
 
@@ -70,19 +69,11 @@ def first_record_from(batch: RecordBatch, timestamp: int, start_offset: int) -> 
         return TimestampOffset(batch.max_timestamp, batch.base_offset)
     columns = _columns(batch, start_offset)
     times = columns["timestamp"]
-    rows = pc.indices_nonzero(pc.greater_equal(times, _scalar(timestamp)))
+    rows = pc.indices_nonzero(pc.greater_equal(times, int64_scalar(timestamp)))
     if len(rows) == 0:
         return None
     row = rows[0].as_py()
     return TimestampOffset(times[row].as_py(), columns["offset"][row].as_py())
-
-
-def _scalar(number: int) -> pa.Scalar:
-    """An int64 of Arrow's. To make the first one of a process from a Python object has Arrow import pandas, where that
-    is installed, which takes a fifth of a second.
-    """
-    data = pa.py_buffer(number.to_bytes(8, byteorder, signed=True))
-    return pa.Array.from_buffers(pa.int64(), 1, [None, data])[0]
 
 
 def _greatest_time(batch: RecordBatch, start_offset: int) -> int:

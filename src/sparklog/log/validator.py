@@ -18,7 +18,7 @@ from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError, RecordsRefused
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import RecordBatch, patch_create_time, patch_max_timestamp
-from sparklog.record.columnar import ColumnarDecoder
+from sparklog.record.columnar import ColumnarDecoder, int64_scalar
 from sparklog.record.compression import CompressionType, most_decompressed
 from sparklog.record.control import read_marker
 from sparklog.record.layout import (
@@ -228,19 +228,21 @@ def _check_timestamps(batch: RecordBatch, config: TopicConfig, now_ms: int) -> N
     if before == _UNBOUNDED and after == _UNBOUNDED:
         return
     times = _column(batch, "timestamp")
-    times = pc.if_else(pc.equal(times, NO_TIMESTAMP), None, times)
-    if times.null_count == len(times):
+    has_time = pc.not_equal(times, int64_scalar(NO_TIMESTAMP))
+    bounds = pc.min_max(times.filter(has_time)).as_py()
+    if bounds["min"] is None:
         return
-    bounds = pc.min_max(times).as_py()
     earliest, latest = now_ms - before, min(now_ms + after, MAX_INT64)
     if bounds["min"] < earliest:
         complaint = (
             f"a record's time lies {now_ms - bounds['min']} ms before the broker's; the topic allows {before} ms"
         )
-        raise _refusal(ErrorCode.INVALID_TIMESTAMP, complaint, pc.less(times, earliest))
+        to_blame = pc.and_(has_time, pc.less(times, int64_scalar(earliest)))
+        raise _refusal(ErrorCode.INVALID_TIMESTAMP, complaint, to_blame)
     if bounds["max"] > latest:
         complaint = f"a record's time lies {bounds['max'] - now_ms} ms after the broker's; the topic allows {after} ms"
-        raise _refusal(ErrorCode.INVALID_TIMESTAMP, complaint, pc.greater(times, latest))
+        to_blame = pc.greater(times, int64_scalar(latest))
+        raise _refusal(ErrorCode.INVALID_TIMESTAMP, complaint, to_blame)
 
 
 def _column(batch: RecordBatch, name: str) -> pa.Array:

@@ -7,6 +7,7 @@ int32 timestampType. The buffers are made by the codec and handed to Arrow witho
 
 from __future__ import annotations
 
+from sys import byteorder
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 import pyarrow as pa
@@ -125,6 +126,14 @@ class ColumnarDecoder:
             return _binary_array(pa.binary(), column)
         kinds = {"offset": pa.int64(), "timestamp": self._timestamp_type, "timestampType": pa.int32()}
         return pa.Array.from_buffers(kinds[name], done.rows, [None, pa.py_buffer(column)], 0)
+
+
+def int64_scalar(number: int) -> pa.Scalar:
+    """An int64 of Arrow's. To make the first one of a process from a Python object has Arrow import pandas, where that
+    is installed, which takes a fifth of a second.
+    """
+    data = pa.py_buffer(number.to_bytes(8, byteorder, signed=True))
+    return pa.Array.from_buffers(pa.int64(), 1, [None, data])[0]
 
 
 def _binary_array(kind: pa.DataType, column: BinaryBuffers) -> pa.Array:

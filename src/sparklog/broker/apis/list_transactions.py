@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import asyncio
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.errors import ApiError, ErrorCode
+from sparklog.errors import ApiError
+from sparklog.group.consumer.topics import matching
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListTransactionsRequest, ListTransactionsResponse
 from sparklog.txn.state import Transaction, TransactionState
@@ -27,7 +25,9 @@ async def handle(broker: BrokerContext, request: ApiRequest[ListTransactionsRequ
     error, found = broker.transactions.list_transactions()
     try:
         if message.transactional_id_pattern:  # to understand it may take long
-            found = await asyncio.to_thread(_matching, message.transactional_id_pattern, found)
+            ids = [each.transactional_id for each in found]
+            matched = await asyncio.to_thread(matching, message.transactional_id_pattern, ids)
+            found = [each for each in found if each.transactional_id in matched]
     except ApiError as refused:
         error, found = refused.code, []
     listed = []
@@ -50,13 +50,3 @@ def _listed(found: Transaction) -> ListTransactionsResponse.TransactionState:
     return ListTransactionsResponse.TransactionState(
         transactional_id=found.transactional_id, producer_id=found.producer_id, transaction_state=found.state.label
     )
-
-
-def _matching(pattern: str, found: list[Transaction]) -> list[Transaction]:
-    """Those whose whole id matches. Arrow's engine takes time in proportion to the text, whatever the pattern."""
-    ids = pa.array([*(each.transactional_id for each in found), ""], pa.string())  # no producer has the empty one
-    try:
-        matches = pc.match_substring_regex(ids, f"^(?:{pattern})$").to_pylist()
-    except pa.ArrowInvalid as error:
-        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-    return [each for each, matched in zip(found, matches, strict=False) if matched]
