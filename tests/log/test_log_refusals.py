@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from log.samples import abandon, batch_of, marker_of, open_log, transactional, whole
 
-from sparklog.errors import ApiError, DiskFull, ErrorCode, LogError
+from sparklog.errors import ApiError, DiskFull, ErrorCode, LogDirFailed, LogError
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import patch_header
@@ -212,6 +212,21 @@ def test_nothing_overtakes_the_first_batch_of_a_producer_that_a_full_disk_refuse
         client(log, batch(1, 1))
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert [client(log, batch(1, sequence)) for sequence in (0, 1)] == [0, 1]
+
+
+def test_nothing_overtakes_the_first_batch_of_a_producer_that_came_before_a_truncation_was_finished(home):
+    log = open_log(home)
+    client(log, batch_of(1, 2, 3))
+    client(log, batch_of(4))
+    with FaultyFiles(home, fail_at=0, error=errno.ENOSPC, lasting=True):
+        with pytest.raises(LogDirFailed):
+            log.truncate_to(3)
+        with pytest.raises(LogDirFailed):
+            client(log, idempotent(1, 0))
+    with pytest.raises(ApiError) as refused:
+        client(log, idempotent(1, 1))
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [client(log, idempotent(1, sequence)) for sequence in (0, 1)] == [3, 4]
 
 
 def test_nothing_is_waited_for_that_bears_no_sequence(home):

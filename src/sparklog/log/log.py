@@ -205,7 +205,11 @@ class Log:
         ``verification`` is asked before a client's transaction begins here; without one it may not begin.
         Raises ApiError if the batch is refused, LogDirFailed if the disk refuses; the log is as before then.
         """
-        self._check_writable()
+        try:
+            self._check_writable()
+        except LogDirFailed:
+            self.refused_for_now(records, origin)
+            raise
         now = self._clock.now_ms()
         prepared = None
         if isinstance(records, PreparedBatch):
@@ -238,6 +242,18 @@ class Log:
         if self._flush_is_wanted:
             self._flush_wanted = self.log_end_offset
         return Appended(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
+
+    def refused_for_now(self, records: memoryview | PreparedBatch, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
+        """A producer is told to send ``records`` again, which were not looked at: nothing of it is to overtake them."""
+        if origin is not AppendOrigin.CLIENT:
+            return
+        now = self._clock.now_ms()
+        with suppress(ApiError):  # what cannot be appended ever is not awaited
+            if isinstance(records, PreparedBatch):
+                batch = records.batch
+            else:
+                batch = validate_appended(records, self._config, origin, now)
+            self._producers.refused(batch, now)
 
     @property
     def _flush_is_wanted(self) -> bool:

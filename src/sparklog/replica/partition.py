@@ -211,8 +211,9 @@ class Partition:
         Raises ApiError: not the leader, too few in-sync replicas for acks=all, a refused batch.
         """
         self.check_leader()
-        if required_acks == -1 and len(self.isr) < len(self.replicas):
-            self._check_in_sync()
+        if required_acks == -1 and len(self.isr) < len(self.replicas) and len(self.isr) < self._min_in_sync:
+            self.log.refused_for_now(records, origin)
+            raise self._too_few_in_sync()
         appended = self.log.append_as_leader(records, self.leader_epoch, origin, verification)
         self._advance()
         return appended
@@ -233,13 +234,12 @@ class Partition:
         """No more replicas can be asked for than the partition has (Kafka 3.9, ``Partition.effectiveMinIsr``)."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
-    def _check_in_sync(self) -> None:
-        if len(self.isr) < self._min_in_sync:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} of the {len(self.replicas)} replicas of {self.tp} are in sync, "
-                f"min.insync.replicas={self.log.config.min_insync_replicas}",
-            )
+    def _too_few_in_sync(self) -> ApiError:
+        return ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{len(self.isr)} of the {len(self.replicas)} replicas of {self.tp} are in sync, "
+            f"min.insync.replicas={self.log.config.min_insync_replicas}",
+        )
 
     @property
     def has_enough_in_sync(self) -> bool:
