@@ -29,6 +29,7 @@ GROUPS: Final = {
         "sparklog.log.validator",
         "sparklog.record.batch",
         "sparklog.record.records",
+        "sparklog.replica.at_end",
         "sparklog.replica.manager",
         "sparklog.replica.partition",
         "sparklog.replica.purgatory",

@@ -13,6 +13,8 @@ Invariants:
   request was given up between two pieces is over, for its client does not know what was told.
 - A client that has all answers of a session knows the high watermark and log start of every partition in it as they
   were last read: what is left out is what he knows.
+- A partition of which the reader was told all, and that stands as it did then (``replica/at_end.py``), is not read
+  again for it. What a session costs is a look at each of its partitions, and a read of those that have moved.
 - A partition that gave records goes behind all others, so that none is kept out of a bounded answer for ever.
 - A session names its topics as its first request did, by name or by id; an id that had no name is looked up again with
   each request, one that was told with a name keeps it, so that a topic made anew is told from the one asked for.
@@ -31,21 +33,28 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.segments import LogPosition
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest, ForgottenPartition
 from sparklog.protocol.slices import MOST_ELEMENTS
+from sparklog.replica.at_end import AtEnd
+from sparklog.replica.purgatory import Purgatory, StandingOperation
+from sparklog.structs import IsolationLevel, TopicPartition
 
 MAX_PARTITIONS = 500_000
 """Some 200 MB."""
+_LOOKS_A_READ = 40
 NO_SESSION = 0
 _FULL, _FINAL = 0, -1
 _MAX_INT32 = (1 << 31) - 1
 
 _Key = tuple[str | UUID, int]
+_Reader = tuple[int, int, IsolationLevel]
+"""Replica id and epoch, or -1 for a consumer, and what it may see."""
 _Rank = tuple[bool, int, int]
 """Followers first, then by size; the id makes it unique."""
 
@@ -67,6 +76,8 @@ class Fetch(Protocol):
 
     asked: list[FetchPartition]
     """Every partition to read, from ``begin`` on; a topic known by id only has an empty name."""
+    rest: Rest
+    """Those that need not be read."""
 
     def name(self, asked: list[FetchPartition], forgotten: list[ForgottenPartition]) -> None:
         """The request says so."""
@@ -84,21 +95,52 @@ class Fetch(Protocol):
         """Others may have the session, unless this request was given up: then it is over."""
         ...
 
-    def take(self, fetched: list[FetchedPartition]) -> None:
-        """The next of ``asked`` gave so much."""
+    def again(self) -> None:
+        """Time has passed: look anew which partitions are to be read."""
         ...
 
-    def answer(self, fetched: list[FetchedPartition]) -> FetchAnswer:
+    def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:
+        """The next of ``asked`` gave so much. ``at_ends``: where that was all, by what to find out whether it still is;
+        without any it is not known.
+        """
+        ...
+
+    def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:
         """All that was taken and ``fetched``, which is what the last of ``asked`` gave."""
         ...
+
+
+class Rest:
+    """The partitions of a session that need not be read for a request."""
+
+    __slots__ = ("_session", "count", "room")
+
+    def __init__(self, session: FetchSession | None = None, count: int = 0, room: int = 0) -> None:
+        self._session = session
+        self.count = count
+        self.room = room
+        """The bytes that they may give together, when they have them."""
+
+    def standing(self, purgatory: Purgatory) -> StandingOperation | None:
+        """Where the requests of the session wait under these; None without a session."""
+        return None if self._session is None else self._session.standing(purgatory)
+
+    def seen(self, tp: TopicPartition) -> tuple[FetchPartition, LogPosition] | None:
+        """What is asked of a partition, and how far it could be seen; None if it is none of these."""
+        return None if self._session is None else self._session.seen(tp)
+
+    def moved(self) -> list[TopicPartition]:
+        """Those that have moved since."""
+        return [] if self._session is None else self._session.moved()
 
 
 class SessionlessFetch:
     """A fetch that says everything itself."""
 
-    __slots__ = ("_fetched", "_named", "asked")
+    __slots__ = ("_fetched", "_named", "asked", "rest")
 
     def __init__(self) -> None:
+        self.rest = Rest()
         self._named: dict[_Key, FetchPartition] = {}
         self._fetched: list[FetchedPartition] = []
         self.asked: list[FetchPartition] = []
@@ -121,26 +163,34 @@ class SessionlessFetch:
     def release(self, *, is_whole: bool) -> None:
         pass
 
-    def take(self, fetched: list[FetchedPartition]) -> None:
+    def again(self) -> None:
+        pass
+
+    def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:  # noqa: ARG002
         self._fetched += fetched
 
-    def answer(self, fetched: list[FetchedPartition]) -> FetchAnswer:
+    def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:  # noqa: ARG002
         return FetchAnswer(self._fetched + fetched)
 
 
 class _Cached:
     """One partition of a session: what is asked of it, and what was last told."""
 
-    __slots__ = ("asked", "high_watermark", "log_start_offset")
+    __slots__ = ("asked", "at_end", "high_watermark", "log_start_offset")
 
-    def __init__(self, asked: FetchPartition, told: FetchedPartition | None = None) -> None:
+    def __init__(
+        self, asked: FetchPartition, told: FetchedPartition | None = None, at_end: AtEnd | None = None
+    ) -> None:
         self.asked = asked
+        self.at_end = at_end
+        """By what to find out whether that is all there is; None where it may not be."""
         self.high_watermark = -1 if told is None else told.high_watermark
         self.log_start_offset = -1 if told is None else told.log_start_offset
 
     def ask(self, asked: FetchPartition) -> None:
         """Ask this from now on; a name that was found stays."""
         self.asked = asked._replace(topic=asked.topic or self.asked.topic)
+        self.at_end = None
 
     def tells(self, fetched: FetchedPartition) -> bool:
         """Whether the answer must hold the partition; what it is told is remembered."""
@@ -162,6 +212,7 @@ class FetchSession:
     """One session; the order of its partitions is the order in which they are read."""
 
     __slots__ = (
+        "_to_enter",
         "created_ms",
         "epoch",
         "id",
@@ -170,8 +221,11 @@ class FetchSession:
         "partitions",
         "privileged",
         "rank",
+        "reader",
         "ripe",
         "uses_ids",
+        "waiting",
+        "watched",
     )
 
     def __init__(self, session_id: int, partitions: dict[_Key, _Cached], *, privileged: bool, uses_ids: bool) -> None:
@@ -184,6 +238,15 @@ class FetchSession:
         self.created_ms = self.last_used_ms = 0
         self.rank: _Rank | None = None
         self.ripe = False
+        self.reader: _Reader | None = None
+        """For which its partitions were looked at last."""
+        self.waiting: StandingOperation | None = None
+        self.watched: dict[TopicPartition, _Cached] = {}
+        """The partitions under which its requests wait, though they need not be read."""
+        self._to_enter: list[TopicPartition] = []
+        for cached in partitions.values():
+            if cached.at_end is not None:
+                self.watch(cached)
 
     def update(self, asked: list[FetchPartition], forgotten: list[ForgottenPartition]) -> None:
         """Take over what an incremental fetch names."""
@@ -195,20 +258,85 @@ class FetchSession:
             else:
                 cached.ask(each)
         for gone in forgotten:
-            self.partitions.pop(_key(gone, uses_ids=self.uses_ids), None)
+            cached = self.partitions.pop(_key(gone, uses_ids=self.uses_ids), None)
+            if cached is not None:
+                self._unwatch(cached)
 
-    def prune(self, fetched: list[FetchedPartition]) -> list[FetchedPartition]:
+    def watch(self, cached: _Cached) -> None:
+        """Let requests wait under this partition too, of which the reader was told all."""
+        tp = TopicPartition(cached.asked.topic, cached.asked.partition)
+        if tp not in self.watched:
+            self._to_enter.append(tp)
+        self.watched[tp] = cached
+
+    def _unwatch(self, cached: _Cached) -> None:
+        tp = TopicPartition(cached.asked.topic, cached.asked.partition)
+        if self.watched.get(tp, cached) is not cached:
+            return  # another topic bears the name now
+        self.watched.pop(tp, None)
+        if self.waiting is not None:
+            self.waiting.leave(tp)
+
+    def standing(self, purgatory: Purgatory) -> StandingOperation:
+        """Where its requests wait, under what is watched."""
+        if self.waiting is None:
+            self.waiting = StandingOperation(purgatory)
+        to_enter, self._to_enter = self._to_enter, []
+        for tp in to_enter:
+            if tp in self.watched:
+                self.waiting.enter(tp)
+        return self.waiting
+
+    def close(self) -> None:
+        """No request will come any more."""
+        if self.waiting is not None:
+            self.waiting.close()
+
+    def due(self, reader: _Reader, now_ms: int) -> tuple[list[FetchPartition], int]:
+        """What is to be read for a request of this reader, and the bytes that all others may give together."""
+        is_same, self.reader = reader == self.reader, reader
+        asked, room = [], 0
+        for cached in self.partitions.values():
+            at_end = cached.at_end
+            if is_same and at_end is not None and at_end.holds_for_request(now_ms):
+                room += max(cached.asked.max_bytes, 0)
+            else:
+                cached.at_end = None
+                asked.append(cached.asked)
+        return asked, room
+
+    def due_again(self) -> list[FetchPartition]:
+        """What is to be read when a request has waited."""
+        return [each.asked for each in self.partitions.values() if each.at_end is None or not each.at_end.holds()]
+
+    def moved(self) -> list[TopicPartition]:
+        """The partitions that were all told, and have moved since."""
+        return [tp for tp, each in self.watched.items() if each.at_end is not None and not each.at_end.holds()]
+
+    def seen(self, tp: TopicPartition) -> tuple[FetchPartition, LogPosition] | None:
+        """What is asked of a partition that was all told, and how far it could be seen then."""
+        cached = self.watched.get(tp)
+        return None if cached is None or cached.at_end is None else (cached.asked, cached.at_end.bound)
+
+    def prune(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None]) -> list[FetchedPartition]:
         """What of ``fetched`` is news; what gave records goes to the end."""
         news = []
-        for each in fetched:
+        for each, at_end in zip(fetched, at_ends or [None] * len(fetched), strict=True):
             key = _key(each, uses_ids=self.uses_ids)
             cached = self.partitions[key]
+            cached.at_end = at_end
+            if at_end is not None:
+                self.watch(cached)
             if cached.tells(each):
                 news.append(each)
                 if each.records:
                     del self.partitions[key]
                     self.partitions[key] = cached
         return news
+
+
+def _reader_of(message: FetchRequest) -> _Reader:
+    return message.replica_id, message.replica_epoch, message.isolation
 
 
 def _key(each: FetchPartition | FetchedPartition | ForgottenPartition, *, uses_ids: bool) -> _Key:
@@ -226,6 +354,7 @@ class IncrementalFetch:
         self._epoch = session.epoch
         self._news: list[FetchedPartition] = []
         self.asked: list[FetchPartition] = []
+        self.rest = Rest()
 
     def name(self, asked: list[FetchPartition], forgotten: list[ForgottenPartition]) -> None:
         self._session.update(asked, forgotten)
@@ -235,8 +364,12 @@ class IncrementalFetch:
             rest = SessionlessFetch()
             rest.name(self._message.partitions, [])
             return rest.begin()
-        self.asked = [cached.asked for cached in self._session.partitions.values()]
+        self.asked, room = self._session.due(_reader_of(self._message), self._now_ms)
+        self.rest = Rest(self._session, len(self._session.partitions) - len(self.asked), room)
         return self
+
+    def again(self) -> None:
+        self.asked = self._session.due_again()
 
     @property
     def _is_late(self) -> bool:
@@ -253,13 +386,13 @@ class IncrementalFetch:
         if not is_whole:
             self._sessions.end(self._session)
 
-    def take(self, fetched: list[FetchedPartition]) -> None:
-        self._news += self._session.prune(fetched)
+    def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:
+        self._news += self._session.prune(fetched, at_ends)
 
-    def answer(self, fetched: list[FetchedPartition]) -> FetchAnswer:
+    def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:
         if self._is_late:
             return FetchAnswer([], self._session.id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        self.take(fetched)
+        self.take(fetched, at_ends)
         return FetchAnswer(self._news, self._session.id)
 
 
@@ -271,25 +404,24 @@ class FullFetch(SessionlessFetch):
         self._sessions = sessions
         self._now_ms = now_ms
         self._uses_ids = uses_ids
-        self._privileged = message.replica_id >= 0
+        self._reader = _reader_of(message)
         self._partitions: dict[_Key, _Cached] = {}
 
     def name(self, asked: list[FetchPartition], _forgotten: list[ForgottenPartition]) -> None:
         for each in asked:
             self._named[_key(each, uses_ids=self._uses_ids)] = each
 
-    def take(self, fetched: list[FetchedPartition]) -> None:
+    def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:
         number = len(self._fetched)
-        for asked, told in zip(self.asked[number : number + len(fetched)], fetched, strict=True):
-            key = _key(asked, uses_ids=self._uses_ids)
-            self._partitions[key] = _Cached(asked._replace(topic=told.topic), told)
+        asked = self.asked[number : number + len(fetched)]
+        for each, told, at_end in zip(asked, fetched, at_ends or [None] * len(fetched), strict=True):
+            key = _key(each, uses_ids=self._uses_ids)
+            self._partitions[key] = _Cached(each._replace(topic=told.topic), told, at_end)
         super().take(fetched)
 
-    def answer(self, fetched: list[FetchedPartition]) -> FetchAnswer:
-        self.take(fetched)
-        session_id = self._sessions.grant(
-            self._partitions, self._now_ms, privileged=self._privileged, uses_ids=self._uses_ids
-        )
+    def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:
+        self.take(fetched, at_ends)
+        session_id = self._sessions.grant(self._partitions, self._now_ms, self._reader, uses_ids=self._uses_ids)
         return FetchAnswer(self._fetched, session_id)
 
 
@@ -315,9 +447,10 @@ class FetchSessions:
         return self._partitions
 
     def size_of(self, message: FetchRequest) -> int:
-        """How many partitions the request names, or stands for."""
+        """How many partitions the request names, or as many as cost what a look at all costs that it stands for."""
         session = self._by_use.get(message.session_id)
-        return len(message.partitions) + len(message.forgotten) + (0 if session is None else len(session.partitions))
+        standing_for = 0 if session is None else len(session.partitions) // _LOOKS_A_READ
+        return len(message.partitions) + len(message.forgotten) + standing_for
 
     def begin(self, message: FetchRequest, now_ms: int, *, uses_ids: bool) -> Fetch:
         """What the request stands for. Raises ApiError, a code for the whole request, if its session is not to be had.
@@ -367,9 +500,9 @@ class FetchSessions:
         if self._by_use.get(session.id) is session:
             self._remove(session)
 
-    def grant(self, partitions: dict[_Key, _Cached], now_ms: int, *, privileged: bool, uses_ids: bool) -> int:
+    def grant(self, partitions: dict[_Key, _Cached], now_ms: int, reader: _Reader, *, uses_ids: bool) -> int:
         """The id of a new session, or ``NO_SESSION`` if there is no room for it."""
-        size = len(partitions)
+        size, privileged = len(partitions), reader[0] >= 0
         if self._partitions + size > MAX_PARTITIONS:
             return NO_SESSION
         if len(self._by_use) >= self._slots and not self._evict((privileged, size, 0), now_ms):
@@ -377,6 +510,7 @@ class FetchSessions:
         session_id = self._unused_id()
         session = FetchSession(session_id, partitions, privileged=privileged, uses_ids=uses_ids)
         session.created_ms = now_ms
+        session.reader = reader
         self._by_use[session_id] = session
         self._touch(session, now_ms)
         return session_id
@@ -431,3 +565,4 @@ class FetchSessions:
         if session is not None:
             self._unrank(session)
             del self._by_use[session.id]
+            session.close()

@@ -46,6 +46,11 @@ class FollowerProgress:
         self._leader_end = leader_end
         self._fetched_at = now
 
+    def has_still_all(self, now: int) -> None:
+        """It asked again where it asked last, which is the end of the leader's log, as it was then."""
+        self.caught_up_at = max(self.caught_up_at, now)
+        self._fetched_at = now
+
     def go_on_from(self, before: FollowerProgress) -> None:
         """The leader stays in office under another epoch: what the follower has is known."""
         self.end_offset, self.broker_epoch = before.end_offset, before.broker_epoch

@@ -29,6 +29,7 @@ from sparklog.log.manager import DirectoryUse, LogManager
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
+from sparklog.replica.at_end import AtEnd
 from sparklog.replica.in_sync import Proposal
 from sparklog.replica.partition import Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
@@ -579,6 +580,18 @@ class ReplicaManager:
         _logger.error("cannot read %s at offset %d: %s", partition.tp, offset, error)
         if isinstance(error, OSError):
             self._logs.report(disk_refused("cannot read", error), partition.log.directory)
+
+    def at_end(self, tp: TopicPartition, bound: LogPosition, follower: Follower | None = None) -> AtEnd | None:
+        """What to compare with later, of a reader that has been told all up to ``bound``, and has nothing left to
+        read there; None of a follower that is not in sync: each time that it asks, it may join.
+        """
+        partition = self._partitions.get(tp)
+        if partition is None:
+            return None
+        if follower is None:
+            return AtEnd(partition, bound)
+        progress = partition.progress_of(follower.id)
+        return None if progress is None else AtEnd(partition, bound, progress)
 
     def start_of_readable(self, tp: TopicPartition, offset: int, bound: LogPosition) -> LogPosition:
         """Where the first batch begins that a reader from ``offset`` on may see; ``bound`` where there is none."""

@@ -23,7 +23,7 @@ from sparklog.log.producer_snapshot import ProducerEntry
 from sparklog.log.search import Search
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
-from sparklog.replica.in_sync import InSyncReplicas, Proposal
+from sparklog.replica.in_sync import FollowerProgress, InSyncReplicas, Proposal
 from sparklog.structs import NO_LEADER, FileSlice, IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -305,6 +305,12 @@ class Partition:
         now = monotonic_ms(self._clock)
         in_sync.followers[replica].fetched(offset, self.log.log_end_offset, now, broker_epoch)
         return offset > self._high_watermark.offset and self._advance()
+
+    def progress_of(self, replica: int) -> FollowerProgress | None:
+        """What is known of a follower that is in sync and has all that there is; else None."""
+        in_sync = self._in_sync
+        progress = None if in_sync is None or replica not in in_sync.isr else in_sync.followers.get(replica)
+        return None if progress is None or progress.end_offset != self.log.log_end_offset else progress
 
     def wants_to_join(self, replica: int) -> Proposal | None:
         """The change of the ISR that the follower is due, which is under way from now on; None if none is."""

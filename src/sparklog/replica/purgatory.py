@@ -82,6 +82,66 @@ class DelayedOperation:
             self.future.set_result(satisfied)
 
 
+class StandingOperation(DelayedOperation):
+    """One request after another waits under the same partitions, which are entered once, not for each of them.
+
+    Between two requests nobody waits, and nothing is looked at.
+    """
+
+    __slots__ = ("_watched",)
+
+    def __init__(self, purgatory: Purgatory) -> None:
+        super().__init__(purgatory, lambda _: False)
+        self._watched: set[TopicPartition] = set()
+        self.future.cancel()
+
+    def begin(self, is_satisfied: Condition) -> None:
+        """Another request waits from now on; one that still does is woken."""
+        if not self.future.done():
+            self.complete(False)
+        self.is_satisfied = is_satisfied
+        self.future = self._purgatory.loop.create_future()
+        self.future.add_done_callback(lambda _: self._hush())
+
+    def _hush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def enter(self, key: TopicPartition) -> None:
+        """Requests wait under this partition too."""
+        if key not in self._watched:
+            self._watched.add(key)
+            self._purgatory.enter(key, self)
+
+    def wait_for(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self.enter(key)
+            self.look(key)
+
+    def look(self, key: TopicPartition) -> None:
+        """The partition may have moved since the request was begun."""
+        if not self.future.done() and self.has_come_about(key):
+            self.complete(True)
+
+    def leave(self, key: TopicPartition) -> None:
+        """No request waits for this partition any more."""
+        if key in self._watched:
+            self._watched.discard(key)
+            self._purgatory.leave(key, self)
+
+    def complete(self, satisfied: bool) -> None:
+        if not self.future.done():
+            self.future.set_result(satisfied)
+
+    def close(self) -> None:
+        """No request will wait any more."""
+        self.complete(False)
+        for key in self._watched:
+            self._purgatory.leave(key, self)
+        self._watched.clear()
+
+
 class Purgatory:
     """The waiting operations, by partition."""
 
@@ -161,11 +221,16 @@ class Purgatory:
 
     def forget(self, operation: DelayedOperation) -> None:
         for key in operation.keys:
-            waiting = self._waiting.get(key)
-            if waiting is not None:
-                waiting.pop(operation, None)
-                if not waiting:
-                    del self._waiting[key]
+            self.leave(key, operation)
+
+    def leave(self, key: TopicPartition, operation: DelayedOperation) -> None:
+        """The operation waits under this key no longer."""
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.pop(operation, None)
+            if not waiting:
+                del self._waiting[key]
 
     def __len__(self) -> int:
-        return len({operation for waiting in self._waiting.values() for operation in waiting})
+        found = {operation for waiting in self._waiting.values() for operation in waiting}
+        return sum(not isinstance(each, StandingOperation) or not each.future.done() for each in found)

@@ -55,17 +55,17 @@ class Broker:
     def __init__(self, home, disk, config):
         loop = asyncio.get_running_loop()
         self.logs = LogManager([home], config, ManualClock(), disk)
-        self.replicas = ReplicaManager(ME, self.logs, loop)
-        self.turns = Turns(loop, ManualClock())
         self.clock = ManualClock()
+        self.replicas = ReplicaManager(ME, self.logs, loop, clock=self.clock, max_lag_ms=1000 * LAG_S)
+        self.turns = Turns(loop, ManualClock())
         self.config = SimpleNamespace(fetch_max_bytes=55 << 20)
         self.fetch_sessions = FetchSessions(10, 1000, random.Random(1).randrange)
         self.metadata = SimpleNamespace(
             knows=lambda tp: False, leader_hint=lambda tp: None, name_of=lambda topic_id: None
         )
         self.reads = 0
-        self._read = self.replicas.read
-        self.replicas.read = self.read
+        self._read, self._read_as_follower = self.replicas.read, self.replicas.read_as_follower
+        self.replicas.read, self.replicas.read_as_follower = self.read, self.read_as_follower
         for tp in (ONE, TWO):
             self.replicas.apply(tp, PartitionState(ME, 0, (ME,), 1), config, None)
 
@@ -73,17 +73,21 @@ class Broker:
         self.reads += 1
         return self._read(*args, **kwargs)
 
+    def read_as_follower(self, *args, **kwargs):
+        self.reads += 1
+        return self._read_as_follower(*args, **kwargs)
+
     def write(self, *sizes, tp=ONE):
         for size in sizes:
             self.replicas.append(tp, batch(size), 1)
 
     def ask(
         self, *partitions, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session=0, epoch=-1, forgotten=(),
-        isolation=IsolationLevel.READ_UNCOMMITTED,
+        isolation=IsolationLevel.READ_UNCOMMITTED, replica=-1, replica_epoch=-1,
     ):  # fmt: skip
         message = FetchRequest(
             max_wait_ms, min_bytes, max_bytes, list(partitions), isolation, session_id=session, session_epoch=epoch,
-            forgotten=list(forgotten),
+            forgotten=list(forgotten), replica_id=replica, replica_epoch=replica_epoch,
         )  # fmt: skip
         return fetch.handle(self, ApiRequest(ApiKey.FETCH, 12, "c", "h", message))
 
@@ -163,7 +167,7 @@ def test_a_large_session_is_served_in_steps_whatever_the_request_names(tmp_path)
         broker.reads = 0
         most, again = broker.counted(broker.ask(session=full.session_id, epoch=2))
         assert 0 < most <= SLICE
-        assert broker.reads == MANY - MANY // 2 + 2
+        assert broker.reads == MANY - MANY // 2, "but for the two that are there, of which all was told"
         assert len(again.partitions) == MANY - MANY // 2
 
     with_broker(tmp_path, scenario)
@@ -190,7 +194,7 @@ def test_two_requests_of_one_session_do_not_mix(tmp_path):
         first = broker.ask(session=full.session_id, epoch=1)
         for _ in range(MANY // SLICE):
             next(first)
-            _, other = counted(broker.ask(session=full.session_id, epoch=2))
+            other = await broker.answer(session=full.session_id, epoch=2)
             assert other.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert counted(first)[1].error is ErrorCode.NONE
         assert counted(broker.ask(session=full.session_id, epoch=2))[1].error is ErrorCode.NONE
@@ -216,6 +220,234 @@ def test_a_long_poll_of_a_large_session_waits_and_is_told_the_news(tmp_path):
             await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
+
+    with_broker(tmp_path, scenario)
+
+
+# What need not be read again
+
+
+class Reader:
+    """A client in a session over partitions 0 and 1, and what it knows of them."""
+
+    def __init__(self, broker, **how):
+        self.broker, self.how = broker, how
+        self.session = self.epoch = 0
+        self.offsets = {0: 0, 1: 0}
+        self.pending = [0, 1]
+        self.known = {}
+
+    async def fetch(self, **how):
+        """One fetch; which partitions it told of, and how many were read for it."""
+        named = [asked(number, self.offsets[number]) for number in self.pending]
+        before = self.broker.reads
+        answer = await self.broker.answer(*named, session=self.session, epoch=self.epoch, **self.how | how)
+        assert answer.error is ErrorCode.NONE
+        self.session, self.epoch, self.pending = answer.session_id, self.epoch + 1, []
+        for each in answer.partitions:
+            self.known[each.partition] = (each.error, each.high_watermark, each.log_start_offset)
+            ends = [batch.next_offset for piece in each.records for batch in iter_batches(read_bytes(piece))]
+            if ends:
+                self.offsets[each.partition] = ends[-1]
+                self.pending.append(each.partition)
+        return [each.partition for each in answer.partitions], self.broker.reads - before
+
+
+def lead(broker, tp, epoch, leader=ME, isr=(ME,), **how):
+    broker.replicas.apply(tp, PartitionState(leader, epoch, isr, 1), broker.logs.logs[ONE].config, None, **how)
+
+
+def test_what_was_told_whole_is_not_read_again_until_it_moves(tmp_path):
+    async def scenario(broker):
+        reader = Reader(broker)
+        assert await reader.fetch() == ([0, 1], 2)
+        assert await reader.fetch() == ([], 0)
+        broker.write(10, tp=TWO)
+        assert await reader.fetch() == ([1], 1)
+        assert await reader.fetch() == ([], 1), "it asks from another offset"
+        assert await reader.fetch() == ([], 0)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_poll_is_woken_by_what_was_not_read_for_it(tmp_path):
+    async def scenario(broker):
+        reader = Reader(broker)
+        for _ in range(2):
+            await reader.fetch()
+        for tp in (TWO, ONE):
+            polling = asyncio.ensure_future(reader.fetch(max_wait_ms=PATIENT_MS))
+            while not len(broker.replicas.fetch_purgatory):
+                await asyncio.sleep(0)
+            broker.write(10, tp=tp)
+            assert (await polling)[0] == [tp.partition]
+            await reader.fetch()
+
+    with_broker(tmp_path, scenario)
+
+
+CHANGES = {
+    "the log": lambda broker: broker.write(10, tp=TWO),
+    "the start": lambda broker: broker.replicas.delete_records(TWO, 1),
+    "the epoch": lambda broker: lead(broker, TWO, 1),
+    "the leader": lambda broker: lead(broker, TWO, 1, leader=ME + 1),
+    "the broker": lambda broker: broker.replicas.stop(TWO, delete=False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_of_a_partition_has_it_read_again(tmp_path, change):
+    async def scenario(broker):
+        broker.write(10, tp=TWO)
+        reader = Reader(broker)
+        for _ in range(3):
+            await reader.fetch()
+        assert await reader.fetch() == ([], 0)
+        CHANGES[change](broker)
+        told, reads = await reader.fetch()
+        assert (told, reads) == ([] if change == "the epoch" else [1], 1)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_who_asks_for_more_than_before_has_all_read_again(tmp_path):
+    async def scenario(broker):
+        broker.replicas.append(TWO, transactional(7, 0), -1, AppendOrigin.COORDINATOR)
+        reader = Reader(broker, isolation=IsolationLevel.READ_COMMITTED)
+        for _ in range(2):
+            assert (await reader.fetch())[0] in ([0, 1], [])
+        assert await reader.fetch() == ([], 0), "the transaction is open"
+        assert await reader.fetch(isolation=IsolationLevel.READ_UNCOMMITTED) == ([1], 2)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_whatever_happens_a_session_tells_what_is_so(tmp_path):
+    """Beside one client that has a session, each partition is read without one."""
+
+    async def scenario(broker):
+        chance, epochs, served = random.Random(5), {ONE: 0, TWO: 0}, {ONE: True, TWO: True}
+        reader, others = Reader(broker), 0
+        for _ in range(1500):
+            tp = chance.choice((ONE, TWO))
+            match chance.randrange(8):
+                case 0 | 1 if served[tp]:
+                    broker.write(*[10] * chance.randrange(1, 3), tp=tp)
+                case 2 if served[tp]:
+                    broker.replicas.delete_records(tp, -1)
+                case 3:
+                    epochs[tp] += 1
+                    served[tp] = chance.random() < 0.7
+                    lead(broker, tp, epochs[tp], leader=ME if served[tp] else ME + 1)
+            start = min(reader.known.get(tp.partition, (0, 0, 0))[2], reader.offsets[tp.partition])
+            told, reads = await reader.fetch()
+            others += 2 - reads
+            for number, each in enumerate((ONE, TWO)):
+                now = (await broker.answer(asked(number, reader.offsets[number]))).partitions[0]
+                assert reader.known[number] == (now.error, now.high_watermark, now.log_start_offset), (told, start)
+                if now.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    reader.offsets[number] = broker.replicas.partition(each).log_start_offset
+                    reader.pending.append(number)
+        assert others > 500, "most was not read"
+
+    with_broker(tmp_path, scenario)
+
+
+FOLLOWER = ME + 1
+LAG_S = 30
+
+
+def followed(broker, isr=(ME, FOLLOWER), **how):
+    """Both partitions have a follower, which asks in a session."""
+    for tp in (ONE, TWO):
+        lead(broker, tp, 1, isr=isr, replicas=(ME, FOLLOWER))
+    return Reader(broker, replica=FOLLOWER, replica_epoch=7, **how)
+
+
+def proposed(broker):
+    """The changes of the ISR that are due."""
+    found = []
+    broker.replicas.on_proposal = lambda tp, proposal: found.append((tp.partition, proposal.isr))
+    for _ in broker.replicas.leave_out_lagging():
+        pass
+    return found
+
+
+def test_a_follower_that_has_all_is_in_sync_though_nothing_is_read_for_it(tmp_path):
+    async def scenario(broker):
+        reader = followed(broker)
+        for _ in range(3):
+            assert (await reader.fetch())[0] in ([0, 1], [])
+        for _ in range(10):
+            broker.clock.advance(LAG_S - 1)
+            assert await reader.fetch() == ([], 0)
+        broker.write(10)
+        broker.clock.advance(LAG_S - 1)
+        assert proposed(broker) == [], "so long ago it had all"
+        broker.clock.advance(2)
+        assert proposed(broker) == [(0, (ME,))]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_that_asks_no_more_is_out_of_sync_as_soon_as_there_is_more(tmp_path):
+    async def scenario(broker):
+        reader = followed(broker)
+        for _ in range(3):
+            await reader.fetch()
+        broker.clock.advance(LAG_S + 1)
+        assert proposed(broker) == []
+        broker.write(10)
+        assert proposed(broker) == [(0, (ME,))]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_that_lags_has_not_caught_up_by_asking(tmp_path):
+    async def scenario(broker):
+        reader = followed(broker, max_bytes=0)
+        for _ in range(3):
+            await reader.fetch()
+        broker.write(10, 10, 10)
+        for _ in range(3):
+            broker.clock.advance(LAG_S // 2)
+            reader.pending, reader.offsets[0] = [0], 0
+            await reader.fetch()
+        assert proposed(broker) == [(0, (ME,))]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_that_is_not_in_sync_may_join_at_each_fetch(tmp_path):
+    async def scenario(broker):
+        reader = followed(broker, isr=(ME,))
+        found = []
+        broker.replicas.on_proposal = lambda tp, proposal: found.append((tp, proposal))
+        for round_ in range(1, 4):
+            await reader.fetch()
+            assert [tp for tp, _ in found] == [ONE, TWO] * round_
+            for tp, proposal in found[-2:]:
+                broker.replicas.give_up(tp, proposal)
+        await reader.fetch()
+        for tp, proposal in found[-2:]:
+            broker.replicas.settle(tp, proposal, proposal.isr, 1)
+        assert await reader.fetch() == ([], 2)
+        assert await reader.fetch() == ([], 0)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_that_has_registered_anew_is_looked_at_anew(tmp_path):
+    async def scenario(broker):
+        reader = followed(broker)
+        for _ in range(3):
+            await reader.fetch()
+        reader.how["replica_epoch"] = 8
+        assert await reader.fetch() == ([], 2)
+        assert await reader.fetch() == ([], 0)
+        reader.how["replica_epoch"] = 7
+        assert await reader.fetch() == ([0, 1], 2), "it is not the newest of that id"
+        assert reader.known[0][0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     with_broker(tmp_path, scenario)
 

@@ -23,7 +23,7 @@ from collections.abc import Awaitable
 from uuid import UUID
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.fetch_sessions import Fetch, FetchAnswer
+from sparklog.broker.fetch_sessions import Fetch, FetchAnswer, Rest
 from sparklog.clock import monotonic_ms
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.segments import MOST_ABORTED, LogPosition
@@ -32,6 +32,7 @@ from sparklog.protocol.hot import fetch as wire
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
 from sparklog.protocol.slices import LARGE_ANSWER, SLICE, Steps, sliced
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.replica.at_end import AtEnd
 from sparklog.replica.manager import ENDLESS, Follower, ReplicaFetch
 from sparklog.replica.partition import PartitionRead
 from sparklog.replica.purgatory import DelayedOperation
@@ -64,9 +65,13 @@ def handle(
         fetch = sessions.begin(message, monotonic_ms(broker.clock), uses_ids=_uses_ids(request))
     except ApiError as error:
         return FetchAnswer([], error=error.code)
-    reading = _Reading(broker, request, is_news=True)
+    if len(fetch.asked) > SLICE:
+        return _serve_large(broker, request, fetch)
+    reading = _Reading(broker, request, fetch.rest, is_news=True)
     reading.read(fetch.asked)
-    return fetch.answer(reading.fetched) if reading.is_enough else _wait(broker, request, fetch, reading)
+    return (
+        fetch.answer(reading.fetched, reading.at_ends) if reading.is_enough else _wait(broker, request, fetch, reading)
+    )
 
 
 def _handle_large(
@@ -87,25 +92,37 @@ def _handle_large(
             fetch.name([], gone)
             yield
         begun = fetch.begin()
-        yield
-        reading = _Reading(broker, request, is_news=True)
-        for asked in sliced(begun.asked):
-            reading.read(asked)
-            yield
-        answer = None
-        if reading.is_enough:
-            answer = yield from _answering(begun, reading)
         is_whole = True
     except ApiError as error:
         return FetchAnswer([], error=error.code)
     finally:
         fetch.release(is_whole=is_whole)
-    return _wait_large(broker, request, begun, reading) if answer is None else answer
+    return (yield from _serve_large(broker, request, begun))
+
+
+def _serve_large(
+    broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch
+) -> Steps[FetchAnswer | Awaitable[FetchAnswer]]:
+    if not fetch.hold():
+        return fetch.answer([])
+    is_whole = False
+    try:
+        reading = _Reading(broker, request, fetch.rest, is_news=True)
+        for asked in sliced(fetch.asked):
+            reading.read(asked)
+            yield
+        answer = None
+        if reading.is_enough:
+            answer = yield from _answering(fetch, reading)
+        is_whole = True
+    finally:
+        fetch.release(is_whole=is_whole)
+    return _wait_large(broker, request, fetch, reading) if answer is None else answer
 
 
 def _answering(fetch: Fetch, reading: _Reading) -> Steps[FetchAnswer]:
-    for fetched in sliced(reading.fetched):
-        fetch.take(fetched)
+    for fetched, at_ends in zip(sliced(reading.fetched), sliced(reading.at_ends), strict=True):
+        fetch.take(fetched, at_ends)
         yield
     return fetch.answer([])
 
@@ -117,19 +134,25 @@ def _uses_ids(request: ApiRequest[FetchRequest]) -> bool:
 class _Reading:
     """What the partitions of a request give, within the bytes that they may give together."""
 
-    def __init__(self, broker: BrokerContext, request: ApiRequest[FetchRequest], *, is_news: bool = False) -> None:
+    def __init__(
+        self, broker: BrokerContext, request: ApiRequest[FetchRequest], rest: Rest, *, is_news: bool = False
+    ) -> None:
         """``is_news``: the request has just come, so that a follower of this broker has come as far as it asks."""
         self._broker = broker
+        self._rest = rest
         self._is_news = is_news
         self._follower = _follower_of(request.message)
         self._version = request.version
         self._message: FetchRequest = request.message
         self._uses_ids = _uses_ids(request)
         self._most = min(self._message.max_bytes, broker.config.fetch_max_bytes)
-        self._size = self._room = self._aborted = 0
+        self._size = self._aborted = 0
+        self._room = rest.room
         self._failed = False
         self.fetched: list[FetchedPartition] = []
         """An element for each that was asked for."""
+        self.at_ends: list[AtEnd | None] = []
+        """Of the same, whether that was all there is."""
         self.seen: dict[TopicPartition, tuple[FetchPartition, LogPosition]] = {}
         """What was asked of each partition that could be read, and how far it could be seen."""
 
@@ -140,7 +163,7 @@ class _Reading:
             self._size >= min(self._message.min_bytes, self._most)
             or self._failed
             or self._message.max_wait_ms <= 0
-            or not self.fetched
+            or (not self.fetched and not self._rest.count)
             or self._size >= self.wanted
         )
 
@@ -156,7 +179,7 @@ class _Reading:
             topic = asked.topic or (broker.metadata.name_of(asked.topic_id) if self._uses_ids else "")
             if topic is None:
                 unknown = FetchedPartition("", asked.topic_id, asked.partition, ErrorCode.UNKNOWN_TOPIC_ID)
-                self.fetched.append(unknown)
+                self._add(unknown)
                 self._failed = True
                 continue
             tp = TopicPartition(topic, asked.partition)
@@ -176,7 +199,7 @@ class _Reading:
                 else:
                     read = self._read_as_follower(self._follower, tp, topic_id, asked, max_bytes)
             except ApiError as error:
-                self.fetched.append(_failed(broker, asked, tp, error.code, self._version))
+                self._add(_failed(broker, asked, tp, error.code, self._version))
                 self._failed = True
                 continue
             self.seen[tp] = asked, read.bound
@@ -189,7 +212,18 @@ class _Reading:
                 told.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
                 told.records.clear()
                 self._failed = True
-            self.fetched.append(told)
+                self._add(told)
+            else:
+                self._add(told, self._at_end(tp, asked, read))
+
+    def _add(self, told: FetchedPartition, at_end: AtEnd | None = None) -> None:
+        self.fetched.append(told)
+        self.at_ends.append(at_end)
+
+    def _at_end(self, tp: TopicPartition, asked: FetchPartition, read: PartitionRead) -> AtEnd | None:
+        if read.records is not None or read.diverging is not None or asked.offset != read.bound.offset:
+            return None
+        return self._broker.replicas.at_end(tp, read.bound, self._follower)
 
     def _read_as_follower(
         self, follower: Follower, tp: TopicPartition, topic_id: UUID | None, asked: FetchPartition, max_bytes: int
@@ -248,18 +282,22 @@ def _failed(
 class _Wait:
     """How much a long poll could be given by now. What each partition adds is found out when it is looked at first."""
 
-    def __init__(self, broker: BrokerContext, message: FetchRequest, reading: _Reading) -> None:
+    def __init__(self, broker: BrokerContext, message: FetchRequest, reading: _Reading, rest: Rest) -> None:
         self._replicas = broker.replicas
         self._isolation = None if message.replica_id >= 0 else message.isolation
         self._wanted = reading.wanted
         self._seen = reading.seen
+        self._rest = rest
         self._since: dict[TopicPartition, LogPosition] = {}
         self._given: dict[TopicPartition, int] = {}
         self._size = 0
 
     def is_enough(self, moved: TopicPartition) -> bool:
         """With what ``moved`` could give now."""
-        asked, bound = self._seen[moved]
+        found = self._seen.get(moved) or self._rest.seen(moved)
+        if found is None:  # it is asked for no longer
+            return False
+        asked, bound = found
         since = self._since.get(moved)
         if since is None:
             since = self._since[moved] = self._replicas.start_of_readable(moved, asked.offset, bound)
@@ -274,11 +312,24 @@ async def _wait(
     broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch, reading: _Reading
 ) -> FetchAnswer:
     message: FetchRequest = request.message
-    enough = _Wait(broker, message, reading).is_enough
-    await broker.replicas.fetch_purgatory.wait(reading.seen, enough, message.max_wait_ms)
-    again = _Reading(broker, request)
+    operation = _operation(broker, message, fetch, reading)
+    operation.wait_for(reading.seen)
+    operation.arm(message.max_wait_ms)
+    await operation.future
+    fetch.again()
+    again = _Reading(broker, request, fetch.rest)
     again.read(fetch.asked)
-    return fetch.answer(again.fetched)
+    return fetch.answer(again.fetched, again.at_ends)
+
+
+def _operation(broker: BrokerContext, message: FetchRequest, fetch: Fetch, reading: _Reading) -> DelayedOperation:
+    """What waits, as yet under the partitions alone that need not be read."""
+    enough = _Wait(broker, message, reading, fetch.rest).is_enough
+    standing = fetch.rest.standing(broker.replicas.fetch_purgatory)
+    if standing is None:
+        return DelayedOperation(broker.replicas.fetch_purgatory, enough)
+    standing.begin(enough)
+    return standing
 
 
 async def _wait_large(
@@ -286,14 +337,16 @@ async def _wait_large(
 ) -> FetchAnswer:
     """``_wait`` in steps."""
     message: FetchRequest = request.message
-    enough = _Wait(broker, message, reading).is_enough
-    operation = DelayedOperation(broker.replicas.fetch_purgatory, enough)
+    operation = _operation(broker, message, fetch, reading)
+    waiting = operation.future
     try:
         await broker.turns.drive(_enter(operation, list(reading.seen)), _what)
+        operation.wait_for(fetch.rest.moved())  # since they were looked at
         operation.arm(message.max_wait_ms)
-        await operation.future
+        await waiting
     finally:
-        operation.future.cancel()
+        waiting.cancel()
+    fetch.again()
     if not fetch.hold():
         return fetch.answer([])
     is_whole = False
@@ -316,7 +369,7 @@ def _enter(operation: DelayedOperation, partitions: list[TopicPartition]) -> Ste
 
 
 def _reading_again(broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch) -> Steps[FetchAnswer]:
-    reading = _Reading(broker, request)
+    reading = _Reading(broker, request, fetch.rest)
     for asked in sliced(fetch.asked):
         reading.read(asked)
         yield
