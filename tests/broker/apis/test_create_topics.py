@@ -21,8 +21,10 @@ _Topic = CreateTopicsRequest.CreatableTopic
 
 def topic(name, partitions, *chosen):
     assignments = [
-        _Topic.CreatableReplicaAssignment(partition_index=number, broker_ids=[broker])
-        for number, broker in enumerate(chosen)
+        _Topic.CreatableReplicaAssignment(
+            partition_index=number, broker_ids=brokers if isinstance(brokers, list) else [brokers]
+        )
+        for number, brokers in enumerate(chosen)
     ]
     factor = -1 if chosen else 1
     return _Topic(name=name, num_partitions=partitions, replication_factor=factor, assignments=assignments, configs=[])
@@ -40,7 +42,9 @@ def codes(*topics, validate_only=True, num_partitions=1):
         layers = Layers(parse_broker_config({"num.partitions": str(num_partitions)}), {})
         settings = SimpleNamespace(layers=layers, topic_defaults=layers.topic_defaults)
         metadata = SimpleNamespace(
-            brokers={1: BrokerInfo(1, Endpoint("localhost", 9092))}, topics=lambda: [], topic=lambda name: None
+            brokers={id_: BrokerInfo(id_, Endpoint("localhost", 9091 + id_)) for id_ in (1, 2)},
+            topics=lambda: [],
+            topic=lambda name: None,
         )
         broker = SimpleNamespace(
             metadata=metadata,
@@ -82,3 +86,19 @@ def test_as_many_topics_as_a_request_may_name_have_a_partition_each():
 def test_a_topic_that_is_too_large_by_itself_is_told_so():
     told, _ = codes(topic("t", 10_000), topic("u", 10_001), topic("v", 0))
     assert told == {"t": ErrorCode.NONE, "u": ErrorCode.INVALID_PARTITIONS, "v": ErrorCode.INVALID_PARTITIONS}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "code"),
+    [
+        ([[1, 2], [2, 1]], ErrorCode.NONE),
+        ([[1, 1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1], [1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1, 3]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+    ids=["two each", "one broker twice", "unlike", "none", "a broker that is not there"],
+)
+def test_a_partition_has_as_many_replicas_as_the_others_each_on_another_broker(chosen, code):
+    assert codes(topic("t", -1, *chosen))[0] == {"t": code}
+    assert codes(topic("t", -1, *chosen), validate_only=False)[1] == (["t"] if code is ErrorCode.NONE else [])

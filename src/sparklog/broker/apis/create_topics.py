@@ -11,7 +11,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.broker.topics import check_replication_factor, metric_name
+from sparklog.broker.topics import metric_name
 from sparklog.config.definition import definitions
 from sparklog.config.topic import TopicConfig
 from sparklog.controller.assignment import MAX_PARTITIONS
@@ -165,12 +165,17 @@ def _manual(broker: BrokerContext, topic: _Asked, planned: TopicAssignment) -> T
     """The assignment that the client chose, if it holds together."""
     check_topic_name(topic.name)
     chosen = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
-    unknown = {id_ for replicas in chosen.values() for id_ in replicas} - broker.metadata.brokers.keys()
-    if sorted(chosen) != list(range(len(topic.assignments))) or unknown or not all(chosen.values()):
-        raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partitions must be numbered from 0, each on live brokers {sorted(broker.metadata.brokers)}",
-        )
-    for replicas in chosen.values():
-        check_replication_factor(len(replicas))
+    complaint = None
+    if sorted(chosen) != list(range(len(topic.assignments))):
+        complaint = "partitions must be numbered from 0, each once"
+    elif not all(chosen.values()):
+        complaint = "each partition must have a replica"
+    elif {id_ for replicas in chosen.values() for id_ in replicas} - broker.metadata.brokers.keys():
+        complaint = f"replicas must be on live brokers, {sorted(broker.metadata.brokers)}"
+    elif any(len(set(replicas)) != len(replicas) for replicas in chosen.values()):
+        complaint = "a broker stands twice among the replicas of a partition"
+    elif len({len(replicas) for replicas in chosen.values()}) > 1:
+        complaint = "all partitions must have the same number of replicas"
+    if complaint:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, complaint)
     return TopicAssignment(topic.name, dict(sorted(chosen.items())), planned.topic_id)
