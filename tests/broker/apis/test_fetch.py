@@ -437,6 +437,38 @@ def test_a_follower_that_is_not_in_sync_may_join_at_each_fetch(tmp_path):
     with_broker(tmp_path, scenario)
 
 
+def test_a_follower_that_has_all_joins_again_when_it_was_left_out(tmp_path):
+    async def scenario(broker):
+        reader, found = followed(broker), []
+        for _ in range(3):
+            await reader.fetch()
+        broker.replicas.on_proposal = lambda tp, proposal: found.append((tp, proposal.isr))
+        state = PartitionState(ME, 1, (ME,), 1, version=1)
+        broker.replicas.apply(ONE, state, TopicConfig(), None, replicas=(ME, FOLLOWER))
+        assert await reader.fetch() == ([], 1)
+        assert found == [(ONE, (ME, FOLLOWER))]
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_follower_that_has_all_is_told_when_more_is_committed(tmp_path):
+    async def scenario(broker):
+        replicas = (ME, FOLLOWER, FOLLOWER + 1)
+        for tp in (ONE, TWO):
+            lead(broker, tp, 1, isr=replicas, replicas=replicas)
+        broker.write(10)
+        first, second = Reader(broker, replica=FOLLOWER), Reader(broker, replica=FOLLOWER + 1)
+        for _ in range(4):
+            await first.fetch()
+        assert (first.known[0][1], await first.fetch()) == (0, ([], 0))
+        for _ in range(2):
+            await second.fetch()
+        assert await first.fetch() == ([0], 1)
+        assert first.known[0][1] == 1
+
+    with_broker(tmp_path, scenario)
+
+
 def test_a_follower_that_has_registered_anew_is_looked_at_anew(tmp_path):
     async def scenario(broker):
         reader = followed(broker)
