@@ -76,12 +76,14 @@ WISHES = st.dictionaries(st.integers(0, 4), st.integers(0, 3)).map(
 )
 
 
-@given(st.lists(st.tuples(WISHES, st.sampled_from(["granted", "refused", "lost", "unanswered"]))))
-def test_the_broker_reads_what_is_wanted_whatever_happens_to_the_session(steps):
+@given(st.lists(st.tuples(WISHES, st.sampled_from(["granted", "refused", "lost", "unanswered"]))), st.booleans())
+def test_the_broker_reads_what_is_wanted_whatever_happens_to_the_session(steps, says_what_is_touched):
     session = FetchSession()
-    brokers, next_id = {}, 0
+    brokers, next_id, before = {}, 0, {}
     for wishes, outcome in steps:
-        plan = session.plan(wishes)
+        touched = [tp for tp in wishes.keys() | before.keys() if wishes.get(tp) != before.get(tp)]
+        plan = session.plan(wishes, touched if says_what_is_touched else None)
+        before = wishes
         if plan.is_full:
             reads = {each.partition: each for each in plan.partitions}
         else:

@@ -8,7 +8,7 @@ Invariant: after each answer that was taken, ``remembered`` is what the broker w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from sparklog.errors import ErrorCode
@@ -44,16 +44,25 @@ class FetchSession:
         self._id = _NO_SESSION
         self._epoch = _FIRST_EPOCH
 
-    def plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> FetchPlan:
-        """What to send to have these partitions read, in this order."""
+    def plan(
+        self,
+        wanted: Mapping[TopicPartition, FetchPartition],
+        touched: Collection[TopicPartition] | None = None,
+    ) -> FetchPlan:
+        """What to send to have these partitions read, in this order.
+
+        ``touched``: the only ones that may not be as in the last plan, for a caller of thousands that knows; None if
+        any may be.
+        """
         before, self.remembered = self.remembered, dict(wanted)
         if self._epoch == _FIRST_EPOCH:
             return FetchPlan(self._id, self._epoch, list(wanted.values()), [])
-        changed = [asked for tp, asked in wanted.items() if before.get(tp) != asked]
+        named = wanted if touched is None else touched
+        changed = [wanted[tp] for tp in named if tp in wanted and before.get(tp) != wanted[tp]]
         forgotten = [
-            ForgottenPartition(old.topic, old.topic_id, old.partition)
-            for tp, old in before.items()
-            if tp not in wanted or wanted[tp].topic_id != old.topic_id
+            ForgottenPartition(before[tp].topic, before[tp].topic_id, before[tp].partition)
+            for tp in (before if touched is None else touched)
+            if tp in before and (tp not in wanted or wanted[tp].topic_id != before[tp].topic_id)
         ]
         return FetchPlan(self._id, self._epoch, changed, forgotten)
 

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.config.broker import BrokerConfig
@@ -59,12 +60,10 @@ class Leader(NamedTuple):
 class _Followed:
     """A partition that is copied."""
 
-    __slots__ = ("asked", "leader_epoch", "pause_s", "paused_until")
+    __slots__ = ("leader_epoch", "pause_s", "paused_until")
 
     def __init__(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
-        self.asked: FetchPartition | None = None
-        """What is to be asked for next; None where it has yet to be looked up."""
         self.pause_s = 0.0
         self.paused_until = 0.0
 
@@ -92,6 +91,14 @@ class ReplicaFetcher:
         self._find = find
         self._broker_epoch = broker_epoch
         self._followed: dict[TopicPartition, _Followed] = {}
+        # Each partition that is followed is in one of these three.
+        self._asked: dict[TopicPartition, FetchPartition] = {}
+        self._to_look_up: dict[TopicPartition, None] = {}
+        self._paused: set[TopicPartition] = set()
+        self._touched: dict[TopicPartition, None] = {}
+        """Those of which something else is asked than in the last fetch, or nothing any more, or for the first time."""
+        self._by_id: dict[tuple[UUID, int], TopicPartition] = {}
+        self._without_id: set[TopicPartition] = set()
         self._session = FetchSession()
         self._connection: AsyncConnection | None = None
         self._pause_s = 0.0
@@ -101,13 +108,33 @@ class ReplicaFetcher:
 
     def follow(self, tp: TopicPartition, leader_epoch: int) -> None:
         """Copy this partition too, under this epoch."""
+        self.leave(tp)
         self._followed[tp] = _Followed(leader_epoch)
+        self._to_look_up[tp] = None
         self._pause_s = 0.0
         self._changed.set()
 
     def leave(self, tp: TopicPartition) -> None:
         """Copy it no longer."""
-        self._followed.pop(tp, None)
+        if self._followed.pop(tp, None) is not None:
+            self._ask_no_more(tp)
+            self._to_look_up.pop(tp, None)
+            self._paused.discard(tp)
+
+    def _ask_for(self, tp: TopicPartition, asked: FetchPartition) -> None:
+        self._asked[tp] = asked
+        self._touched[tp] = None
+        if asked.topic_id == ZERO_UUID:
+            self._without_id.add(tp)
+        else:
+            self._by_id[asked.topic_id, tp.partition] = tp
+
+    def _ask_no_more(self, tp: TopicPartition) -> None:
+        asked = self._asked.pop(tp, None)
+        if asked is not None:
+            self._touched[tp] = None
+            self._without_id.discard(tp)
+            self._by_id.pop((asked.topic_id, tp.partition), None)
 
     @property
     def partitions(self) -> int:
@@ -151,18 +178,20 @@ class ReplicaFetcher:
     async def _round(self) -> None:
         """One fetch, or a wait for something to be asked for."""
         self._changed.clear()
-        wanted = self._wanted()
-        if not wanted:
+        self._look_up()
+        if not self._asked:
             await self._wait_for_work()
             return
         endpoint = self._find(self._leader.broker_id)
         if endpoint is None:
             raise ConnectionFailed(f"broker {self._leader.broker_id} is not registered")
         connection = await self._connect(endpoint)
-        version = (await connection.versions()).best(ApiKey.FETCH, self._ceiling(wanted))
+        version = (await connection.versions()).best(ApiKey.FETCH, self._ceiling)
         if version < _FIRST_VERSION:
             raise ConnectionFailed(f"broker {self._leader.broker_id} is older than Kafka 2.7; it cannot be followed")
-        plan = self._session.plan(wanted)
+        plan = self._session.plan(self._asked, self._touched)
+        self._touched = {}
+        sent = self._session.remembered
         timeout = (self._config.replica_socket_timeout_ms + self._config.replica_fetch_wait_max_ms) / 1000
         body = wire.encode_request(self._request(plan), version)
         answer = await connection.submit(ApiKey.FETCH, version, body, timeout=timeout)
@@ -170,7 +199,7 @@ class ReplicaFetcher:
         self._session.answered(error, wire.session_id_of(answer, version))
         if error is not ErrorCode.NONE and error not in LOST:
             raise RemoteProtocolError(f"broker {self._leader.broker_id} refused a fetch: {error.name}")
-        await self._take(wanted, fetched)
+        await self._take(sent, fetched)
 
     async def _connect(self, endpoint: Endpoint) -> AsyncConnection:
         if self._connection is None or self._connection.closed or self._connection.endpoint != endpoint:
@@ -178,15 +207,14 @@ class ReplicaFetcher:
             self._connection = await AsyncConnection.open(endpoint, client_id=f"replica-{self._replicas.broker_id}")
         return self._connection
 
-    @staticmethod
-    def _ceiling(wanted: dict[TopicPartition, FetchPartition]) -> int:
+    @property
+    def _ceiling(self) -> int:
         """Newer versions name topics by id alone, which not all may have."""
-        has_ids = all(each.topic_id != ZERO_UUID for each in wanted.values())
-        return wire.MAX_VERSION if has_ids else wire.TOPIC_ID_VERSION - 1
+        return wire.TOPIC_ID_VERSION - 1 if self._without_id else wire.MAX_VERSION
 
     async def _wait_for_work(self) -> None:
         """Until another partition is to be copied, or a pause is over."""
-        paused = [each.paused_until for each in self._followed.values()]
+        paused = [self._followed[tp].paused_until for tp in self._paused]
         left = max(min(paused) - self._clock.monotonic(), 0.0) if paused else None
         try:
             async with asyncio.timeout(left):
@@ -194,23 +222,25 @@ class ReplicaFetcher:
         except TimeoutError:
             pass
 
-    def _wanted(self) -> dict[TopicPartition, FetchPartition]:
+    def _look_up(self) -> None:
+        """Where to go on with those that were taken on, or have been given something, or whose pause is over."""
         now = self._clock.monotonic()
-        wanted = {}
-        for tp, followed in list(self._followed.items()):
-            if followed.paused_until > now:
-                continue
-            if followed.asked is None:
-                followed.asked = self._ask_for(tp, followed)
-            if followed.asked is not None:
-                wanted[tp] = followed.asked
-        return wanted
+        for tp in [tp for tp in self._paused if self._followed[tp].paused_until <= now]:
+            self._paused.discard(tp)
+            self._to_look_up[tp] = None
+        to_look_up, self._to_look_up = self._to_look_up, {}
+        for tp in to_look_up:
+            asked = self._next_of(tp, self._followed[tp])
+            if asked is None:
+                del self._followed[tp]
+            else:
+                self._ask_for(tp, asked)
 
-    def _ask_for(self, tp: TopicPartition, followed: _Followed) -> FetchPartition | None:
+    def _next_of(self, tp: TopicPartition, followed: _Followed) -> FetchPartition | None:
+        """None if it leads, or is gone, or its disk has failed."""
         try:
             standing = self._replicas.standing(tp, followed.leader_epoch)
-        except ApiError:  # it leads, or is gone, or its disk has failed
-            self._followed.pop(tp, None)
+        except ApiError:
             return None
         return FetchPartition(
             tp.topic,
@@ -237,19 +267,18 @@ class ReplicaFetcher:
             forgotten=plan.forgotten,
         )
 
-    async def _take(self, wanted: dict[TopicPartition, FetchPartition], fetched: list[FetchedPartition]) -> None:
-        if not fetched:
-            return
+    async def _take(self, sent: dict[TopicPartition, FetchPartition], fetched: list[FetchedPartition]) -> None:
         flushes: list[Coroutine[Any, Any, None]] = []
-        names = {(each.topic_id, each.partition): tp for tp, each in wanted.items()}
         async for each in self._turns.paced(fetched):
-            tp = (
-                TopicPartition(each.topic, each.partition) if each.topic else names.get((each.topic_id, each.partition))
-            )
-            followed = self._followed.get(tp) if tp is not None else None
-            if tp is None or followed is None or followed.asked is None or followed.asked is not wanted.get(tp):
+            tp = self._by_id.get((each.topic_id, each.partition))
+            if tp is None:
+                tp = TopicPartition(each.topic, each.partition)
+            asked = self._asked.get(tp)
+            if asked is None or asked is not sent.get(tp):
                 continue  # the controller decided anew about it meanwhile, or it is copied no more
-            followed.asked = None
+            followed = self._followed[tp]
+            self._ask_no_more(tp)
+            self._to_look_up[tp] = None
             try:
                 await self._take_partition(tp, followed, each)
                 flush = self._replicas.awaited_flush(tp)
@@ -281,6 +310,8 @@ class ReplicaFetcher:
             return
         followed.pause_s = self._longer(followed.pause_s)
         followed.paused_until = self._clock.monotonic() + followed.pause_s
+        self._to_look_up.pop(tp, None)
+        self._paused.add(tp)
         if error.code not in _SOON_OVER:
             self._warnings.warn(f"{tp} {error.code.name}", f"cannot copy {tp}, trying again: {error}")
 
