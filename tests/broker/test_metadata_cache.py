@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from sparklog.broker.coordinator_log import CoordinatorLog
-from sparklog.broker.metadata_cache import MetadataCache, describe
+from sparklog.broker.metadata_cache import MetadataCache, PartitionMetadata, describe
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import FULL, INCREMENTAL, UpdateMetadataRequest, decode_request, encode
 from sparklog.protocol.wire import ZERO_UUID
@@ -186,3 +186,9 @@ def test_its_version_changes_with_topics_only(cache):
     assert cache.topics_version == before
     tell(cache, update(topics=[("t", ONE, {1: 1})]))
     assert cache.topics_version > before
+
+
+def test_a_replica_is_offline_when_the_controller_says_so_or_its_broker_is_gone(cache):
+    cache.brokers = {1: None, 2: None}
+    assert cache.offline(PartitionMetadata(1, 0, [1], [1, 2, 3], [2])) == [2, 3]
+    assert cache.offline(PartitionMetadata(1, 0, [1], [1], [])) == []

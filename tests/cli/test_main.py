@@ -28,6 +28,7 @@ except SystemExit as ended:
 GROUPS = {
     "topic": ("create", "list", "describe", "alter", "delete"),
     "group": ("list", "describe", "reset-offsets", "delete"),
+    "cluster": ("describe", "elect"),
     "config": ("describe", "alter"),
     "txn": ("list", "describe", "commit", "abort", "find-hanging"),
     "writes": ("list", "finish", "declare"),
@@ -50,7 +51,9 @@ MISUSES = [
     (["topic", "create", "a", "--replication", "x"], "--replication"),
     (["topic", "create", "a", "--config", "retention.ms"], "--config"),
     (["topic", "create", "a", "--replication", "40000"], "no cluster has so many brokers"),
-    (["topic", "describe"], "Missing argument 'NAME'"),
+    (["topic", "describe"], "name a topic"),
+    (["cluster", "elect", "--partition", "1"], "--partition needs the one --topic"),
+    (["cluster", "elect", "--partition", "-1"], "--partition"),
     (["topic", "list", "--output", "xml"], "--output"),
     (["topic", "alter", "a"], "name what to change"),
     (["topic", "alter", "a", "--config", "x"], "--config"),

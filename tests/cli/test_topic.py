@@ -30,9 +30,10 @@ def test_a_topic_from_creation_to_deletion(here, topic):
     assert described.status == 0
     first, header, *partitions, settings, setting = described.out.splitlines()
     assert first.startswith(f"topic {topic}: 3 partitions, id ")
-    assert header.split("\t") == ["partition", "leader", "replicas", "in sync", "first offset", "end offset"]
-    assert [line.split("\t")[:5] for line in partitions] == [[str(n), "0", "0", "0", "0"] for n in range(3)]
-    assert sum(int(line.split("\t")[5]) for line in partitions) == 2
+    places = ["leader", "replicas", "in sync", "offline"]
+    assert header.split("\t") == ["partition", *places, "first offset", "end offset"]
+    assert [line.split("\t")[:6] for line in partitions] == [[str(n), "0", "0", "0", "-", "0"] for n in range(3)]
+    assert sum(int(line.split("\t")[6]) for line in partitions) == 2
     assert (settings, setting) == ("setting\tvalue", "retention.ms\t3600000")
     assert "cleanup.policy\tdelete" in here("topic", "describe", topic, "--all-configs").out
 
@@ -47,9 +48,8 @@ def test_json_says_what_the_tables_say(here, topic):
     assert listed[topic] == {"topic": topic, "partitions": 1, "copies": 1, "records": 0, "not_counted": []}
     described = json.loads(here("topic", "describe", topic, "-o", "json").out)
     assert described["topic"] == topic
-    assert described["partitions"] == [
-        {"partition": 0, "leader": 0, "replicas": [0], "in_sync": [0], "first_offset": 0, "end_offset": 0}
-    ]
+    places = {"replicas": [0], "in_sync": [0], "offline": []}
+    assert described["partitions"] == [{"partition": 0, "leader": 0, **places, "first_offset": 0, "end_offset": 0}]
     assert described["settings"] == [{"name": "retention.ms", "value": "3600000", "from": "topic", "read_only": False}]
 
 

@@ -98,6 +98,11 @@ class MetadataCache:
         """
         return self.controller_epoch >= 0
 
+    def offline(self, partition: PartitionMetadata) -> list[int]:
+        """The replicas that cannot be reached: the controller said so, or their broker has gone since."""
+        told = partition.offline
+        return [each for each in partition.replicas if each in told or each not in self.brokers]
+
     def topics(self) -> list[TopicMetadata]:
         return list(self._topics.values())
 

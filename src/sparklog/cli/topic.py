@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sparklog.cli.cluster import min_isr_of
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
@@ -24,6 +25,7 @@ from sparklog.errors import ApiError, ErrorCode, SparklogError
 if TYPE_CHECKING:
     from sparklog.cli.extents import Extents
     from sparklog.client.admin.admin import Admin, ConfigEntry
+    from sparklog.cluster.health import Ailment
     from sparklog.cluster.info import PartitionInfo, TopicInfo
     from sparklog.structs import TopicPartition
 
@@ -31,6 +33,9 @@ _MOST_COPIES = 32767
 """What the wire can say."""
 _LITTLE_ROOM = 16 << 20
 """Bytes free on a disk of which it is said."""
+
+_PLACES = ("leader", "replicas", "in sync", "offline")
+"""Where a partition is: the columns that ``_places`` fills."""
 
 
 @click.group()
@@ -43,6 +48,7 @@ def topic() -> None:
       sparklog topic list
       sparklog topic list --output json
       sparklog topic describe clicks
+      sparklog topic describe --under-replicated
       sparklog topic alter clicks --partitions 16 --config retention.ms=3600000
       sparklog topic delete clicks --yes
     """
@@ -120,26 +126,57 @@ def list_topics(internal: bool, as_json: bool, bootstrap: str) -> None:
         click.echo(f"{name} cannot be described: {code.name}", err=True)
 
 
-@topic.command(short_help="Show a topic's partitions and settings.")
-@click.argument("name")
+@topic.command(short_help="Show a topic's partitions and settings, or what ails partitions.")
+@click.argument("name", required=False)
+@click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
+@click.option("--under-min-isr", is_flag=True, help="Only partitions with fewer in sync than min.insync.replicas.")
+@click.option("--at-min-isr", is_flag=True, help="Only partitions with just min.insync.replicas in sync.")
 @click.option("--all-configs", is_flag=True, help="Settings left at their defaults too.")
 @output_option
 @bootstrap_option
-def describe(name: str, all_configs: bool, as_json: bool, bootstrap: str) -> None:
+def describe(
+    name: str | None,
+    under_replicated: bool,
+    unavailable: bool,
+    under_min_isr: bool,
+    at_min_isr: bool,
+    all_configs: bool,
+    as_json: bool,
+    bootstrap: str,
+) -> None:
     """Show the partitions of the topic NAME and its settings.
 
     Of each partition: the broker that leads it, those that have a copy (replicas), those whose copy is up to date (in
-    sync), the first offset that it still has, and the offset that its next record gets.
+    sync), those whose copy is out of reach (offline), the first offset that it still has, and the offset that its next
+    record gets.
+
+    With an option that says "only", the partitions to which one of these applies, of NAME or else of all topics, and no
+    settings and offsets. A partition without a leader is under min.insync.replicas too.
 
     \b
     Examples:
       sparklog topic describe clicks
       sparklog topic describe clicks --all-configs
+      sparklog topic describe --under-replicated --unavailable
     """
+    from sparklog.cluster.health import Ailment
+
+    flags = (under_replicated, unavailable, under_min_isr, at_min_isr)
+    wanted = {ailment for ailment, is_asked in zip(Ailment, flags, strict=True) if is_asked}
+    if name is None and not wanted:
+        raise click.UsageError("name a topic, or what the partitions of all topics are to be searched for")
     with administered(bootstrap) as admin:
-        found = admin.describe_topics([name])[name]
-        extents = find_extents(admin, _partitions(found))
-        configs = [each for each in admin.topic_configs(name) if all_configs or each.source == ON_TOPIC.number]
+        if wanted:
+            _show_ailing(_ailing(admin, name, wanted), as_json)
+        elif name is not None:
+            _describe(admin, name, all_configs, as_json)
+
+
+def _describe(admin: Admin, name: str, all_configs: bool, as_json: bool) -> None:
+    found = admin.describe_topics([name])[name]
+    extents = find_extents(admin, _partitions(found))
+    configs = [each for each in admin.topic_configs(name) if all_configs or each.source == ON_TOPIC.number]
     if as_json:
         show_json(_document(found, extents, configs))
     else:
@@ -248,11 +285,8 @@ def _ranges(numbers: object) -> str | None:
 
 def _show(found: TopicInfo, extents: Extents, configs: list[ConfigEntry]) -> None:
     click.echo(f"topic {found.name}: {counted(len(found.partitions), 'partition')}, id {found.topic_id}")
-    rows = [
-        [each.partition, _leader(each), _ids(each.replicas), _ids(each.isr), *_extent(found, each, extents)]
-        for each in found.partitions
-    ]
-    columns = ["partition", "leader", "replicas", "in sync", "first offset", "end offset"]
+    rows = [[each.partition, *_places(each), *_extent(found, each, extents)] for each in found.partitions]
+    columns = ["partition", *_PLACES, "first offset", "end offset"]
     show_table(columns, rows, right=("partition", "leader", "first offset", "end offset"))
     if configs:
         show_table(["setting", "value"], [[each.name, each.value] for each in configs])
@@ -262,10 +296,42 @@ def _document(found: TopicInfo, extents: Extents, configs: list[ConfigEntry]) ->
     partitions = []
     for each in found.partitions:
         first, end = _extent(found, each, extents)
-        shown = {"partition": each.partition, "leader": _leader(each), "replicas": each.replicas, "in_sync": each.isr}
-        partitions.append({**shown, "first_offset": first, "end_offset": end})
+        partitions.append({**_replicas(each), "first_offset": first, "end_offset": end})
     settings = [told(each) for each in configs]
     return {"topic": found.name, "id": str(found.topic_id), "partitions": partitions, "settings": settings}
+
+
+def _replicas(each: PartitionInfo) -> dict[str, object]:
+    """Where a partition is, as JSON documents show it."""
+    shown = {"partition": each.partition, "leader": _leader(each), "replicas": each.replicas}
+    return {**shown, "in_sync": each.isr, "offline": each.offline}
+
+
+def _ailing(admin: Admin, name: str | None, wanted: set[Ailment]) -> list[tuple[str, PartitionInfo]]:
+    """The partitions of the topic, or of all topics, that suffer one of these."""
+    from sparklog.cluster.health import ailments
+
+    cluster = admin.describe_cluster()
+    topics = cluster.topics if name is None else admin.describe_topics([name])
+    least = min_isr_of(admin, topics)
+    return [
+        (topic, each)
+        for topic, info in sorted(topics.items())
+        for each in info.partitions
+        if wanted & ailments(each, cluster.brokers, least.get(topic, 1))
+    ]
+
+
+def _show_ailing(found: list[tuple[str, PartitionInfo]], as_json: bool) -> None:
+    if as_json:
+        show_json([{"topic": topic, **_replicas(each)} for topic, each in found])
+        return
+    rows = [[topic, each.partition, *_places(each)] for topic, each in found]
+    show_table(["topic", "partition", *_PLACES], rows, right=("partition", "leader"))
+
+
+def _places(each: PartitionInfo) -> list[object]:
+    return [_leader(each), _ids(each.replicas), _ids(each.isr), _ids(each.offline) or None]
 
 
 def _leader(partition: PartitionInfo) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
@@ -13,13 +14,17 @@ from sparklog.structs import BrokerId, Endpoint, LeaderEpoch
 
 
 class PartitionInfo(NamedTuple):
-    """One partition: its leader (NO_LEADER while there is none) and where its copies are."""
+    """One partition: its leader (NO_LEADER while there is none) and where its copies are.
+
+    ``offline``: replicas whose broker, or whose log directory, is gone; none where a broker does not tell.
+    """
 
     partition: int
     leader: BrokerId
     leader_epoch: LeaderEpoch
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
 
 
 class TopicInfo(NamedTuple):
@@ -47,13 +52,17 @@ def no_such_partition(topic: TopicInfo, partition: int) -> ApiError:
 
 
 class ClusterInfo(NamedTuple):
-    """One answer to a Metadata request; ``errors`` are the topics that it could not describe."""
+    """One answer to a Metadata request; ``errors`` are the topics that it could not describe.
+
+    ``racks`` has the brokers that say where they stand (``broker.rack``).
+    """
 
     cluster_id: str | None
     controller: BrokerId
     brokers: dict[BrokerId, Endpoint]
     topics: dict[str, TopicInfo]
     errors: dict[str, ErrorCode]
+    racks: Mapping[BrokerId, str] = MappingProxyType({})
 
     def topic(self, name: str) -> TopicInfo:
         """Raises ApiError (retriable) where the answer leaves the topic out."""
@@ -97,7 +106,12 @@ def read_metadata(answer: MetadataResponse) -> ClusterInfo:
         {BrokerId(each.node_id): Endpoint(each.host, each.port) for each in answer.brokers},
         topics,
         errors,
+        _read_racks(answer),
     )
+
+
+def _read_racks(answer: MetadataResponse) -> dict[BrokerId, str]:
+    return {BrokerId(each.node_id): each.rack for each in answer.brokers if each.rack is not None}
 
 
 def _read_topic(name: str, topic: MetadataResponse.MetadataResponseTopic) -> TopicInfo:
@@ -108,6 +122,7 @@ def _read_topic(name: str, topic: MetadataResponse.MetadataResponseTopic) -> Top
             LeaderEpoch(each.leader_epoch),
             tuple(each.replica_nodes),
             tuple(each.isr_nodes),
+            tuple(each.offline_replicas),
         )
         for each in topic.partitions
     ]

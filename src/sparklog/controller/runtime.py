@@ -417,7 +417,9 @@ class Controller:
             return False
 
     async def _announce(self, context: ControllerContext, changed: list[TopicPartition], fresh: set[int]) -> None:
-        news, self._answered = [*changed, *((self._answered - set(changed)) & context.states.keys())], set()
+        back = {tp for id_ in fresh for tp in context.partitions_on(id_)}  # their replicas there are offline no more
+        news = [*changed, *(((self._answered | back) - set(changed)) & context.states.keys())]
+        self._answered = set()
         if not news and not self._brokers_changed:
             return
         for id_, channel in list(self._channels.items()):

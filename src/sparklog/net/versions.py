@@ -36,6 +36,10 @@ class PeerVersions:
         """Whether the peer offers any version of the API."""
         return api in self._ranges
 
+    def highest(self, api: ApiKey) -> int:
+        """The newest version that the peer offers, whether we speak it or not; -1 for none."""
+        return int(self._ranges.get(api, (0, -1))[1])
+
     def best(self, api: ApiKey, ceiling: int | None = None) -> int:
         """The newest version that both speak. Raises ApiError(UNSUPPORTED_VERSION) if there is none."""
         ours = highest_version(api) if ceiling is None else ceiling

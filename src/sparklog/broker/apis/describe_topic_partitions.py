@@ -94,7 +94,7 @@ def _describe(broker: BrokerContext, topic: TopicMetadata, partitions: list[tupl
                 isr_nodes=each.isr,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=each.offline,
+                offline_replicas=broker.metadata.offline(each),
             )
             for number, each in partitions
         ],

@@ -176,5 +176,5 @@ def _partition(broker: BrokerContext, numbered: tuple[int, PartitionMetadata]) -
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=partition.offline,
+        offline_replicas=broker.metadata.offline(partition),
     )

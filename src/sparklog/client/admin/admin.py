@@ -116,6 +116,8 @@ class Admin:
     list_offsets = _blocking(TopicAdmin.list_offsets)
     reachable_offsets = _blocking(TopicAdmin.reachable_offsets)
     delete_records = _blocking(TopicAdmin.delete_records)
+    topics_setting = _blocking(ConfigAdmin.topics_setting)
+    releases = _blocking(ConfigAdmin.releases)
     topic_configs = _blocking(ConfigAdmin.topic_configs)
     broker_configs = _blocking(ConfigAdmin.broker_configs)
     alter_topic_configs = _blocking(ConfigAdmin.alter_topic_configs)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from sparklog.client.admin.base import AdminBase, error_of, raise_first
 from sparklog.client.cluster.arguments import checked_names
 from sparklog.client.cluster.session import CONTROL
+from sparklog.errors import SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     DescribeConfigsRequest,
@@ -21,6 +23,8 @@ from sparklog.structs import BrokerId, TopicPartition
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 _SET, _DELETE = 0, 1
+_RELEASES = {7: "1.1", 8: "2.0", 10: "2.1", 11: "2.3", 12: "2.7", 13: "3.1", 15: "3.5", 16: "3.7", 17: "3.9", 18: "4.1"}
+"""The first Kafka release with this version of Fetch. No answer of the protocol names the program or its version."""
 _Resource = DescribeConfigsRequest.DescribeConfigsResource
 _Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
 
@@ -53,17 +57,27 @@ class ConfigAdmin(AdminBase):
         checked_names([name], "topics")
         return await self._configs(TOPIC_RESOURCE, name, None)
 
+    async def topics_setting(self, names: Collection[str], setting: str) -> dict[str, str]:
+        """One setting of many topics; a topic that cannot be described, since it is just deleted, is left out."""
+        if not names:
+            return {}
+        resources = [
+            _Resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=[setting]) for name in names
+        ]
+        answer = await self._session.any_broker_request(ApiKey.DESCRIBE_CONFIGS, _describing(resources))
+        return {
+            each.resource_name: str(each.configs[0].value)
+            for each in answer.results
+            if each.error_code == 0 and each.configs
+        }
+
     async def broker_configs(self, broker_id: BrokerId | None) -> list[ConfigEntry]:
         """Every setting of a broker, as that broker tells it; for None what is set for all brokers at once."""
         return await self._configs(BROKER_RESOURCE, "" if broker_id is None else str(broker_id), broker_id)
 
     async def _configs(self, kind: int, name: str, broker_id: BrokerId | None) -> list[ConfigEntry]:
         resource = _Resource(resource_type=kind, resource_name=name, configuration_keys=None)
-
-        def build(version: int) -> DescribeConfigsRequest:
-            return DescribeConfigsRequest(
-                version=version, resources=[resource], include_synonyms=False, include_documentation=False
-            )
+        build = _describing([resource])
 
         def check(answer: DescribeConfigsResponse) -> None:
             raise_first(answer.results, lambda _: f"cannot describe {_title(kind, name)}")
@@ -121,6 +135,35 @@ class ConfigAdmin(AdminBase):
         broker = (await self._every_broker())[0]
         connection = await self._session.connection(broker, CONTROL)
         return dict((await connection.versions()).features)
+
+    async def releases(self, *, timeout: float = 5.0) -> tuple[dict[BrokerId, str], dict[BrokerId, SparklogError]]:
+        """The Kafka release whose protocol each broker speaks, and why the others do not tell within ``timeout`` s."""
+        found: dict[BrokerId, str] = {}
+        failures: dict[BrokerId, SparklogError] = {}
+
+        async def ask(broker: BrokerId) -> None:
+            try:
+                async with asyncio.timeout(timeout):
+                    connection = await self._session.connection(broker, CONTROL)
+                    found[broker] = _release((await connection.versions()).highest(ApiKey.FETCH))
+            except (SparklogError, TimeoutError) as error:
+                failures[broker] = self._silence(broker, timeout, error)
+
+        await asyncio.gather(*map(ask, await self._every_broker()))
+        return found, failures
+
+
+def _describing(resources: list[_Resource]) -> Callable[[int], DescribeConfigsRequest]:
+    def build(version: int) -> DescribeConfigsRequest:
+        return DescribeConfigsRequest(
+            version=version, resources=resources, include_synonyms=False, include_documentation=False
+        )
+
+    return build
+
+
+def _release(fetch_version: int) -> str:
+    return next((_RELEASES[each] for each in sorted(_RELEASES, reverse=True) if each <= fetch_version), "before 1.1")
 
 
 def _title(kind: int, name: str) -> str:
