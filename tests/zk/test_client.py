@@ -2,6 +2,7 @@
 
 import json
 import queue
+import socket
 import threading
 from uuid import UUID
 
@@ -63,6 +64,39 @@ def expire(zk, zookeeper):
 def test_nobody_there_is_said_with_the_setting():
     with pytest.raises(CoordinationError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1 .*zookeeper\.connect"):
         ZkClient("127.0.0.1:1", session_timeout=1.0, connect_timeout=0.3, on_session=lambda _: None)
+
+
+@pytest.fixture
+def hole():
+    """``host:port`` that lets nobody in and refuses nobody, as a machine that has lost power."""
+    with socket.socket() as server, socket.socket() as first, socket.socket() as second:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for each in (first, second):  # these fill the queue of connections that nobody accepts
+            each.setblocking(False)
+            each.connect_ex(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_member_that_is_silent_costs_its_share_of_the_time_only(chroot, hole, monkeypatch):
+    monkeypatch.setattr("sparklog.zk.client.random.sample", lambda members, count: list(members))
+    zk = ZkClient(f"{hole}, {chroot}", session_timeout=6.0, connect_timeout=5.5, on_session=lambda _: None)
+    assert zk.session_id
+    zk.close()
+
+
+def test_members_are_tried_again_every_second_however_long_they_have_been_away(connect):
+    zk, _ = connect()
+    assert zk._client._conn_retry.max_delay == 1.0
+    assert zk._client._conn_retry.max_tries == -1
+
+
+def test_a_member_may_be_named_twice(zookeeper):
+    twice = f"{zookeeper.connect_string}, {zookeeper.connect_string},/twice/"
+    zk = ZkClient(twice, session_timeout=10.0, on_session=lambda _: None)
+    zk.ensure_tree()
+    assert zk.topics() == []
+    zk.close()
 
 
 def test_the_cluster_id_is_made_once(connect):

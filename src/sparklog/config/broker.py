@@ -11,6 +11,7 @@ from sparklog.config.definition import ConfigType as T
 from sparklog.config.definition import Definition, any_of, at_least, between, definitions, one_of, parse, setting
 from sparklog.config.kafka_broker import divide
 from sparklog.config.topic import NOTHING_COMPACTS, TopicConfig, check_together
+from sparklog.config.zookeeper_connect import complaint_about_connect
 from sparklog.errors import ConfigError
 
 ASSIGNOR_CLASSES = {
@@ -72,7 +73,13 @@ class BrokerConfig:
         between(0, 65535),
     )
     log_dirs: tuple[str, ...] = setting("log.dirs", T.LIST, ("sparklog-data",), "Directories that hold the partitions.")
-    zookeeper_connect: str = setting("zookeeper.connect", T.STRING, "127.0.0.1:2181", "ZooKeeper, host:port[/chroot].")
+    zookeeper_connect: str = setting(
+        "zookeeper.connect",
+        T.STRING,
+        "127.0.0.1:2181",
+        "ZooKeeper, host:port,host:port[/chroot].",
+        complaint_about_connect,
+    )
     zookeeper_session_timeout_ms: int = setting(
         "zookeeper.session.timeout.ms", T.INT, 18_000, "Silence after which a broker counts as dead.", at_least(100)
     )

@@ -1,4 +1,4 @@
-"""The only module that talks to ZooKeeper.
+"""The only module that talks to ZooKeeper; ``connection.py`` finds a server that answers.
 
 Calls block; a broker makes them on a thread of their own. Watches are one-shot and are handed to the callback that
 asked, on kazoo's thread: the callback must only pass the word on.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import random
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -26,7 +27,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
@@ -37,9 +38,11 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 
+from sparklog.config.zookeeper_connect import parse_connect
 from sparklog.errors import BrokerIdTaken, CoordinationError, MalformedZnode
 from sparklog.structs import TopicPartition
 from sparklog.zk import znodes
+from sparklog.zk.connection import kazoo_client
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
 
 _logger = logging.getLogger(__name__)
@@ -77,9 +80,10 @@ class ZkClient:
     def __init__(
         self, connect: str, *, session_timeout: float, connect_timeout: float = 15.0, on_session: Callable[[str], None]
     ) -> None:
-        hosts, _, chroot = connect.partition("/")
-        self._hosts, self._session_timeout, self._connect_timeout = hosts, session_timeout, connect_timeout
-        self._client = KazooClient(hosts=hosts, timeout=session_timeout)
+        ensemble = parse_connect(connect)
+        self._session_timeout, self._connect_timeout = session_timeout, connect_timeout
+        self._members = random.sample(ensemble.members, len(ensemble.members))
+        self._client = kazoo_client(self._members, session_timeout)
         self._on_session = on_session
         self._client.add_listener(self._on_state)
         try:
@@ -89,13 +93,13 @@ class ZkClient:
             raise CoordinationError(
                 f"no ZooKeeper answers at {connect} within {connect_timeout:.0f} s; is it running (zookeeper.connect)?"
             ) from error
-        if chroot:  # not given with the hosts: kazoo would warn, while it connects, of one that is yet to be made
+        if ensemble.chroot:  # given later: while it connects kazoo would warn of one that is yet to be made
             try:
-                self.lasting(self._client.ensure_path, f"/{chroot}")
+                self.lasting(self._client.ensure_path, ensemble.chroot)
             except CoordinationError:
                 self.close()
                 raise
-            self._client.chroot = f"/{chroot}"
+            self._client.chroot = ensemble.chroot
 
     def _on_state(self, state: str) -> None:
         word = {
@@ -139,7 +143,7 @@ class ZkClient:
 
     def end_session(self, session: Session) -> None:
         """End a session of a process that is dead: all its ephemeral znodes go, and no others."""
-        successor = KazooClient(hosts=self._hosts, timeout=self._session_timeout, client_id=session)
+        successor = kazoo_client(self._members, self._session_timeout, session)
         try:
             successor.start(timeout=self._connect_timeout)
             successor.stop()
