@@ -83,6 +83,8 @@ MISUSES = [
     (["up", "--port", "65536"], "--port"),
     (["demo", "--flights", "0"], "--flights"),
     (["demo", "--partitions", "101"], "--partitions"),
+    (["up", "--zookeepers", "0"], "--zookeepers"),
+    (["zookeeper", "--id", "1"], "Missing option"),
     (["broker", "--id", "one"], "--id"),
     (["broker", "--set", "broker.id"], "--set"),
 ]

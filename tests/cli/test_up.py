@@ -148,3 +148,22 @@ def test_brokers_listen_everywhere_where_that_is_asked_and_zookeeper_never(start
     assert is_open("127.0.0.2", port)
     assert not is_open("127.0.0.2", zookeeper[2])
     assert up.stop(signal.SIGTERM) == 0
+
+
+def test_an_ensemble_goes_on_without_a_member_that_comes_back(start, run, topic, processes_left):
+    up = start("--zookeepers", "3")
+    assert re.findall(r"^ZooKeeper (\d) +\S+:\d+ +process", up.said, re.MULTILINE) == ["1", "2", "3"]
+    os.kill(up.pid("zookeeper-2"), signal.SIGKILL)
+    up.wait_for("ZooKeeper 2 was killed by SIGKILL; starting it again")
+    assert run("topic", "create", topic, "-b", up.bootstrap).status == 0
+    up.wait_for("ZooKeeper 2 is back")
+    assert run("produce", topic, "-b", up.bootstrap, stdin=b"kept\n").status == 0
+    assert up.stop(signal.SIGTERM) == 0
+    assert processes_left() == []
+
+    refused = run("up", "--data", up.directory, "--zookeepers", "1")
+    assert (refused.status, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert "has 3 ZooKeepers, and cannot be made one with 1" in refused.err
+    again = start()
+    assert run("consume", topic, "-b", again.bootstrap).out == "kept\n"
+    assert again.stop(signal.SIGTERM) == 0

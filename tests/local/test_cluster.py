@@ -70,6 +70,26 @@ def test_a_remembered_port_that_is_taken_is_given_up(tmp_path):
         assert FakeCluster(tmp_path).zookeeper.port != first.zookeeper.port
 
 
+def test_the_number_of_zookeepers_stays_as_it_was(tmp_path):
+    assert len(FakeCluster(tmp_path / "one").zookeepers) == 1
+    (tmp_path / "one" / "zookeeper").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="has 1 ZooKeeper, and cannot be made one with 3; leave --zookeepers out"):
+        FakeCluster(tmp_path / "one", zookeepers=3)
+    ClusterDirectory(tmp_path / "one").remember_ports({"zookeeper": 1234, "broker-0": 1235})
+    assert len(FakeCluster(tmp_path / "one", zookeepers=1).zookeepers) == 1
+
+    (tmp_path / "three").mkdir()
+    ports = {f"zookeeper-{number}{role}": 0 for number in (1, 2, 3) for role in ("", "-peer", "-election")}
+    ClusterDirectory(tmp_path / "three").remember_ports(ports)
+    again = FakeCluster(tmp_path / "three")
+    assert [each.name for each in again.zookeepers] == ["ZooKeeper 1", "ZooKeeper 2", "ZooKeeper 3"]
+    assert again.brokers[0].spec.zookeeper == ",".join(each.connect_string for each in again.zookeepers)
+    with pytest.raises(ConfigError, match="has 3 ZooKeepers, and cannot be made one with 5"):
+        FakeCluster(tmp_path / "three", zookeepers=5)
+    with pytest.raises(ConfigError, match="at least one ZooKeeper, not 0"):
+        FakeCluster(tmp_path / "none", zookeepers=0)
+
+
 @pytest.mark.parametrize(("port", "brokers"), [(65_535, 2), (65_536, 1), (-1, 1), (-1, 3)])
 def test_brokers_without_ports_make_no_cluster(tmp_path, port, brokers):
     last = port + brokers - 1

@@ -30,6 +30,7 @@ COMMANDS = {
     "writes": "See and finish what Spark jobs left half-written.",
     "log": "Look into the files of a log directory, and check them.",
     "demo": "The guided tour: a year of flights through a log and Spark.",
+    "zookeeper": "Run one ZooKeeper, of an ensemble, until SIGTERM or Ctrl-C.",
     "broker": "Run one broker until SIGTERM or Ctrl-C.",
 }
 """Command to summary, in the order of the help; the command NAME is ``sparklog.cli.NAME.NAME``."""

@@ -32,13 +32,13 @@ _ORIGINS = {
 }
 
 
-def parse_settings(texts: Iterable[str]) -> dict[str, str]:
+def parse_settings(texts: Iterable[str], option: str = "--config") -> dict[str, str]:
     """Name to value. Raises BadParameter for a text that is not NAME=VALUE."""
     parsed = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name.strip():
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--config")
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
         parsed[name.strip()] = value.strip()
     return parsed
 

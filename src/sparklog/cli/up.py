@@ -36,6 +36,11 @@ Ctrl-C stops the cluster; "sparklog up" with the same directory goes on from the
 @click.command()
 @click.option("--brokers", type=click.IntRange(1, 99), default=1, show_default=True, help="How many brokers.")
 @click.option(
+    "--zookeepers",
+    type=click.IntRange(1, 9),
+    help="How many ZooKeepers, of which fewer than half may fail; default: as many as the cluster has, or 1.",
+)
+@click.option(
     "--data", type=click.Path(file_okay=False, path_type=Path), default=Path("sparklog-data"), show_default=True,
     help="The cluster's directory, made if need be; a cluster that is there already goes on with its data.",
 )  # fmt: skip
@@ -45,23 +50,26 @@ Ctrl-C stops the cluster; "sparklog up" with the same directory goes on from the
 )  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address that the brokers listen on.")
 @click.option("--advertised-host", default="", help="Address to tell clients; needed with --host 0.0.0.0.")
-def up(brokers: int, data: Path, port: int, host: str, advertised_host: str) -> None:
+def up(brokers: int, zookeepers: int | None, data: Path, port: int, host: str, advertised_host: str) -> None:
     """Start a cluster on this machine: ZooKeeper and some brokers.
 
-    It runs until Ctrl-C or SIGTERM. ZooKeeper needs Java 17 or newer; brokers do not. A broker that dies is started
+    It runs until Ctrl-C or SIGTERM. ZooKeeper needs Java 17 or newer; brokers do not. What dies is started
     again, and a line says so; another names each broker that reported errors while starting; others say what a start
     cut off a damaged log, and that a disk is full. In the --data directory are the records (broker-N), the process ids
-    (zookeeper.pid, broker-N.pid) and what the processes print (logs).
+    (such as zookeeper.pid, broker-0.pid) and what the processes print (logs).
 
     \b
     Examples:
       sparklog up
       sparklog up --brokers 3 --data /var/tmp/cluster --port 19092
+      sparklog up --brokers 3 --zookeepers 3
       sparklog up --host 0.0.0.0 --advertised-host log.example.org
     """
     from sparklog.local.cluster import LocalCluster
 
-    cluster = LocalCluster(data, brokers, port, host=host, advertised_host=advertised_host, on_event=click.echo)
+    cluster = LocalCluster(
+        data, brokers, port, host=host, advertised_host=advertised_host, on_event=click.echo, zookeepers=zookeepers
+    )
     try:
         with interruptible() as interruption, cluster:
             _describe(cluster)
@@ -71,9 +79,11 @@ def up(brokers: int, data: Path, port: int, host: str, advertised_host: str) -> 
 
 
 def _describe(cluster: LocalCluster) -> None:
-    click.echo(f"{'ZooKeeper':<10} {cluster.zookeeper.connect_string:<21} process {cluster.zookeeper.pid}")
+    width = 1 + max(len(name) for name in [*(each.name for each in cluster.zookeepers), cluster.brokers[-1].name])
+    for zookeeper in cluster.zookeepers:
+        click.echo(f"{zookeeper.name:<{width}} {zookeeper.connect_string:<21} process {zookeeper.pid}")
     for broker in cluster.brokers:
-        click.echo(f"{broker.name:<10} {broker.address:<21} process {broker.pid}")
+        click.echo(f"{broker.name:<{width}} {broker.address:<21} process {broker.pid}")
     click.echo(f"data in {cluster.directory.root}\n")
     bootstrap = cluster.bootstrap_servers
     given = DEFAULT_BOOTSTRAP in bootstrap.split(",")

@@ -10,6 +10,8 @@ from sparklog.config.broker import is_every_address
 from sparklog.errors import ConfigError
 from sparklog.local.broker import PROGRAM, BrokerProcess, BrokerSpec
 from sparklog.local.directory import ClusterDirectory
+from sparklog.local.ensemble import Ensemble, Server
+from sparklog.local.member import EnsembleMember
 from sparklog.local.ports import HIGHEST_PORT, free_port, require_free, require_own
 from sparklog.local.running import Running
 from sparklog.local.supervisor import Service, Supervisor
@@ -21,6 +23,14 @@ _MOST_INTERNAL_COPIES = 3
 
 def _say_nothing(text: str) -> None:
     pass
+
+
+def _ports_of(zookeeper: EmbeddedZooKeeper) -> dict[str, int]:
+    """As the directory remembers them."""
+    if not isinstance(zookeeper, EnsembleMember):
+        return {"zookeeper": zookeeper.port}
+    name, server = f"zookeeper-{zookeeper.server.id}", zookeeper.server
+    return {name: server.client_port, f"{name}-peer": server.peer_port, f"{name}-election": server.election_port}
 
 
 def _replicated_internal_topics(brokers: int) -> tuple[str, ...]:
@@ -39,7 +49,8 @@ class LocalCluster(Running):
 
     Broker N listens on ``base_port + N`` of ``host``, and tells clients ``advertised_host`` where that is given;
     ZooKeeper, which asks for no password, listens on the loopback address only. ``base_port`` 0 picks free ports.
-    ZooKeeper's port, if 0, is last run's when that is still free. Ports picked once are kept while the directory lives.
+    Ports picked once are kept while the directory lives, where they are still free. So is the number of ``zookeepers``,
+    which is 1 unless it is said; several make an ensemble.
     A broker or a ZooKeeper that dies is started again; ``on_event(text)`` hears of it, on another thread, of a
     broker that serves but reported errors at the start, of what a start cut off a damaged log, and of full disks.
     Raises ConfigError for settings that make no cluster. ``start`` raises ConfigError (no Java, a port or the directory
@@ -57,11 +68,12 @@ class LocalCluster(Running):
         data_dir: Path,
         brokers: int = 1,
         base_port: int = 9092,
-        zookeeper_port: int = 0,
         host: str = "127.0.0.1",
         broker_args: Sequence[str] = (),
         on_event: Callable[[str], None] = _say_nothing,
         advertised_host: str = "",
+        *,
+        zookeepers: int | None = None,
     ) -> None:
         if brokers < 1:
             raise ConfigError(f"a cluster needs at least one broker, not {brokers}")
@@ -85,14 +97,19 @@ class LocalCluster(Running):
         self._on_event = on_event
         self._supervisor: Supervisor | None = None
         remembered = self.directory.remembered_ports()
-        self.zookeeper = EmbeddedZooKeeper(
-            self.directory.zookeeper,
-            zookeeper_port or self._still_free(remembered.get("zookeeper", 0), LOOPBACK),
-            LOOPBACK,
-            tick_time_ms=self.tick_time_ms,
-            fsync=self.fsync_zookeeper,
-        )
+        count = self._zookeepers(zookeepers)
+        self.zookeepers = self._members(count, remembered) if count > 1 else [self._only(remembered)]
         self.brokers = [self._broker(broker_id, remembered) for broker_id in range(brokers)]
+
+    @property
+    def zookeeper(self) -> EmbeddedZooKeeper:
+        """The only ZooKeeper, or the first."""
+        return self.zookeepers[0]
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """Every ZooKeeper's ``host:port``, as brokers want it."""
+        return ",".join(each.connect_string for each in self.zookeepers)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -104,8 +121,11 @@ class LocalCluster(Running):
         self.directory.lock()
         try:
             self._remember_ports()
-            self.zookeeper.start()
-            self._note_process(self.zookeeper)
+            for zookeeper in self.zookeepers:
+                zookeeper.spawn()
+                self._note_process(zookeeper)
+            for zookeeper in self.zookeepers:
+                zookeeper.wait_until_ready()
             for broker in self.brokers:
                 broker.spawn()
                 self._note_process(broker)
@@ -119,11 +139,11 @@ class LocalCluster(Running):
             self.stop()
             raise
         if self.supervised:
-            self._supervisor = Supervisor([self.zookeeper, *self.brokers], self._on_event, self._note_process)
+            self._supervisor = Supervisor([*self.zookeepers, *self.brokers], self._on_event, self._note_process)
             self._supervisor.start()
 
     def stop(self) -> None:
-        """Stop the brokers, then ZooKeeper; a process that does not go in time is killed."""
+        """Stop the brokers, then the ZooKeepers; a process that does not go in time is killed."""
         if not self.directory.is_locked:
             return  # The directory, and the pid files in it, may be another cluster's.
         if self._supervisor is not None:
@@ -134,18 +154,68 @@ class LocalCluster(Running):
         for broker in self.brokers:
             broker.reap()
             self.directory.remove_pid(broker.name)
-        self.zookeeper.stop()
-        self.directory.remove_pid(self.zookeeper.name)
+        for zookeeper in self.zookeepers:
+            zookeeper.terminate()
+        for zookeeper in self.zookeepers:
+            zookeeper.reap()
+            self.directory.remove_pid(zookeeper.name)
         self.directory.unlock()
 
     def _remember_ports(self) -> None:
         ports = {f"broker-{broker.spec.broker_id}": broker.spec.port for broker in self.brokers}
-        self.directory.remember_ports({**self.directory.remembered_ports(), "zookeeper": self.zookeeper.port, **ports})
+        for zookeeper in self.zookeepers:
+            ports |= _ports_of(zookeeper)
+        self.directory.remember_ports({**self.directory.remembered_ports(), **ports})
+
+    def _zookeepers(self, wanted: int | None) -> int:
+        there = self.directory.zookeepers()
+        if wanted is not None and wanted < 1:
+            raise ConfigError(f"a cluster needs at least one ZooKeeper, not {wanted}")
+        if there and wanted not in (None, there):
+            raise ConfigError(
+                f"the cluster in {self.directory.root} has {there} ZooKeeper{'s' if there > 1 else ''}, and cannot be"
+                f" made one with {wanted}; leave --zookeepers out, or choose another directory"
+            )
+        return wanted or there or 1
+
+    def _only(self, remembered: dict[str, int]) -> EmbeddedZooKeeper:
+        return EmbeddedZooKeeper(
+            self.directory.zookeeper(),
+            self._still_free(remembered.get("zookeeper", 0), LOOPBACK),
+            LOOPBACK,
+            tick_time_ms=self.tick_time_ms,
+            fsync=self.fsync_zookeeper,
+        )
+
+    def _members(self, count: int, remembered: dict[str, int]) -> list[EmbeddedZooKeeper]:
+        def port(name: str) -> int:
+            return self._still_free(remembered.get(name, 0), LOOPBACK)
+
+        servers = [
+            Server(
+                number,
+                LOOPBACK,
+                port(f"zookeeper-{number}-peer"),
+                port(f"zookeeper-{number}-election"),
+                port(f"zookeeper-{number}"),
+            )
+            for number in range(1, count + 1)
+        ]
+        return [
+            EnsembleMember(
+                self.directory.zookeeper(each.id),
+                Ensemble(tuple(servers)),
+                each.id,
+                tick_time_ms=self.tick_time_ms,
+                fsync=self.fsync_zookeeper,
+            )
+            for each in servers
+        ]
 
     def _broker(self, broker_id: int, remembered: dict[str, int]) -> BrokerProcess:
         spec = BrokerSpec(
             broker_id=broker_id,
-            zookeeper=self.zookeeper.connect_string,
+            zookeeper=self.zookeeper_connect,
             data_dir=self.directory.broker(broker_id),
             port=self._broker_port(broker_id, remembered.get(f"broker-{broker_id}", 0)),
             host=self.host,

@@ -3,35 +3,38 @@
 DIR/lock              held (flock) by the one process that runs the cluster
 DIR/ports.json        the ports it had, so that a restart is found where it was
 DIR/zookeeper/        the embedded ZooKeeper's data; the cluster id lives in it
+DIR/zookeeper-N/      the data of member N, where there is an ensemble instead
 DIR/broker-N/         the log directory of broker N
-DIR/zookeeper.pid, broker-N.pid     while they run
+DIR/zookeeper.pid (or zookeeper-N.pid), broker-N.pid     while they run
 DIR/logs/             what they print
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
-import os
+import re
 from collections.abc import Mapping
-from io import TextIOWrapper
 from pathlib import Path
 
 from sparklog.errors import ConfigError
-from sparklog.local.disk import shortage
+from sparklog.local.locked import LockedDirectory
+
+_MEMBER = re.compile(r"zookeeper-\d+")
 
 
-class ClusterDirectory:
+class ClusterDirectory(LockedDirectory):
     """The names above, the lock, and the remembered ports."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = Path(root).absolute()
-        self._lock: TextIOWrapper | None = None
+    def zookeeper(self, member: int | None = None) -> Path:
+        """The data of the only ZooKeeper, or of a ``member`` of an ensemble."""
+        return self.root / ("zookeeper" if member is None else f"zookeeper-{member}")
 
-    @property
-    def zookeeper(self) -> Path:
-        return self.root / "zookeeper"
+    def zookeepers(self) -> int:
+        """How many ZooKeepers the cluster has; 0 for one that is yet to be made."""
+        if self.zookeeper().is_dir():
+            return 1
+        remembered = sum(_MEMBER.fullmatch(name) is not None for name in self.remembered_ports())
+        return max(remembered, sum(_MEMBER.fullmatch(each.name) is not None for each in self.root.glob("zookeeper-*")))
 
     def broker(self, broker_id: int) -> Path:
         return self.root / f"broker-{broker_id}"
@@ -39,45 +42,11 @@ class ClusterDirectory:
     def log(self, name: str) -> Path:
         return self.root / "logs" / f"{_file_name(name)}.log"
 
-    def lock(self) -> None:
-        """Hold the directory, or raise ConfigError: why it cannot hold a cluster, or which process holds it."""
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            lock = (self.root / "lock").open("a+")
-        except OSError as error:
-            raise self._unusable(error) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            lock.close()
-            raise ConfigError(
-                f"{self.root} is in use by a running cluster (process {holder}); stop it or choose another directory"
-            ) from None
-        self._lock = lock
-        try:
-            lock.truncate(0)
-            lock.write(f"{os.getpid()}\n")
-            lock.flush()
-        except OSError as error:
-            raise self._unusable(error) from error
-
-    @property
-    def is_locked(self) -> bool:
-        """Whether we hold it."""
-        return self._lock is not None
-
-    def unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
     def write_pid(self, name: str, pid: int) -> None:
         try:
             self._pid_file(name).write_text(f"{pid}\n")
         except OSError as error:
-            raise self._unusable(error) from error
+            raise self.unusable(error) from error
 
     def remove_pid(self, name: str) -> None:
         self._pid_file(name).unlink(missing_ok=True)
@@ -91,7 +60,7 @@ class ClusterDirectory:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise self._unusable(error) from error
+            raise self.unusable(error) from error
         except (ValueError, AttributeError, TypeError) as error:
             raise ConfigError(f"{path} is damaged ({error}); delete it, and the cluster chooses ports anew") from None
 
@@ -102,16 +71,7 @@ class ClusterDirectory:
             partial.write_text(json.dumps(dict(ports), indent=2, sort_keys=True) + "\n")
             partial.replace(path)
         except OSError as error:
-            raise self._unusable(error) from error
-
-    def _unusable(self, error: OSError) -> ConfigError:
-        full = shortage(self.root, str(error)) if error.errno == errno.ENOSPC else None
-        if full:
-            return ConfigError(f"no cluster can be kept in {self.root}: {full}")
-        return ConfigError(
-            f"no cluster can be kept in {self.root}: {error.filename or self.root}: {error.strerror};"
-            " choose a directory (--data) that exists and may be written to, or that can be made"
-        )
+            raise self.unusable(error) from error
 
     def _pid_file(self, name: str) -> Path:
         return self.root / f"{_file_name(name)}.pid"

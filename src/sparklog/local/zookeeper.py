@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
+from typing import ClassVar
 
 from sparklog.clock import Clock
 from sparklog.local.jars import pyspark_jar
@@ -37,6 +39,7 @@ class EmbeddedZooKeeper(Running):
     """
 
     name = "ZooKeeper"
+    main_class: ClassVar = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
     def __init__(
         self,
@@ -76,6 +79,9 @@ class EmbeddedZooKeeper(Running):
     def start(self) -> None:
         """Start and wait until it serves requests."""
         self.spawn()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
         try:
             self._child.wait_until(self.is_ready, START_TIMEOUT_S)
         except BaseException:
@@ -85,9 +91,10 @@ class EmbeddedZooKeeper(Running):
     def spawn(self) -> None:
         """Start; returns at once."""
         require_free(self.host, self.port, self.name, "stop what holds it or choose another port for ZooKeeper")
-        command = self._command()
+        command = self.command()
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        (self.data_dir / "zoo.cfg").write_text(self._configuration())
+        text = "".join(f"{name}={escaped(str(value))}\n" for name, value in self.settings().items())
+        replace_file(self.data_dir / "zoo.cfg", text)
         self._child.spawn(command)
 
     def is_ready(self) -> bool:
@@ -107,6 +114,13 @@ class EmbeddedZooKeeper(Running):
         except OSError:
             return ""
 
+    def terminate(self) -> None:
+        """Ask it to stop; returns at once, ``reap`` waits."""
+        self._child.terminate()
+
+    def reap(self) -> None:
+        self._child.reap(STOP_GRACE_S)
+
     def stop(self) -> None:
         self._child.stop(STOP_GRACE_S)
 
@@ -114,7 +128,8 @@ class EmbeddedZooKeeper(Running):
         """SIGKILL, as a crash would."""
         self._child.kill()
 
-    def _command(self) -> list[str]:
+    def command(self) -> list[str]:
+        """What is run."""
         class_path = ":".join(str(pyspark_jar(module)) for module in MODULES)
         return [
             str(find_java().executable),
@@ -123,19 +138,23 @@ class EmbeddedZooKeeper(Running):
             "-XX:TieredStopAtLevel=1",
             "-XX:-UsePerfData",
             "-XX:+ExitOnOutOfMemoryError",
-            "-Dlog4j2.level=WARN",
-            # Kilobytes; the default of 64 MB a transaction log is more than a small cluster ever writes.
-            "-Dzookeeper.preAllocSize=256",
+            *self.options(),
             f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
             "-cp",
             class_path,
-            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            self.main_class,
             str(self.data_dir / "zoo.cfg"),
         ]
 
-    def _configuration(self) -> str:
-        settings = {
-            "dataDir": _escaped(str(self.data_dir)),
+    def options(self) -> list[str]:
+        """Those of the JVM that say how the server behaves."""
+        # Kilobytes; the default of 64 MB a transaction log is more than a small cluster ever writes.
+        return ["-Dlog4j2.level=WARN", "-Dzookeeper.preAllocSize=256"]
+
+    def settings(self) -> dict[str, object]:
+        """What ``zoo.cfg`` says."""
+        return {
+            "dataDir": self.data_dir,
             "clientPort": self.port,
             "clientPortAddress": self.host,
             "tickTime": self._tick_time_ms,
@@ -145,10 +164,19 @@ class EmbeddedZooKeeper(Running):
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok,srvr,mntr,dump",
         }
-        return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
-def _escaped(text: str) -> str:
+def replace_file(path: Path, text: str) -> None:
+    """Write ``text`` so that a crash leaves the file as it was or as it is to be."""
+    partial = path.with_name(f"{path.name}.tmp")
+    with partial.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def escaped(text: str) -> str:
     """``text`` as a value of a properties file: Java reads these as Latin-1, with ``\\uXXXX`` for a unit of UTF-16."""
     encoded = text.encode("utf-16-be", "surrogatepass")
     units = [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]

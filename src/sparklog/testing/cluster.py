@@ -20,8 +20,16 @@ class ClusterHarness(LocalCluster):
     fsync_zookeeper = False
     supervised = False
 
-    def __init__(self, data_dir: Path, brokers: int = 1, settings: Mapping[str, object] | None = None) -> None:
-        super().__init__(data_dir, brokers, base_port=0, broker_args=settings_arguments(settings))
+    def __init__(
+        self,
+        data_dir: Path,
+        brokers: int = 1,
+        settings: Mapping[str, object] | None = None,
+        *,
+        zookeepers: int | None = None,
+    ) -> None:
+        arguments = settings_arguments(settings)
+        super().__init__(data_dir, brokers, base_port=0, broker_args=arguments, zookeepers=zookeepers)
 
     def broker(self, broker_id: int) -> BrokerProcess:
         return self.brokers[broker_id]
