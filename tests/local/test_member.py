@@ -8,6 +8,15 @@ from sparklog.errors import ConfigError
 from sparklog.local.ensemble import parse_ensemble
 from sparklog.local.member import EnsembleMember
 from sparklog.local.ports import free_port
+from sparklog.zk.client import ZkClient
+
+
+def has_ipv6():
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
 
 
 def ensemble(*more):
@@ -97,3 +106,15 @@ def test_an_address_of_another_machine_is_refused_unless_it_listens_everywhere(t
 def test_what_the_arguments_say_is_not_set_twice(tmp_path, name):
     with pytest.raises(ConfigError, match=f"{name} is set by the options"):
         EnsembleMember(tmp_path, ensemble(), 1, more={name: "x"})
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 address of its own")
+def test_a_server_and_a_broker_meet_at_an_ipv6_address(tmp_path):
+    members = parse_ensemble(f"1=[::1]:{free_port('::1')}:{free_port('::1')}:{free_port('::1')}")
+    with EnsembleMember(tmp_path, members, 1, tick_time_ms=500, fsync=False) as server:
+        assert server.connect_string == members.connect_string == f"[::1]:{server.port}"
+        assert server.mode == "standalone"
+        client = ZkClient(f" {server.connect_string} ,/below/", session_timeout=20.0, on_session=lambda _: None)
+        assert len(client.cluster_id()) == 22
+        client.close()

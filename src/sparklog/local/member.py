@@ -43,6 +43,7 @@ class EnsembleMember(EmbeddedZooKeeper):
     Raises ConfigError for an id that is not in the ensemble and for settings that are made from the arguments.
     """
 
+    start_timeout_s: ClassVar = 120.0  # a majority has to be there, and to have elected a leader
     main_class: ClassVar = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
     def __init__(

@@ -14,7 +14,6 @@ from sparklog.local.ports import free_port, require_free
 from sparklog.local.process import ChildProcess
 from sparklog.local.running import Running
 
-START_TIMEOUT_S = 60.0
 STOP_GRACE_S = 10.0
 
 MODULES = (
@@ -39,6 +38,7 @@ class EmbeddedZooKeeper(Running):
     """
 
     name = "ZooKeeper"
+    start_timeout_s: ClassVar = 60.0
     main_class: ClassVar = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
     def __init__(
@@ -62,7 +62,7 @@ class EmbeddedZooKeeper(Running):
     @property
     def connect_string(self) -> str:
         """``host:port``, as clients want it."""
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -83,7 +83,7 @@ class EmbeddedZooKeeper(Running):
 
     def wait_until_ready(self) -> None:
         try:
-            self._child.wait_until(self.is_ready, START_TIMEOUT_S)
+            self._child.wait_until(self.is_ready, self.start_timeout_s)
         except BaseException:
             self.kill()
             raise
