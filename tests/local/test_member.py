@@ -8,6 +8,7 @@ from sparklog.errors import ConfigError
 from sparklog.local.ensemble import parse_ensemble
 from sparklog.local.member import EnsembleMember
 from sparklog.local.ports import free_port
+from sparklog.local.process import ChildProcess
 from sparklog.zk.client import ZkClient
 
 
@@ -106,6 +107,20 @@ def test_an_address_of_another_machine_is_refused_unless_it_listens_everywhere(t
 def test_what_the_arguments_say_is_not_set_twice(tmp_path, name):
     with pytest.raises(ConfigError, match=f"{name} is set by the options"):
         EnsembleMember(tmp_path, ensemble(), 1, more={name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("said", "advised"),
+    [
+        ("Unable to load database on disk No snapshot found", True),
+        ("Unable to load database on disk No space left on device", False),
+        ("Exiting JVM with code 1", False),
+    ],
+)
+def test_what_to_do_is_said_where_data_cannot_be_read(tmp_path, monkeypatch, said, advised):
+    monkeypatch.setattr(ChildProcess, "output", lambda _: said)
+    member = EnsembleMember(tmp_path, ensemble(), 1)
+    assert (f"move {tmp_path}/version-2 away while the others serve" in member.fate) is advised
 
 
 @pytest.mark.integration

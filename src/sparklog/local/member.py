@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from sparklog.clock import Clock
 from sparklog.errors import ConfigError
+from sparklog.local.disk import shortage
 from sparklog.local.ensemble import Ensemble
 from sparklog.local.ports import require_free
 from sparklog.local.zookeeper import EmbeddedZooKeeper, replace_file
@@ -91,8 +92,9 @@ class EnsembleMember(EmbeddedZooKeeper):
 
     @property
     def fate(self) -> str:
-        """How it ended; with what to do, where it could not read its own data."""
-        if _UNREADABLE not in self._child.output() or self.ensemble.voters == 1:
+        """How it ended; with what to do, where it could not read its own data and others have it."""
+        said = self._child.output()
+        if _UNREADABLE not in said or shortage(self.data_dir, said) or self.ensemble.voters == 1:
             return super().fate
         kept = self.data_dir / "version-2"
         return (
