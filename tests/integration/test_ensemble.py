@@ -18,7 +18,7 @@ NOTICED_S = 120.0
 @pytest.fixture(scope="module")
 def six(tmp_path_factory):
     # Sessions that last: a broker is to lose its own neither to a member's death nor to a busy machine.
-    settings = {"replica.lag.time.max.ms": 3000, "zookeeper.session.timeout.ms": 30_000}
+    settings = {"replica.lag.time.max.ms": 2000, "zookeeper.session.timeout.ms": 30_000}
     directory = tmp_path_factory.mktemp("ensemble")
     with ClusterHarness(directory, brokers=2, settings=settings, zookeepers=3) as harness:
         yield harness
@@ -114,7 +114,7 @@ def test_without_a_majority_nothing_is_acknowledged_that_another_leader_would_no
         member.kill()
     six.kill_broker(follower)
     sender.send(100)
-    assert sender.flush(6) == 100, "the follower is in sync, for all that ZooKeeper knows"
+    assert sender.flush(4) == 100, "the follower is in sync, for all that ZooKeeper knows"
     for member in six.zookeepers[1:]:
         member.spawn()
     for member in six.zookeepers:
