@@ -21,7 +21,7 @@ STATE = PartitionState(leader=1, leader_epoch=5, isr=(1, 2), controller_epoch=4,
 def context_of(state=STATE, brokers=REPLICAS, **changes):
     context = ControllerContext(CONTROLLER_EPOCH, 0)
     context.brokers = {each: BrokerInfo(each, Endpoint("h", each), epoch=100 + each) for each in brokers}
-    context.assignments = {TP.topic: TopicAssignment(TP.topic, {0: REPLICAS}, ID)}
+    context.assign(TopicAssignment(TP.topic, {0: REPLICAS}, ID))
     context.states = {TP: state}
     for name, value in changes.items():
         setattr(context, name, value)

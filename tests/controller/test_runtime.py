@@ -27,6 +27,7 @@ from sparklog.protocol.messages import (
     encode,
 )
 from sparklog.structs import Endpoint, TopicPartition
+from sparklog.testing.steps import finish
 from sparklog.zk import znodes
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo, TopicAssignment
@@ -856,10 +857,10 @@ def test_only_who_may_lead_is_elected_as_preferred(on_stage):
         assert (await state_in_zookeeper(stage, zk)).leader == 1
         assert (await state_in_zookeeper(stage, zk, other)).leader == 2, "it is not in sync"
         await ask(controller, 2, 1, leader=2, tp=other)
-        controller.rebalance(60)
+        finish(controller.rebalance(60))
         await controller.elect_preferred([])
         assert (await state_in_zookeeper(stage, zk, other)).leader == 2, "one of two is less than that"
-        controller.rebalance(10)
+        finish(controller.rebalance(10))
         await until(lambda: controller.context.states[other].leader == 1)
 
     on_stage(test)
@@ -901,6 +902,9 @@ class QuietZk:
 
     def log_dir_events(self, _on_change):
         return {}
+
+    def reassignments(self, _on_change):
+        return None
 
 
 async def quiet_controller():

@@ -137,7 +137,7 @@ class SimCluster:
         }
         self._config = config
         self.context = ControllerContext(epoch=1, epoch_version=0)
-        self.context.assignments[TP.topic] = TopicAssignment(TP.topic, {0: tuple(self.brokers)}, ID)
+        self.context.assign(TopicAssignment(TP.topic, {0: tuple(self.brokers)}, ID))
         self.state = PartitionState(1, 0, tuple(self.brokers), 1, version=0)
         self.mail = {number: [] for number in self.brokers}
         self.sent = []

@@ -55,6 +55,7 @@ from sparklog.log.manager import LogManager
 from sparklog.net.limits import Limits, by_address
 from sparklog.net.peers import Peers
 from sparklog.net.server import SocketServer
+from sparklog.protocol.slices import Steps
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint, TopicPartition
@@ -409,9 +410,9 @@ class Broker:
         """Let ``stop`` wait for no request any more."""
         self._hurry.set()
 
-    def _rebalance(self) -> None:
+    def _rebalance(self) -> Steps[None]:
         if self._config.auto_leader_rebalance_enable:
-            self._controller.rebalance(self._config.leader_imbalance_per_broker_percentage)
+            yield from self._controller.rebalance(self._config.leader_imbalance_per_broker_percentage)
 
     async def _hand_over(self) -> None:
         """Let others lead what is led here, as long as nobody is in a hurry."""

@@ -8,7 +8,19 @@ from uuid import UUID
 
 from sparklog.errors import ErrorCode
 from sparklog.structs import NO_LEADER, TopicPartition
-from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
+from sparklog.zk.znodes import BrokerInfo, PartitionState, ReplicaAssignment, TopicAssignment
+
+
+@dataclass
+class Departure:
+    """What is left to be done for a partition that has moved, or whose move was given up."""
+
+    stored: ReplicaAssignment
+    """What ZooKeeper has until every broker of ``gone`` has answered."""
+    gone: set[int]
+    """The brokers that are to delete their replica, and have not answered yet."""
+    asked: set[int] = field(default_factory=set)
+    """Those of them that have been asked."""
 
 
 @dataclass
@@ -36,6 +48,49 @@ class ControllerContext:
     """Those whose leader has yet to answer that it leads."""
     new: set[TopicPartition] = field(default_factory=set)
     """Those made in this term, which no broker has held yet."""
+    moving: set[TopicPartition] = field(default_factory=set)
+    """Those whose replicas are on the move; known from ``assignments``."""
+    unsettled: set[TopicPartition] = field(default_factory=set)
+    """Those whose replicas have changed since the state was written, as far as this controller knows: their brokers
+    are to be told, under another leader epoch.
+    """
+    departures: dict[TopicPartition, Departure] = field(default_factory=dict)
+    """Those that have moved as far as their brokers know, but not yet ZooKeeper."""
+    _names: dict[UUID, str] = field(default_factory=dict)
+
+    def assign(self, assignment: TopicAssignment) -> None:
+        """ZooKeeper has this assignment of a topic."""
+        topic = assignment.topic
+        if topic in self.assignments:
+            self._forget_assignment(topic)
+        self.assignments[topic] = assignment
+        if assignment.topic_id is not None:
+            self._names[assignment.topic_id] = topic
+        self.moving |= {TopicPartition(topic, number) for number in (*assignment.adding, *assignment.removing)}
+
+    def _forget_assignment(self, topic: str) -> None:
+        before = self.assignments.pop(topic)
+        if before.topic_id is not None:
+            self._names.pop(before.topic_id, None)
+        for each in (self.moving, self.unsettled):
+            each.difference_update([tp for tp in each if tp.topic == topic])
+        for tp in [tp for tp in self.departures if tp.topic == topic]:
+            del self.departures[tp]
+
+    def assignment_of(self, tp: TopicPartition) -> ReplicaAssignment:
+        """The replicas as brokers are told. Raises KeyError if there is no such partition."""
+        return self.assignments[tp.topic].of(tp.partition)
+
+    def look_for_moves(self, tp: TopicPartition) -> None:
+        """Whether the brokers may have yet to be told of the partition's replicas, for all that ZooKeeper says."""
+        state, replicas = self.states[tp], self.replicas(tp)
+        if tp in self.moving or not {*state.isr} <= {*replicas} or state.leader not in (*replicas, NO_LEADER):
+            self.unsettled.add(tp)
+
+    def stored(self, topic: str) -> TopicAssignment:
+        """The topic's assignment as ZooKeeper has it."""
+        changes = {tp.partition: each.stored for tp, each in self.departures.items() if tp.topic == topic}
+        return self.assignments[topic].changed(changes)
 
     def replicas(self, tp: TopicPartition) -> tuple[int, ...]:
         return self.assignments[tp.topic].partitions[tp.partition]
@@ -80,9 +135,7 @@ class ControllerContext:
 
     def named(self, topic_id: UUID | None) -> str | None:
         """The name of the topic that bears this id."""
-        if topic_id is None:
-            return None
-        return next((name for name, each in self.assignments.items() if each.topic_id == topic_id), None)
+        return None if topic_id is None else self._names.get(topic_id)
 
     def begin_anew(self, broker_id: int, *, is_back: bool = False) -> None:
         """The broker has started or lost its session: what it answered in its former life says nothing any more.
@@ -139,7 +192,7 @@ class ControllerContext:
             self.new.discard(tp)
             for each in self.offline.values():
                 each.pop(tp, None)
-        self.assignments.pop(topic, None)
+        self._forget_assignment(topic)
         self.deleting.discard(topic)
 
     def _await(self, tp: TopicPartition) -> None:

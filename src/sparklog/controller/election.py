@@ -9,6 +9,7 @@ Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sparklog.controller.context import ControllerContext
@@ -89,21 +90,27 @@ def prefer(context: ControllerContext, partitions: Iterable[TopicPartition]) -> 
     return changes
 
 
-def imbalanced(context: ControllerContext, percentage: int) -> list[TopicPartition]:
+def imbalanced(context: ControllerContext, percentage: int) -> Steps[list[TopicPartition]]:
     """The partitions of each broker that leads so many fewer than it should: those that it should lead and does not.
+    None while replicas move. A step looks at ``_SLICE`` partitions.
 
     Source: Kafka 3.9, ``KafkaController.checkAndTriggerAutoLeaderRebalance``.
     """
-    preferred: dict[int, list[TopicPartition]] = {}
-    for tp in context.states:
-        if tp.topic not in context.deleting:
-            preferred.setdefault(context.replicas(tp)[0], []).append(tp)
-    found = []
-    for broker_id, partitions in preferred.items():
-        elsewhere = [tp for tp in partitions if context.states[tp].leader != broker_id]
-        if 100 * len(elsewhere) > percentage * len(partitions):
-            found += elsewhere
-    return found
+    preferred: Counter[int] = Counter()
+    elsewhere: dict[int, list[TopicPartition]] = {}
+    for number, (tp, state) in enumerate(list(context.states.items())):
+        if number % _SLICE == _SLICE - 1:
+            yield
+        if tp.topic in context.deleting or tp.topic not in context.assignments:
+            continue
+        first = context.replicas(tp)[0]
+        preferred[first] += 1
+        if state.leader != first:
+            elsewhere.setdefault(first, []).append(tp)
+    if context.moving or context.departures:
+        return []
+    too_many = [each for first, each in elsewhere.items() if 100 * len(each) > percentage * preferred[first]]
+    return [tp for each in too_many for tp in each]
 
 
 def leaderless(

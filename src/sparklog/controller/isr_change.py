@@ -42,7 +42,7 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
         return ErrorCode.INVALID_UPDATE_VERSION
     if change.leader not in change.isr or len(set(change.isr)) < len(change.isr):
         return ErrorCode.INVALID_REQUEST
-    if not set(change.isr) <= set(context.replicas(tp)):
+    if not set(change.isr) <= {*context.replicas(tp), *state.isr}:  # who was to go may be in sync still
         return ErrorCode.INVALID_REQUEST
     if (set(change.isr) - set(state.isr)) & context.leaving:  # it would be elected out again at once
         return ErrorCode.INELIGIBLE_REPLICA

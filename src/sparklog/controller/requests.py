@@ -25,6 +25,7 @@ from sparklog.protocol.messages import (
 from sparklog.protocol.slices import Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import NO_LEADER, TopicPartition
+from sparklog.zk.znodes import BrokerInfo
 
 LEADER_DURING_DELETE = -2
 """The leader that UpdateMetadata gives a partition that is going away."""
@@ -41,19 +42,23 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicParti
 def leader_and_isr(
     context: ControllerContext,
     controller_id: int,
-    broker_epoch: int,
+    broker: BrokerInfo,
     partitions: Iterable[TopicPartition],
     *,
     full: bool,
 ) -> Steps[LeaderAndIsrRequest]:
-    """Tells one broker to lead or follow ``partitions``; ``full`` says that it holds no others."""
+    """Tells one broker to lead or follow ``partitions``; ``full`` says that it holds no others.
+
+    A replica is new to it also where the partition is not, if it is being added and has never been in sync.
+    """
     request = LeaderAndIsrRequest
     state_type = request.LeaderAndIsrTopicState.LeaderAndIsrPartitionState
     topic_states = []
     for topic, group in _by_topic(partitions).items():
         states = []
         for tp in group:
-            state = context.states[tp]
+            state, assignment = context.states[tp], context.assignment_of(tp)
+            is_added = broker.id in assignment.adding and broker.id not in state.isr
             states.append(
                 state_type(
                     partition_index=tp.partition,
@@ -62,10 +67,10 @@ def leader_and_isr(
                     leader_epoch=state.leader_epoch,
                     isr=list(state.isr),
                     partition_epoch=state.version,
-                    replicas=list(context.replicas(tp)),
-                    adding_replicas=[],
-                    removing_replicas=[],
-                    is_new=tp in context.new,
+                    replicas=list(assignment.replicas),
+                    adding_replicas=list(assignment.adding),
+                    removing_replicas=list(assignment.removing),
+                    is_new=tp in context.new or is_added,
                     leader_recovery_state=0,
                 )
             )
@@ -84,7 +89,7 @@ def leader_and_isr(
     return request(
         controller_id=controller_id,
         controller_epoch=context.epoch,
-        broker_epoch=broker_epoch,
+        broker_epoch=broker.epoch,
         type=FULL if full else INCREMENTAL,
         topic_states=topic_states,
         live_leaders=live,

@@ -15,16 +15,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
-from uuid import UUID
 
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
-from sparklog.controller import requests
+from sparklog.controller import reassignment, requests
 from sparklog.controller.channel import BrokerChannel
 from sparklog.controller.context import ControllerContext
+from sparklog.controller.deletion import TopicDeletions
 from sparklog.controller.election import decide, elect_unclean, imbalanced, leaderless, prefer
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.controller.pauses import Pauses
+from sparklog.controller.reassigner import Reassigner, Wishes
+from sparklog.controller.steps import in_steps
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
@@ -32,7 +34,6 @@ from sparklog.protocol.messages import (
     FULL,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    StopReplicaResponse,
     UpdateMetadataResponse,
 )
 from sparklog.protocol.slices import Steps
@@ -41,13 +42,10 @@ from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo, PartitionState
 
 _logger = logging.getLogger(__name__)
-T = TypeVar("T")
 R = TypeVar("R", LeaderAndIsrResponse, UpdateMetadataResponse)
 _LOOK_AT_LEAST_EVERY_S = 5.0
 """Also without a watch: a word lost on the way to this loop costs seconds, not the cluster's attention."""
 _STAND_AGAIN_S = 0.2
-_STEPS_A_TURN = 50
-"""Of a message that is being built: as many as take about a millisecond."""
 RunZk = Callable[..., Awaitable[Any]]
 """Runs a blocking ZooKeeper call off the loop and awaits what it gives."""
 
@@ -94,7 +92,10 @@ class Controller:
         self._unheard: set[tuple[int, ApiKey]] = set()
         """The brokers that refused a request whole, and its kind."""
         self._retries = Pauses[int](self._clock)
-        self._deletions = Pauses[str](self._clock)
+        self._deletions = TopicDeletions(
+            self._id, self._zk, self._run_zk, self._clock, self._look.set, lambda *said: self._tell(*said)
+        )
+        self._reassigner = Reassigner(self._id, self._zk, self._run_zk, self._look.set, self._read_topic)
         self._to_prefer: set[TopicPartition] = set()
         """The partitions that their first replica is to lead, if it may."""
         self._to_lead_anyhow: set[TopicPartition] = set()
@@ -103,8 +104,6 @@ class Controller:
         for looked in waiting:
             if not looked.done():
                 looked.set_exception(ApiError(ErrorCode.NOT_CONTROLLER, "this broker is the controller no longer"))
-        self._stops: dict[str, asyncio.Future[list[StopReplicaResponse | BaseException]]] = {}
-        """What the brokers answer that were asked to delete a topic."""
 
     @property
     def is_active(self) -> bool:
@@ -184,6 +183,16 @@ class Controller:
         self._to_lead_anyhow.update(partitions)
         await self._look_once()
 
+    async def reassign(self, wishes: Wishes) -> dict[TopicPartition, ApiError]:
+        """Begin to move the partitions to these replicas, or give up to; what of it is refused, and why.
+
+        Raises ApiError(NOT_CONTROLLER).
+        """
+        self._in_office()
+        refused = self._reassigner.ask(wishes)
+        await self._look_once()
+        return refused
+
     async def _look_once(self) -> None:
         """Return after a look that began after this call. Raises ApiError(NOT_CONTROLLER)."""
         looked = self._loop.create_future()
@@ -191,11 +200,13 @@ class Controller:
         self._look.set()
         await looked
 
-    def rebalance(self, percentage: int) -> None:
+    def rebalance(self, percentage: int) -> Steps[None]:
         """Have each broker lead what it is to lead first, where others lead more than ``percentage`` of that."""
-        if self._context is not None:
-            self._to_prefer.update(imbalanced(self._context, percentage))
-            if self._to_prefer:
+        context = self._context
+        if context is not None:
+            found = yield from imbalanced(context, percentage)
+            if found and context is self._context:
+                self._to_prefer.update(found)
                 self._look.set()
 
     async def change_isrs(
@@ -316,15 +327,14 @@ class Controller:
             context.brokers.pop(id_, None)  # as if it were new: tell it everything
         fresh = await self._observe_brokers(context, await self._run_zk(self._zk.brokers, wake))
         await self._observe_topics(context, await self._run_zk(self._zk.topics, wake))
-        await self._observe_deletions(context, await self._run_zk(self._zk.topics_to_delete, wake))
+        await self._deletions.observe(context, await self._run_zk(self._zk.topics_to_delete, wake))
+        await self._reassigner.observe(context, wake)
         failed = await self._observe_log_dirs(context, await self._run_zk(self._zk.log_dir_events, wake))
         changed = await self._decide(context)
         await self._announce(context, changed, fresh)
         await self._ask_again(context, asked_again - fresh, failed - fresh)
-        self._deletions.take_due()
-        for topic in sorted(context.deleting):
-            if not self._deletions.is_paused(topic):
-                await self._delete(context, topic)
+        await self._reassigner.finish(context, self._channels)
+        await self._deletions.advance(context, self._channels)
 
     async def _observe_brokers(self, context: ControllerContext, brokers: dict[int, BrokerInfo]) -> set[int]:
         """Open and close channels; return the brokers that are new, or came back."""
@@ -341,16 +351,6 @@ class Controller:
             context.begin_anew(id_, is_back=id_ in known and known[id_].epoch != brokers[id_].epoch)
         return fresh
 
-    async def _observe_deletions(self, context: ControllerContext, asked: dict[str, UUID | None]) -> None:
-        """A request may name the id of the topic that it means: one of that name that was made since is kept."""
-        context.deleting = {
-            topic
-            for topic, topic_id in asked.items()
-            if topic in context.assignments and topic_id in (None, context.assignments[topic].topic_id)
-        }
-        for unknown in asked.keys() - context.deleting:
-            await self._run_zk(self._zk.forget_deletion, unknown, context.epoch_version)
-
     async def _observe_log_dirs(self, context: ControllerContext, events: dict[str, int]) -> set[int]:
         """The brokers that report a failed log directory."""
         if events:
@@ -362,29 +362,35 @@ class Controller:
             context.forget(gone)
         grown, self._grown = self._grown, set()
         for topic in set(topics) - (context.assignments.keys() - grown):
-            try:
-                check_topic_name(topic)
-                assignment = await self._run_zk(self._zk.assignment, topic)
-                partitions = [TopicPartition(topic, number) for number in assignment.partitions] if assignment else []
-                states = await self._run_zk(self._zk.partition_states, partitions)
-            except (ApiError, MalformedZnode) as error:  # brokers would refuse what they are told of all topics
-                _logger.error("topic %s is left alone: %s", topic, error)
-                continue
-            if assignment is not None:
-                context.assignments[topic] = assignment
-                context.states.update(states)
-                for tp in states:
-                    context.look_for_restarts(tp)
+            await self._read_topic(context, topic)
+
+    async def _read_topic(self, context: ControllerContext, topic: str) -> None:
+        try:
+            check_topic_name(topic)
+            assignment = await self._run_zk(self._zk.assignment, topic)
+            partitions = [TopicPartition(topic, number) for number in assignment.partitions] if assignment else []
+            states = await self._run_zk(self._zk.partition_states, partitions)
+        except (ApiError, MalformedZnode) as error:  # brokers would refuse what they are told of all topics
+            _logger.error("topic %s is left alone: %s", topic, error)
+            return
+        if assignment is not None:
+            context.assign(assignment)
+            context.states.update(states)
+            for tp in states:
+                context.look_for_restarts(tp)
+                context.look_for_moves(tp)
 
     async def _decide(self, context: ControllerContext) -> list[TopicPartition]:
-        wanted = await _in_steps(decide(context))
+        wanted = await in_steps(decide(context))
         wanted |= await self._elect_unclean(context, wanted)
         to_prefer, self._to_prefer = self._to_prefer & context.states.keys() - wanted.keys(), set()
         wanted |= prefer(context, to_prefer)
+        wanted |= await in_steps(reassignment.decide(context, wanted))
         if not wanted:
             return []
         written = await self._run_zk(self._zk.write_partition_states, wanted, context.epoch_version)
         context.write(written)
+        reassignment.took_effect(context, written)
         if len(written) < len(wanted):
             lost = [tp for tp in wanted if tp not in written]
             context.found(await self._run_zk(self._zk.partition_states, lost))
@@ -396,7 +402,7 @@ class Controller:
     ) -> dict[TopicPartition, PartitionState]:
         """Leaders that are not in sync, for partitions without one, where their topic or an operator wants that."""
         forced, self._to_lead_anyhow = self._to_lead_anyhow, set()
-        left = await _in_steps(leaderless(context, wanted))
+        left = await in_steps(leaderless(context, wanted))
         allowed = {topic for topic in {tp.topic for tp in left} if await self._may_be_unclean(topic)}
         chosen = {
             tp: elect_unclean(context, tp)
@@ -441,9 +447,7 @@ class Controller:
     async def _send_states(
         self, context: ControllerContext, channel: BrokerChannel, partitions: list[TopicPartition], *, full: bool
     ) -> None:
-        message = await _in_steps(
-            requests.leader_and_isr(context, self._id, channel.broker.epoch, partitions, full=full)
-        )
+        message = await in_steps(requests.leader_and_isr(context, self._id, channel.broker, partitions, full=full))
         asked = {tp: context.states[tp].leader_epoch for tp in partitions}
         answer = channel.send(ApiKey.LEADER_AND_ISR, message)
         answer.add_done_callback(lambda answer: self._hear(context, channel, asked, message, answer))
@@ -490,7 +494,7 @@ class Controller:
         *,
         is_full: bool = False,
     ) -> None:
-        message = await _in_steps(
+        message = await in_steps(
             requests.update_metadata(context, self._id, channel.broker.epoch, partitions, full=is_full)
         )
         answer = channel.send(ApiKey.UPDATE_METADATA, message)
@@ -524,60 +528,3 @@ class Controller:
         self._retries.postpone(id_)
         self._look.set()
         return None
-
-    async def _delete(self, context: ControllerContext, topic: str) -> None:
-        """Delete the topic everywhere, if every broker that holds a part of it lives; else wait for that broker."""
-        partitions = context.partitions_of(topic)
-        holders = {replica for tp in partitions for replica in context.replicas(tp)}
-        if not holders <= self._channels.keys():
-            _logger.info(
-                "topic %s will be deleted when brokers %s are back", topic, sorted(holders - self._channels.keys())
-            )
-        elif topic not in self._stops:
-            await self._stop_replicas(context, topic, holders)
-        elif self._stops[topic].done() and self._all_stopped(topic, self._stops.pop(topic).result()):
-            await self._run_zk(self._zk.forget_topic, topic, context.epoch_version)
-            context.forget(topic)
-            self._deletions.forget(topic)
-            if self._id in self._channels:
-                await self._tell(
-                    context, self._channels[self._id], []
-                )  # wakes the tasks that wait here for the end of the deletion
-            _logger.info("topic %s is deleted", topic)
-
-    async def _stop_replicas(self, context: ControllerContext, topic: str, holders: set[int]) -> None:
-        """Ask for the deletion; the answers, or the end of a broker that owes one, are cause for another look."""
-        partitions = context.partitions_of(topic)
-        for channel in list(self._channels.values()):
-            await self._tell(context, channel, partitions)
-        answers = []
-        for id_ in holders:
-            channel, mine = self._channels[id_], [tp for tp in partitions if id_ in context.replicas(tp)]
-            message = await _in_steps(requests.stop_replicas(context, self._id, channel.broker.epoch, mine))
-            answers.append(channel.send(ApiKey.STOP_REPLICA, message))
-        self._stops[topic] = asyncio.gather(*answers, return_exceptions=True)
-        self._stops[topic].add_done_callback(lambda _: self._look.set())
-
-    def _all_stopped(self, topic: str, answers: list[StopReplicaResponse | BaseException]) -> bool:
-        """Whether every broker has deleted each partition that it was asked to. After a refusal the topic pauses."""
-        told = [each for each in answers if not isinstance(each, BaseException)]
-        if len(told) < len(answers):  # a broker has gone meanwhile
-            self._look.set()
-            return False
-        if not all(requests.has_stopped(each) for each in told):
-            _logger.warning("topic %s could not be deleted everywhere; this will be tried again", topic)
-            self._deletions.postpone(topic)
-            return False
-        return True
-
-
-async def _in_steps(steps: Steps[T]) -> T:
-    """What they come to; the loop serves others between."""
-    while True:
-        try:
-            for _ in range(_STEPS_A_TURN):
-                next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        await asyncio.sleep(0)

@@ -21,7 +21,7 @@ import base64
 import logging
 import random
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -353,15 +353,80 @@ class ZkClient:
 
         Raises CoordinationError if another controller has taken over, or the topic changed or went meanwhile.
         """
-        path = znodes.topic_path(assignment.topic)
-        data, stat = self._client.get(path)
-        old = znodes.decode_topic(assignment.topic, data)
-        if not old.partitions.items() <= assignment.partitions.items():
-            raise CoordinationError(f"the partitions of {assignment.topic} changed meanwhile")
+        old = {number: assignment.of(number) for number in assignment.partitions}
+
+        def is_grown(found: TopicAssignment) -> bool:
+            return all(old.get(number) == found.of(number) for number in found.partitions)
+
+        if not self._write_assignment(assignment, controller_epoch_version, is_grown, {}):
+            raise CoordinationError(f"topic {assignment.topic} changed meanwhile; try again")
+
+    def move_replicas(
+        self,
+        old: TopicAssignment,
+        new: TopicAssignment,
+        controller_epoch_version: int,
+        over: Mapping[TopicPartition, PartitionState],
+    ) -> bool:
+        """Write ``new`` where ZooKeeper has ``old``, and ``over`` are the states of these partitions; whether it has.
+
+        Raises CoordinationError if another controller has taken over.
+        """
+        return self._write_assignment(new, controller_epoch_version, lambda found: found == old, over)
+
+    def _write_assignment(
+        self,
+        new: TopicAssignment,
+        controller_epoch_version: int,
+        is_expected: Callable[[TopicAssignment], bool],
+        over: Mapping[TopicPartition, PartitionState],
+    ) -> bool:
+        path = znodes.topic_path(new.topic)
+        node = self._get(path)
+        if node is None or not is_expected(znodes.decode_topic(new.topic, node[0])):
+            return False
         transaction = self._as_controller(controller_epoch_version)
-        transaction.set_data(path, znodes.with_partitions(path, data, assignment), version=stat.version)
-        if _failed(self._commit(transaction, lambda: self.assignment(assignment.topic) == assignment)):
-            raise CoordinationError(f"topic {assignment.topic} changed, or another controller has taken over")
+        transaction.set_data(path, znodes.with_replicas(path, node[0], new), version=node[1].version)
+        for tp, state in over.items():
+            transaction.check(znodes.partition_state_path(tp), state.version)
+        results = self._commit(transaction, lambda: self.assignment(new.topic) == new)
+        if results:
+            _check_office(results)
+        return not _failed(results)
+
+    def reassignments(self, on_change: OnChange | None = None) -> dict[TopicPartition, tuple[int, ...]] | None:
+        """The replicas that partitions are to have, as an operator asks in ZooKeeper; None without such a znode.
+
+        Raises MalformedZnode.
+        """
+        there = self._client.exists(znodes.REASSIGN_PARTITIONS, watch=_watch(on_change))
+        node = None if there is None else self._get(znodes.REASSIGN_PARTITIONS)
+        return None if node is None else znodes.decode_reassignments(node[0])
+
+    def forget_reassignments(
+        self, done: Mapping[TopicPartition, tuple[int, ...]], controller_epoch_version: int
+    ) -> None:
+        """Take these out of what an operator asks for in ZooKeeper; the znode goes with the last of them.
+
+        Raises CoordinationError if another controller has taken over, MalformedZnode.
+        """
+        path = znodes.REASSIGN_PARTITIONS
+        for _ in range(_TRIES):
+            node = self._get(path)
+            if node is None:
+                return
+            asked = znodes.decode_reassignments(node[0])
+            left = {tp: replicas for tp, replicas in asked.items() if done.get(tp) != replicas}
+            transaction = self._as_controller(controller_epoch_version)
+            if left:
+                transaction.set_data(path, znodes.encode_reassignments(left), version=node[1].version)
+            else:
+                transaction.delete(path, version=node[1].version)
+            results = list(transaction.commit())
+            _check_office(results)
+            if not _failed(results):
+                return
+        raise CoordinationError(f"znode {path} changes all the time; it will be looked at later")
 
     def request_topic_deletion(self, topic: str, topic_id: UUID | None = None) -> None:
         """Ask the controller to delete the topic; with an id only the one that bears it, whatever the name is now."""

@@ -6,7 +6,7 @@ The tree and the JSON are Kafka 3.x's (``ZkData.scala``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_TOPICS = "/config/topics"
 CONFIG_CHANGE_PREFIX = "config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -119,13 +120,56 @@ def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerInfo:
         return BrokerInfo(_number(broker_id), Endpoint(host, _number(value["port"], 1, _MAX_PORT)), rack, epoch)
 
 
+class ReplicaAssignment(NamedTuple):
+    """The replicas of one partition, preferred leader first; while it moves those that it is to have, and behind them
+    the rest of those that it had.
+    """
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    """Those that it had not before the move."""
+    removing: tuple[int, ...] = ()
+    """Those that it is to have no more."""
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """Those that it had, though perhaps in another order."""
+        return tuple(each for each in self.replicas if each not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Those that it is to have."""
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+
 @dataclass(frozen=True)
 class TopicAssignment:
-    """The replicas of each partition, preferred leader first, and the topic's id."""
+    """The replicas of each partition, and the topic's id; ``adding`` and ``removing`` name partitions that move."""
 
     topic: str
     partitions: dict[int, tuple[int, ...]]
     topic_id: UUID | None = None
+    adding: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    removing: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def of(self, partition: int) -> ReplicaAssignment:
+        """What one partition has. Raises KeyError if there is no such partition."""
+        adding, removing = self.adding.get(partition, ()), self.removing.get(partition, ())
+        return ReplicaAssignment(self.partitions[partition], adding, removing)
+
+    def changed(self, changes: Mapping[int, ReplicaAssignment]) -> TopicAssignment:
+        """The same with other replicas of some partitions."""
+        return TopicAssignment(
+            self.topic,
+            self.partitions | {number: each.replicas for number, each in changes.items()},
+            self.topic_id,
+            _moving(self.adding | {number: each.adding for number, each in changes.items()}),
+            _moving(self.removing | {number: each.removing for number, each in changes.items()}),
+        )
 
 
 def topic_path(topic: str) -> str:
@@ -133,31 +177,46 @@ def topic_path(topic: str) -> str:
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
-    value: dict[str, Any] = {
-        "version": 3,
-        "partitions": {str(number): list(replicas) for number, replicas in assignment.partitions.items()},
-        "adding_replicas": {},
-        "removing_replicas": {},
-    }
+    value = {"version": 3} | _replicas(assignment)
     if assignment.topic_id is not None:
         value["topic_id"] = uuid_to_text(assignment.topic_id)
     return _json(value)
 
 
+def _replicas(assignment: TopicAssignment) -> dict[str, Any]:
+    tables = {
+        "partitions": assignment.partitions,
+        "adding_replicas": assignment.adding,
+        "removing_replicas": assignment.removing,
+    }
+    return {name: {str(number): list(each) for number, each in table.items()} for name, table in tables.items()}
+
+
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     value = _parse(topic_path(topic), data)
     with _reading(topic_path(topic)):
-        partitions = {
-            _number(int(number)): tuple(map(_number, replicas)) for number, replicas in value["partitions"].items()
-        }
+        partitions = _replica_table(value["partitions"])
+        adding = _replica_table(value.get("adding_replicas") or {})
+        removing = _replica_table(value.get("removing_replicas") or {})
         topic_id = uuid_from_text(value["topic_id"]) if "topic_id" in value else None
-    return TopicAssignment(topic, dict(sorted(partitions.items())), topic_id)
+        for number, each in (*adding.items(), *removing.items()):
+            if not set(each) <= set(partitions.get(number, ())):
+                raise ValueError(f"partition {number} moves replicas {each} that it has not")
+    return TopicAssignment(topic, partitions, topic_id, _moving(adding), _moving(removing))
 
 
-def with_partitions(path: str, data: bytes, assignment: TopicAssignment) -> bytes:
-    """The topic's znode with other partitions, and whatever else it holds."""
-    replicas = {str(number): list(each) for number, each in assignment.partitions.items()}
-    return _json(_parse(path, data) | {"partitions": replicas})
+def _replica_table(value: dict[str, list[int]]) -> dict[int, tuple[int, ...]]:
+    return {_number(int(number)): tuple(map(_number, value[number])) for number in sorted(value, key=int)}
+
+
+def _moving(table: dict[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    """Kafka may leave the lists of partitions that have moved, empty."""
+    return {number: each for number, each in table.items() if each}
+
+
+def with_replicas(path: str, data: bytes, assignment: TopicAssignment) -> bytes:
+    """The topic's znode with other partitions or replicas, and whatever else it holds."""
+    return _json(_parse(path, data) | _replicas(assignment))
 
 
 @dataclass(frozen=True)
@@ -303,6 +362,23 @@ def decode_deletion(data: bytes | None) -> UUID | None:
         return UUID((data or b"").decode())
     except ValueError:
         return None
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """The replicas that partitions are to have, as an operator asks for in ZooKeeper."""
+    asked = [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)} for tp, replicas in targets.items()
+    ]
+    return _json({"version": 1, "partitions": asked})
+
+
+def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    value = _parse(REASSIGN_PARTITIONS, data)
+    with _reading(REASSIGN_PARTITIONS):
+        return {
+            TopicPartition(str(each["topic"]), int(each["partition"])): tuple(map(int, each["replicas"]))
+            for each in value["partitions"]
+        }
 
 
 def delete_topic_path(topic: str) -> str:

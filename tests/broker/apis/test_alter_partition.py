@@ -44,7 +44,7 @@ class Controller:
         self.asked, self._answers = None, answers
         self.context = ControllerContext(1, 0) if in_office else None
         if self.context is not None:
-            self.context.assignments["t"] = TopicAssignment("t", {0: (1, 2), 1: (1, 2)}, ID)
+            self.context.assign(TopicAssignment("t", {0: (1, 2), 1: (1, 2)}, ID))
 
     async def change_isrs(self, leader, broker_epoch, asked):
         self.asked = leader, broker_epoch, asked

@@ -1,56 +1,74 @@
-"""AlterPartitionReassignments: move replicas; only where they are already, for no broker copies from another yet."""
+"""AlterPartitionReassignments: begin to move replicas to other brokers, or give up to; answered by the controller.
+
+The answer says that ZooKeeper has it. How far a move is, ListPartitionReassignments tells.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from functools import partial
+
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.controller.context import ControllerContext
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
-from sparklog.protocol.slices import Steps
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 
 API = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 VERSIONS = range(0, 1)
 _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+_AskedTopic = AlterPartitionReassignmentsRequest.ReassignableTopic
 
 
 def handle(
     broker: BrokerContext, request: ApiRequest[AlterPartitionReassignmentsRequest]
+) -> AlterPartitionReassignmentsResponse | Awaitable[AlterPartitionReassignmentsResponse]:
+    if not broker.controller.is_active:
+        return _refused(ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller"))
+    return _reassign(broker, request.message)
+
+
+async def _reassign(
+    broker: BrokerContext, message: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    wishes: dict[TopicPartition, list[int] | None] = {}
+    async for topic in broker.turns.paced(message.topics):
+        async for each in broker.turns.paced(topic.partitions):
+            wishes[TopicPartition(topic.name, each.partition_index)] = each.replicas
+    try:
+        refused = await broker.controller.reassign(wishes) if wishes else {}
+    except ApiError as error:
+        return _refused(error)
+    return await broker.turns.drive(_answering(message, refused), lambda: "an AlterPartitionReassignments")
+
+
+def _answering(
+    message: AlterPartitionReassignmentsRequest, refused: dict[TopicPartition, ApiError]
 ) -> Steps[AlterPartitionReassignmentsResponse]:
-    context = broker.controller.context
-    if context is None:
-        return _response(ErrorCode.NOT_CONTROLLER, "this broker is not the controller", [])
     topics = []
-    for topic in request.message.topics:
-        partitions = []
-        for each in topic.partitions:
-            code, text = _judge(context, TopicPartition(topic.name, each.partition_index), each.replicas)
-            partitions.append(
-                _Topic.ReassignablePartitionResponse(
-                    partition_index=each.partition_index, error_code=code, error_message=text
-                )
-            )
-            yield
+    for topic in message.topics:
+        partitions = yield from each_of(partial(_outcome, topic.name, refused), topic.partitions)
         topics.append(_Topic(name=topic.name, partitions=partitions))
     return _response(ErrorCode.NONE, None, topics)
+
+
+def _outcome(
+    topic: str, refused: dict[TopicPartition, ApiError], asked: _AskedTopic.ReassignablePartition
+) -> _Topic.ReassignablePartitionResponse:
+    error = refused.get(TopicPartition(topic, asked.partition_index))
+    return _Topic.ReassignablePartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.reason,
+    )
+
+
+def _refused(error: ApiError) -> AlterPartitionReassignmentsResponse:
+    return _response(error.code, error.reason, [])
 
 
 def _response(code: ErrorCode, text: str | None, topics: list[_Topic]) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         throttle_time_ms=0, error_code=code, error_message=text, responses=topics
     )
-
-
-def _judge(context: ControllerContext, tp: TopicPartition, replicas: list[int] | None) -> tuple[ErrorCode, str | None]:
-    """What becomes of one partition; ``replicas`` None ends a reassignment."""
-    if tp not in context.states or tp.topic in context.deleting:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
-    if replicas is None:
-        return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{tp} is not being reassigned"
-    present = context.replicas(tp)
-    if tuple(replicas) == present:
-        return ErrorCode.NONE, None
-    if not replicas or len(set(replicas)) != len(replicas) or not set(replicas) <= context.brokers.keys():
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the replicas are not live brokers, each once"
-    return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{tp} stays on {list(present)}: this version does not move replicas"

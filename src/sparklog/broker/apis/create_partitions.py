@@ -8,6 +8,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.permissions import check_state_is_kept
 from sparklog.broker.topics import cannot_hold, check_replication_factor
 from sparklog.controller.assignment import assign_replicas, check_partition_count
+from sparklog.controller.reassignment import in_progress
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
@@ -48,6 +49,8 @@ async def _grow(
     present = context.assignments.get(topic.name)
     if present is None or topic.name in context.deleting:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name!r}")
+    if any(in_progress(context, tp) for tp in context.partitions_of(topic.name)):
+        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"replicas of topic {topic.name!r} are being moved")
     grown = _plan(sorted(broker.metadata.brokers), topic, present)
     if validate_only:
         return

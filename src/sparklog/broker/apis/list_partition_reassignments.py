@@ -1,23 +1,53 @@
-"""ListPartitionReassignments: which replicas are moving: none ever are."""
+"""ListPartitionReassignments: which replicas are on the move; answered by the controller."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.controller.context import ControllerContext
+from sparklog.controller.reassignment import in_progress
 from sparklog.errors import ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from sparklog.protocol.slices import Steps
+from sparklog.structs import TopicPartition
 
 API = ApiKey.LIST_PARTITION_REASSIGNMENTS
 VERSIONS = range(0, 1)
+_Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 
 
 def handle(
     broker: BrokerContext, request: ApiRequest[ListPartitionReassignmentsRequest]
-) -> ListPartitionReassignmentsResponse:
-    active = broker.controller.is_active
-    return ListPartitionReassignmentsResponse(
-        throttle_time_ms=0,
-        error_code=ErrorCode.NONE if active else ErrorCode.NOT_CONTROLLER,
-        error_message=None if active else "this broker is not the controller",
-        topics=[],
-    )
+) -> Steps[ListPartitionReassignmentsResponse]:
+    context = broker.controller.context
+    if context is None:
+        return _response(ErrorCode.NOT_CONTROLLER, "this broker is not the controller", [])
+    topics: dict[str, _Topic] = {}
+    for tp in _asked(context, request.message):
+        yield
+        move = in_progress(context, tp)
+        if move is not None:
+            told = topics.setdefault(tp.topic, _Topic(name=tp.topic, partitions=[]))
+            told.partitions.append(
+                _Topic.OngoingPartitionReassignment(
+                    partition_index=tp.partition,
+                    replicas=list(move.replicas),
+                    adding_replicas=list(move.adding),
+                    removing_replicas=list(move.removing),
+                )
+            )
+    return _response(ErrorCode.NONE, None, list(topics.values()))
+
+
+def _asked(context: ControllerContext, message: ListPartitionReassignmentsRequest) -> Iterable[TopicPartition]:
+    """All that may move, if the request names none."""
+    if message.topics is None:
+        return sorted(context.moving | context.departures.keys())
+    named = (TopicPartition(topic.name, number) for topic in message.topics for number in topic.partition_indexes)
+    return dict.fromkeys(named)
+
+
+def _response(code: ErrorCode, text: str | None, topics: list[_Topic]) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=code, error_message=text, topics=topics)

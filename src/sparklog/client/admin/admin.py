@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sparklog.client.admin.configs import ConfigAdmin, ConfigEntry, LogDir
 from sparklog.client.admin.groups import GroupAdmin, GroupDescription, GroupListing, GroupMember
 from sparklog.client.admin.prepared import PreparedAdmin, PreparedTransaction
+from sparklog.client.admin.reassignments import PartitionReassignment, ReassignmentAdmin
 from sparklog.client.admin.topics import NewTopic, TopicAdmin, new_topics
 from sparklog.client.admin.transactions import (
     ActiveProducer,
@@ -43,6 +44,7 @@ __all__ = [
     "LogDir",
     "NewTopic",
     "OffsetAndMetadata",
+    "PartitionReassignment",
     "PreparedTransaction",
     "TransactionDescription",
     "TransactionListing",
@@ -52,7 +54,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdmin(TopicAdmin, ConfigAdmin, GroupAdmin, PreparedAdmin):
+class AsyncAdmin(TopicAdmin, ReassignmentAdmin, ConfigAdmin, GroupAdmin, PreparedAdmin):
     """On the caller's event loop; ``async with`` starts and closes it. Settings by Kafka's names, as for a producer."""
 
     def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
@@ -113,6 +115,8 @@ class Admin:
     delete_topics = _blocking(TopicAdmin.delete_topics)
     create_partitions = _blocking(TopicAdmin.create_partitions)
     elect_leaders = _blocking(TopicAdmin.elect_leaders)
+    alter_partition_reassignments = _blocking(ReassignmentAdmin.alter_partition_reassignments)
+    list_partition_reassignments = _blocking(ReassignmentAdmin.list_partition_reassignments)
     list_offsets = _blocking(TopicAdmin.list_offsets)
     reachable_offsets = _blocking(TopicAdmin.reachable_offsets)
     delete_records = _blocking(TopicAdmin.delete_records)
