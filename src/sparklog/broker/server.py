@@ -181,7 +181,7 @@ class Broker:
         self._steps[_Step.REGISTRATION] = registration.close
         self._assemble(cluster_id)
         self._server.start()
-        self._settings.follow(self._context.replicas, self._limit_connections)
+        self._settings.follow(self._context.replicas, self._take_over)
         await registration.register()
         registration.follow(self._controller.on_session_expired, self._fail)
         self._controller.start()
@@ -206,6 +206,13 @@ class Broker:
             config.advertised_host or self.endpoint.host, config.advertised_port or self.endpoint.port
         )
         return server
+
+    def _take_over(self, config: BrokerConfig) -> None:
+        """Put the broker's own settings in force, as they are now."""
+        replicas = self._context.replicas
+        replicas.leader_throttle.limit = config.leader_replication_throttled_rate
+        replicas.follower_throttle.limit = config.follower_replication_throttled_rate
+        self._limit_connections(config)
 
     def _limit_connections(self, config: BrokerConfig) -> None:
         """Put the limits in force as soon as the hosts that they name are looked up; the newest settings count."""
@@ -302,7 +309,12 @@ class Broker:
     def _assemble(self, cluster_id: str) -> None:
         config, metadata = self._config, MetadataCache()
         replicas = ReplicaManager(
-            config.broker_id, self._logs, self._loop, clock=self._clock, max_lag_ms=config.replica_lag_time_max_ms
+            config.broker_id,
+            self._logs,
+            self._loop,
+            clock=self._clock,
+            max_lag_ms=config.replica_lag_time_max_ms,
+            throttle_windows=(config.replication_quota_window_num, 1000 * config.replication_quota_window_size_seconds),
         )
         self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock, self._settings.topic)
         self._steps[_Step.CONTROLLER] = self._controller.close

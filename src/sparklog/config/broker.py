@@ -21,6 +21,7 @@ ASSIGNOR_CLASSES = {
 """What Kafka calls its assignors in ``group.consumer.assignors``, and their names."""
 _logger = logging.getLogger(__name__)
 _INT_MAX = (1 << 31) - 1
+_LONG_MAX = (1 << 63) - 1
 
 
 def parse_overrides(text: str) -> dict[str, int]:
@@ -123,6 +124,26 @@ class BrokerConfig:
     )
     max_connection_creation_rate: int = setting(
         "max.connection.creation.rate", T.INT, _INT_MAX, "Most new connections a second; more wait.", at_least(0)
+    )
+    leader_replication_throttled_rate: int = setting(
+        "leader.replication.throttled.rate",
+        T.LONG,
+        _LONG_MAX,
+        "Bytes a second to followers out of sync, of the replicas that leader.replication.throttled.replicas names.",
+        at_least(0),
+    )
+    follower_replication_throttled_rate: int = setting(
+        "follower.replication.throttled.rate",
+        T.LONG,
+        _LONG_MAX,
+        "Bytes a second that are copied while out of sync, where follower.replication.throttled.replicas says so.",
+        at_least(0),
+    )
+    replication_quota_window_num: int = setting(
+        "replication.quota.window.num", T.INT, 11, "Windows over which these rates are taken.", at_least(1)
+    )
+    replication_quota_window_size_seconds: int = setting(
+        "replication.quota.window.size.seconds", T.INT, 1, "Length of such a window.", at_least(1)
     )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", T.LONG, 600_000, "Idleness after which a connection is ended; below 0 never."

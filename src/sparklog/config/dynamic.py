@@ -68,13 +68,15 @@ _OWN_DEFINITIONS: dict[str, Definition] = {
         "max.connections.per.ip.overrides",
         "max.connection.creation.rate",
         "producer.id.expiration.ms",
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
     )
 }
 DYNAMIC_DEFINITIONS: dict[str, Definition] = _OWN_DEFINITIONS | {
     own_name: TOPIC_DEFINITIONS[name] for own_name, name in topic_synonyms().items()
 }
-"""The broker settings that may change while it runs: topics' defaults, limits on connections, how long producers are
-remembered. The rest is read at the start.
+"""The broker settings that may change while it runs: topics' defaults, limits on connections and on copying, how long
+producers are remembered. The rest is read at the start.
 """
 
 

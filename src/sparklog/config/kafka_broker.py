@@ -19,12 +19,11 @@ _LEFT_OUT = frozenset(
     controlled.shutdown.retry.backoff.ms controller.quota.window.num controller.quota.window.size.seconds
     controller.socket.timeout.ms create.topic.policy.class.name delete.records.purgatory.purge.interval.requests
     delete.topic.enable early.start.listeners eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
-    follower.replication.throttled.rate group.consumer.max.heartbeat.interval.ms
+    group.consumer.max.heartbeat.interval.ms
     group.consumer.max.session.timeout.ms group.consumer.min.heartbeat.interval.ms
     group.consumer.min.session.timeout.ms group.coordinator.append.linger.ms group.coordinator.new.enable
     group.coordinator.threads initial.broker.registration.timeout.ms inter.broker.listener.name
     inter.broker.protocol.version kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    leader.replication.throttled.rate
     listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
     log.cleaner.threads log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
@@ -33,7 +32,7 @@ _LEFT_OUT = frozenset(
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.topic.compression.codec
     offsets.topic.segment.bytes producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
     replica.selector.class replica.socket.receive.buffer.bytes
-    replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id
+    request.timeout.ms reserved.broker.max.id
     server.max.startup.time.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes telemetry.max.bytes
     transaction.partition.verification.enable transaction.state.log.load.buffer.size

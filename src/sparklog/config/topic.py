@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,16 @@ NOTHING_COMPACTS = (
     " and keeps every record"
 )
 """What is to be said wherever a topic is given that policy."""
+_REPLICA = re.compile("[0-9]+:[0-9]+")
+
+
+def _complaint_about_replicas(entries: tuple[str, ...]) -> str | None:
+    """Source: Kafka 3.9, ``ThrottledReplicaListValidator``."""
+    if entries == ("*",) or all(_REPLICA.fullmatch(each) for each in entries):
+        return None
+    return "must be * for all replicas, or PARTITION:BROKER,PARTITION:BROKER"
+
+
 COMPRESSION_NAMES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -93,6 +104,13 @@ class TopicConfig:
     flush_ms: int = setting(
         "flush.ms", T.LONG, _LONG_MAX, "Milliseconds between two fsyncs.", at_least(0), broker="log.flush.interval.ms"
     )
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        "follower.replication.throttled.replicas",
+        T.LIST,
+        (),
+        "Replicas that are fetched at follower.replication.throttled.rate: PARTITION:BROKER, ..., or * for all.",
+        _complaint_about_replicas,
+    )
     index_interval_bytes: int = setting(
         "index.interval.bytes",
         T.INT,
@@ -100,6 +118,13 @@ class TopicConfig:
         "Bytes of log between two index entries. More than 4096 count as 4096, so that every record is found at once.",
         at_least(0),
         broker="log.index.interval.bytes",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        "leader.replication.throttled.replicas",
+        T.LIST,
+        (),
+        "Leaders that send at leader.replication.throttled.rate to whom is not in sync: PARTITION:BROKER, ..., or *.",
+        _complaint_about_replicas,
     )
     max_message_bytes: int = setting(
         "max.message.bytes",

@@ -33,6 +33,7 @@ from sparklog.replica.at_end import AtEnd
 from sparklog.replica.in_sync import Proposal
 from sparklog.replica.partition import Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
+from sparklog.replica.throttle import ReplicationThrottle, names_replica
 from sparklog.structs import IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -86,8 +87,11 @@ class ReplicaManager:
         *,
         clock: Clock | None = None,
         max_lag_ms: int = 30_000,
+        throttle_windows: tuple[int, int] = (11, 1000),
     ) -> None:
-        """A follower that has not been at its leader's end for ``max_lag_ms`` is no longer in sync."""
+        """A follower that has not been at its leader's end for ``max_lag_ms`` is no longer in sync. Throttled copying
+        is measured over so many windows of so many ms.
+        """
         self.broker_id = broker_id
         self._logs = logs
         self._clock = clock or SystemClock()
@@ -96,6 +100,10 @@ class ReplicaManager:
         """Told of each change of an ISR that the controller is to write."""
         self.lives: Callable[[int], bool] = lambda _broker_id: True
         """Whether the cluster has a broker: one that is gone is not waited for as one that is about to join an ISR."""
+        self.leader_throttle = ReplicationThrottle(self._clock, *throttle_windows)
+        """For what is sent to followers that are not in sync."""
+        self.follower_throttle = ReplicationThrottle(self._clock, *throttle_windows)
+        """For what is copied from leaders while not in sync."""
         self._partitions: dict[TopicPartition, Partition] = {}
         self._departing: set[TopicPartition] = set()
         self._loop = loop
@@ -370,6 +378,29 @@ class ReplicaManager:
         committed = partition.high_watermark.offset
         start = partition.log_start_offset
         return PartitionRead(None, None, partition.bound(None), committed, committed, start, diverging)
+
+    def is_throttled(self, tp: TopicPartition) -> bool:
+        """Whether what is sent of the partition to followers counts for ``leader_throttle``, or what is copied of it
+        for ``follower_throttle``.
+        """
+        partition = self._partitions.get(tp)
+        if partition is None:
+            return False
+        config = partition.log.config
+        throttled = (
+            config.leader_replication_throttled_replicas
+            if partition.is_leader
+            else config.follower_replication_throttled_replicas
+        )
+        return names_replica(throttled, tp.partition, self.broker_id)
+
+    def holds_back(self, tp: TopicPartition, follower: int) -> bool:
+        """Whether a follower is to be sent nothing of a throttled partition for now; one in sync is never kept waiting.
+
+        Source: Kafka 3.9, ``ReplicaManager.shouldLeaderThrottle``.
+        """
+        partition = self._partitions.get(tp)
+        return partition is not None and follower not in partition.isr and self.leader_throttle.is_exceeded()
 
     def _has_fetched(self, partition: Partition, follower: Follower, offset: int) -> None:
         if partition.fetched(follower.id, offset, follower.epoch):

@@ -69,9 +69,10 @@ def handle(
         return _serve_large(broker, request, fetch)
     reading = _Reading(broker, request, fetch.rest, is_news=True)
     reading.read(fetch.asked)
-    return (
-        fetch.answer(reading.fetched, reading.at_ends) if reading.is_enough else _wait(broker, request, fetch, reading)
-    )
+    if not reading.is_enough:
+        return _wait(broker, request, fetch, reading)
+    reading.count()
+    return fetch.answer(reading.fetched, reading.at_ends)
 
 
 def _handle_large(
@@ -121,6 +122,7 @@ def _serve_large(
 
 
 def _answering(fetch: Fetch, reading: _Reading) -> Steps[FetchAnswer]:
+    reading.count()
     for fetched, at_ends in zip(sliced(reading.fetched), sliced(reading.at_ends), strict=True):
         fetch.take(fetched, at_ends)
         yield
@@ -146,7 +148,7 @@ class _Reading:
         self._message: FetchRequest = request.message
         self._uses_ids = _uses_ids(request)
         self._most = min(self._message.max_bytes, broker.config.fetch_max_bytes)
-        self._size = self._aborted = 0
+        self._size = self._aborted = self._throttled = 0
         self._room = rest.room
         self._failed = False
         self.fetched: list[FetchedPartition] = []
@@ -185,6 +187,7 @@ class _Reading:
             tp = TopicPartition(topic, asked.partition)
             topic_id = None if asked.topic_id is ZERO_UUID else asked.topic_id
             max_bytes = min(asked.max_bytes, max(self._most - self._size, 0)) if self._aborted < MOST_ABORTED else 0
+            is_held_back = False
             try:
                 if self._follower is None:
                     read = broker.replicas.read(
@@ -197,13 +200,20 @@ class _Reading:
                         min_one_batch=self._size == 0,
                     )
                 else:
-                    read = self._read_as_follower(self._follower, tp, topic_id, asked, max_bytes)
+                    is_throttled = broker.replicas.leader_throttle.is_limited and broker.replicas.is_throttled(tp)
+                    is_held_back = is_throttled and broker.replicas.holds_back(tp, self._follower.id)
+                    read = self._read_as_follower(
+                        self._follower, tp, topic_id, asked, max_bytes, is_held_back=is_held_back
+                    )
+                    if is_throttled and read.records is not None:
+                        self._throttled += read.records.size
             except ApiError as error:
                 self._add(_failed(broker, asked, tp, error.code, self._version))
                 self._failed = True
                 continue
-            self.seen[tp] = asked, read.bound
-            self._room += max(asked.max_bytes, 0)
+            if not is_held_back:  # its records are not waited for
+                self.seen[tp] = asked, read.bound
+                self._room += max(asked.max_bytes, 0)
             if read.records is not None:
                 self._size += read.records.size
                 self._aborted += len(read.aborted or ())
@@ -225,16 +235,29 @@ class _Reading:
             return None
         return self._broker.replicas.at_end(tp, read.bound, self._follower)
 
+    def count(self) -> None:
+        """This is answered: what of it is throttled counts."""
+        if self._throttled:
+            self._broker.replicas.leader_throttle.record(self._throttled)
+
     def _read_as_follower(
-        self, follower: Follower, tp: TopicPartition, topic_id: UUID | None, asked: FetchPartition, max_bytes: int
+        self,
+        follower: Follower,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        asked: FetchPartition,
+        max_bytes: int,
+        *,
+        is_held_back: bool,
     ) -> PartitionRead:
         """Raises ApiError with the code to answer."""
+        room = 0 if is_held_back else max_bytes
         read = self._broker.replicas.read_as_follower(
             tp,
             topic_id,
             follower,
-            ReplicaFetch(asked.offset, asked.last_fetched_epoch, asked.current_leader_epoch, max_bytes),
-            min_one_batch=self._size == 0,
+            ReplicaFetch(asked.offset, asked.last_fetched_epoch, asked.current_leader_epoch, room),
+            min_one_batch=self._size == 0 and not is_held_back,
             is_news=self._is_news,
         )
         if read.diverging is not None:
@@ -319,6 +342,7 @@ async def _wait(
     fetch.again()
     again = _Reading(broker, request, fetch.rest)
     again.read(fetch.asked)
+    again.count()
     return fetch.answer(again.fetched, again.at_ends)
 
 

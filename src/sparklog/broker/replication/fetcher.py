@@ -60,10 +60,12 @@ class Leader(NamedTuple):
 class _Followed:
     """A partition that is copied."""
 
-    __slots__ = ("leader_epoch", "pause_s", "paused_until")
+    __slots__ = ("is_in_sync", "leader_epoch", "pause_s", "paused_until")
 
     def __init__(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
+        self.is_in_sync = False
+        """Whether all is here that the leader last said to be committed."""
         self.pause_s = 0.0
         self.paused_until = 0.0
 
@@ -230,11 +232,21 @@ class ReplicaFetcher:
             self._to_look_up[tp] = None
         to_look_up, self._to_look_up = self._to_look_up, {}
         for tp in to_look_up:
-            asked = self._next_of(tp, self._followed[tp])
+            followed = self._followed[tp]
+            if self._is_held_back(tp, followed):
+                followed.paused_until = now + self._config.replica_fetch_backoff_ms / 1000
+                self._paused.add(tp)
+                continue
+            asked = self._next_of(tp, followed)
             if asked is None:
                 del self._followed[tp]
             else:
                 self._ask_for(tp, asked)
+
+    def _is_held_back(self, tp: TopicPartition, followed: _Followed) -> bool:
+        """Whether its throttle forbids to copy it now. Source: Kafka 3.9, ``shouldFollowerThrottle``."""
+        throttle = self._replicas.follower_throttle
+        return not followed.is_in_sync and throttle.is_exceeded() and self._replicas.is_throttled(tp)
 
     def _next_of(self, tp: TopicPartition, followed: _Followed) -> FetchPartition | None:
         """None if it leads, or is gone, or its disk has failed."""
@@ -303,6 +315,10 @@ class ReplicaFetcher:
             records = fetched.records[0] if fetched.records else None
             assert records is None or isinstance(records, memoryview)
             self._replicas.append_from_leader(tp, epoch, records, fetched.high_watermark, fetched.log_start_offset)
+            followed.is_in_sync = self._replicas.standing(tp, epoch).offset >= fetched.high_watermark
+            throttle = self._replicas.follower_throttle
+            if records is not None and throttle.is_limited and self._replicas.is_throttled(tp):
+                throttle.record(len(records))
 
     def _suffer(self, tp: TopicPartition, followed: _Followed, error: ApiError) -> None:
         """Pause the partition; one that is not to be followed any more is left."""
