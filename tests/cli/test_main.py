@@ -28,7 +28,7 @@ except SystemExit as ended:
 GROUPS = {
     "topic": ("create", "list", "describe", "alter", "delete"),
     "group": ("list", "describe", "reset-offsets", "delete"),
-    "cluster": ("describe", "elect"),
+    "cluster": ("describe", "elect", "reassign", "drain"),
     "config": ("describe", "alter"),
     "txn": ("list", "describe", "commit", "abort", "find-hanging"),
     "writes": ("list", "finish", "declare"),

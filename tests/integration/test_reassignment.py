@@ -1,16 +1,20 @@
 """Replicas that move from broker to broker, under clients that write and read."""
 
+import json
 import threading
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
 
 from sparklog.client.admin.admin import Admin
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
+from sparklog.zk.znodes import encode_reassignments
 
 pytestmark = pytest.mark.integration
 
@@ -148,3 +152,126 @@ def test_a_partition_moves_whole_under_a_writer(quartet, admin):
     assert not writer.failures
     assert read_all(quartet, tp.topic, len(writer.acknowledged)) == writer.acknowledged
     eventually(lambda: holders(quartet, tp) == {2, 3}, NOTICED_S, "the old replicas' files are gone")
+
+
+def test_more_replicas_and_fewer(quartet, admin):
+    tp = make_topic(quartet, admin, "sized", [0])
+    with Writer(quartet, tp.topic) as writer:
+        move(admin, tp, [0, 1, 2])
+        await_end(admin, tp, [0, 1, 2])
+        move(admin, tp, [2])
+        assert await_end(admin, tp, [2]).leader == 2
+        before = len(writer.acknowledged)
+        eventually(lambda: len(writer.acknowledged) > before, NOTICED_S, "the only one takes records")
+    assert not writer.failures
+    assert read_all(quartet, tp.topic, len(writer.acknowledged)) == writer.acknowledged
+    eventually(lambda: holders(quartet, tp) == {2}, NOTICED_S, "the other replicas' files are gone")
+
+
+THROTTLED = {"leader.replication.throttled.replicas": "*", "follower.replication.throttled.replicas": "*"}
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+
+
+@pytest.fixture
+def slowly(quartet, admin):
+    """Next to nothing is copied of throttled replicas that are not in sync."""
+    for broker in range(4):
+        admin.alter_broker_configs(broker, dict.fromkeys(RATES, "1"))
+    yield
+    for broker in range(4):
+        admin.alter_broker_configs(broker, dict.fromkeys(RATES))
+
+
+def fill(quartet, topic):
+    """With more than one fetch brings."""
+    producer = Producer({"bootstrap.servers": quartet.bootstrap_servers, "log_level": 0, "linger.ms": 2})
+    for _ in range(40):
+        producer.produce(topic, bytes(100_000))
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def begin_slowly(quartet, admin, name):
+    """A move that is under way until the throttle is taken away."""
+    tp = make_topic(quartet, admin, name, [0, 1])
+    fill(quartet, name)
+    admin.alter_topic_configs(name, THROTTLED)
+    move(admin, tp, [2, 3])
+    eventually(lambda: holders(quartet, tp) == {0, 1, 2, 3}, NOTICED_S, "the new replicas are made")
+    found = admin.list_partition_reassignments()[tp]
+    assert found == ((2, 3, 0, 1), (2, 3), (0, 1))
+    return tp
+
+
+def test_a_move_that_is_given_up_leaves_all_as_it_was(quartet, admin, slowly):
+    tp = begin_slowly(quartet, admin, "given-up")
+    with pytest.raises(ApiError) as refused:
+        admin.create_partitions({tp.topic: 3})
+    assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    move(admin, tp, None)
+    await_end(admin, tp, [0, 1])
+    eventually(lambda: holders(quartet, tp) == {0, 1}, NOTICED_S, "what was copied is gone")
+    (again,) = admin.alter_partition_reassignments({tp: None}).values()
+    assert again.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_a_throttled_move_goes_on_when_the_throttle_is_taken_away(quartet, admin, slowly):
+    tp = begin_slowly(quartet, admin, "throttled")
+    assert set(described(admin, tp.topic).isr) == {0, 1}
+    admin.alter_topic_configs(tp.topic, dict.fromkeys(THROTTLED))
+    await_end(admin, tp, [2, 3])
+    assert len(read_all(quartet, tp.topic, 40)) == 40
+
+
+def test_a_move_outlives_the_controller_and_a_broker_of_the_target(quartet, admin, slowly):
+    tp = begin_slowly(quartet, admin, "outlives")
+    controller = admin.describe_cluster().controller
+    for broker in {int(controller), 3}:
+        quartet.kill_broker(broker)
+    eventually(lambda: admin.describe_cluster().controller not in (controller, -1), NOTICED_S, "another controls")
+    for broker in {int(controller), 3}:
+        quartet.start_broker(broker)
+    assert admin.list_partition_reassignments([tp])[tp].removing == (0, 1)
+    admin.alter_topic_configs(tp.topic, dict.fromkeys(THROTTLED))
+    await_end(admin, tp, [2, 3])
+    assert len(read_all(quartet, tp.topic, 40)) == 40
+
+
+def test_a_topic_is_deleted_while_it_moves(quartet, admin, slowly):
+    tp = begin_slowly(quartet, admin, "deleted")
+    admin.delete_topics([tp.topic])
+    eventually(lambda: holders(quartet, tp) == set(), NOTICED_S, "no file is left")
+    assert not admin.list_partition_reassignments()
+
+
+@pytest.fixture
+def zookeeper(quartet):
+    client = KazooClient(quartet.zookeeper.connect_string)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_what_stands_in_zookeeper_is_taken_over_and_removed(quartet, admin, zookeeper):
+    tp = make_topic(quartet, admin, "asked", [0, 1])
+    path = "/admin/reassign_partitions"
+    gone = TopicPartition("not-there", 0)
+    zookeeper.create(path, encode_reassignments({tp: (3, 1), gone: (1,)}))
+    eventually(lambda: zookeeper.exists(path) is None, NOTICED_S, "what is asked for is done")
+    await_end(admin, tp, [3, 1])
+    found = json.loads(zookeeper.get("/brokers/topics/asked")[0])
+    assert (found["partitions"], found["adding_replicas"], found["removing_replicas"]) == ({"0": [3, 1]}, {}, {})
+
+
+def test_a_client_comes_before_what_stands_in_zookeeper(quartet, admin, zookeeper, slowly):
+    tp = make_topic(quartet, admin, "twice", [0, 1])
+    fill(quartet, tp.topic)
+    admin.alter_topic_configs(tp.topic, THROTTLED)
+    path = "/admin/reassign_partitions"
+    zookeeper.create(path, encode_reassignments({tp: (2, 3)}))
+    eventually(lambda: admin.list_partition_reassignments([tp]), NOTICED_S, "it is taken over")
+    assert zookeeper.exists(path) is not None, "until it is done"
+    move(admin, tp, None)
+    assert zookeeper.exists(path) is None
+    await_end(admin, tp, [0, 1])

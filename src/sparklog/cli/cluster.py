@@ -1,4 +1,4 @@
-"""``sparklog cluster``: describe, elect."""
+"""``sparklog cluster``: describe, elect; reassign and drain are in ``cli/reassign.py``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import name_partitions
+from sparklog.cli.reassign import drain, reassign
 from sparklog.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _WORDS = {
 
 @click.group()
 def cluster() -> None:
-    """See how brokers and partitions do, and choose which replicas lead.
+    """See how brokers and partitions do, choose which replicas lead, and on which brokers they are.
 
     \b
     Examples:
@@ -43,7 +44,13 @@ def cluster() -> None:
       sparklog cluster describe --output json
       sparklog cluster elect
       sparklog cluster elect --unclean --topic clicks --partition 3 --yes
+      sparklog cluster reassign --topic clicks --brokers 1,2,3
+      sparklog cluster drain 2
     """
+
+
+cluster.add_command(reassign)
+cluster.add_command(drain)
 
 
 @cluster.command(short_help="Show the brokers, and how many partitions are not as they should be.")

@@ -24,7 +24,7 @@ COMMANDS = {
     "produce": "Write the lines of a file, or of standard input, to a topic.",
     "consume": "Print the records of a topic.",
     "group": "See consumer groups and their lag; set where they read on.",
-    "cluster": "See how brokers and partitions do; choose which replicas lead.",
+    "cluster": "See how brokers and partitions do; choose leaders; move replicas.",
     "config": "See and change settings while the cluster runs.",
     "txn": "See and end open transactions.",
     "writes": "See and finish what Spark jobs left half-written.",

@@ -1,0 +1,236 @@
+"""``sparklog cluster reassign`` and ``drain``: move replicas to other brokers, and watch them move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.display import counted, show_table
+from sparklog.errors import ApiError
+
+if TYPE_CHECKING:
+    from sparklog.client.admin.admin import Admin
+    from sparklog.cluster.info import ClusterInfo
+    from sparklog.cluster.plan import Plan
+    from sparklog.structs import TopicPartition
+
+_LOOK_EVERY_S = 0.5
+_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_MEGABYTE = 1_000_000
+
+throttle_option = click.option(
+    "--throttle", type=click.FloatRange(0, min_open=True), metavar="MB/S",
+    help="Copy no more than so many megabytes a second from each broker, and to each.",
+)  # fmt: skip
+
+
+@click.command(short_help="Move replicas to other brokers.")
+@click.option(
+    "--plan", "plan_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="Where replicas are to be, as JSON of kafka-reassign-partitions.sh.",
+)  # fmt: skip
+@click.option("-t", "--topic", "topics", multiple=True, help="Spread this topic over --brokers; may be repeated.")
+@click.option("--brokers", metavar="ID,ID,...", help="The brokers for --topic; default: all that live.")
+@click.option("--replication", type=click.IntRange(1), help="Replicas of each partition of --topic; default: as now.")
+@click.option("--dry-run", is_flag=True, help="Print the plan as JSON and move nothing.")
+@click.option("--list", "action", flag_value="list", help="Show what is on the move.")
+@click.option("--cancel", "action", flag_value="cancel", help="Give up what is on the move: all, or that of --topic.")
+@click.option("--follow", "action", flag_value="follow", help="Wait for what is on the move, then end all throttles.")
+@throttle_option
+@bootstrap_option
+def reassign(
+    plan_file: Path | None,
+    topics: tuple[str, ...],
+    brokers: str | None,
+    replication: int | None,
+    dry_run: bool,
+    action: str | None,
+    throttle: float | None,
+    bootstrap: str,
+) -> None:
+    """Move replicas to other brokers: by a plan, or so that topics are spread evenly, over racks too if brokers say
+    theirs. Returns when all have moved; clients go on meanwhile. Interrupted, the moves go on: --follow waits again.
+
+    \b
+    Examples:
+      sparklog cluster reassign --topic clicks --brokers 1,2,3 --dry-run > plan.json
+      sparklog cluster reassign --plan plan.json --throttle 20
+      sparklog cluster reassign --topic clicks --replication 3
+      sparklog cluster reassign --list
+      sparklog cluster reassign --cancel
+    """
+    if sum((plan_file is not None, bool(topics) and action != "cancel", action is not None)) != 1:
+        raise click.UsageError("say what to do: one of --plan, --topic, --list, --cancel, --follow")
+    with administered(bootstrap) as admin:
+        if action == "list":
+            _list(admin)
+        elif action == "cancel":
+            _cancel(admin, topics)
+        elif action == "follow":
+            _follow(admin)
+        else:
+            info = admin.describe_cluster()
+            plan = _plan(info, plan_file, topics, brokers, replication)
+            _execute(admin, info, plan, throttle, dry_run=dry_run)
+
+
+@click.command(short_help="Move every replica off a broker.")
+@click.argument("broker", type=click.IntRange(0), metavar="BROKER")
+@click.option("--dry-run", is_flag=True, help="Print the plan as JSON and move nothing.")
+@throttle_option
+@bootstrap_option
+def drain(broker: int, dry_run: bool, throttle: float | None, bootstrap: str) -> None:
+    """Move every replica off a broker, each to the broker that has the least, so that it can be switched off for good.
+
+    \b
+    Examples:
+      sparklog cluster drain 2
+      sparklog cluster drain 2 --throttle 20
+      sparklog cluster drain 2 --dry-run > plan.json
+    """
+    from sparklog.cluster.plan import drained
+
+    with administered(bootstrap) as admin:
+        info = admin.describe_cluster()
+        _execute(admin, info, drained(info, broker), throttle, dry_run=dry_run)
+
+
+def _plan(
+    info: ClusterInfo, plan_file: Path | None, topics: Collection[str], brokers: str | None, replication: int | None
+) -> Plan:
+    from sparklog.cluster.plan import parse_plan
+
+    if plan_file is not None:
+        return parse_plan(plan_file.read_text())
+    return _spread(info, topics, _ids(brokers) if brokers else sorted(info.brokers), replication)
+
+
+def _ids(text: str) -> list[int]:
+    try:
+        return sorted({int(each) for each in text.split(",")})
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of brokers' ids", param_hint="--brokers") from None
+
+
+def _spread(info: ClusterInfo, topics: Collection[str], brokers: list[int], replication: int | None) -> Plan:
+    """As new topics would be, one after the other round the brokers."""
+    from sparklog.controller.assignment import assign_replicas
+    from sparklog.structs import TopicPartition
+
+    plan: Plan = {}
+    for name in topics:
+        if name not in info.topics:
+            raise click.BadParameter(f"there is no topic {name!r}", param_hint="--topic")
+        partitions = info.topics[name].partitions
+        factor = replication or len(partitions[0].replicas)
+        racks = {broker: info.racks.get(each) for each in info.brokers if (broker := int(each)) in brokers}
+        found = assign_replicas(brokers, len(partitions), factor, start=len(plan), racks=racks)
+        plan |= {TopicPartition(name, number): replicas for number, replicas in found.items()}
+    return plan
+
+
+def _execute(admin: Admin, info: ClusterInfo, plan: Plan, throttle: float | None, *, dry_run: bool) -> None:
+    from sparklog.cluster.plan import changed, format_plan
+
+    wanted = changed(info, plan)
+    if dry_run:
+        click.echo(format_plan(plan))
+        return
+    if not wanted:
+        click.echo("nothing is to be moved: all replicas are where they are to be")
+        return
+    with _throttled(admin, info, wanted, throttle):
+        outcomes = admin.alter_partition_reassignments(wanted)
+        begun = [tp for tp, error in outcomes.items() if error is None]
+        failures = [error for error in outcomes.values() if error is not None]
+        _await_end(admin, begun)
+    click.echo(f"moved {counted(len(begun), 'partition')}")
+    if failures:
+        raise ApiError(failures[0].code, f"{counted(len(failures), 'partition')} cannot be moved: {failures[0]}")
+
+
+@contextmanager
+def _throttled(admin: Admin, info: ClusterInfo, plan: Plan, throttle: float | None) -> Iterator[None]:
+    """With the throttles set, which go when all has moved; a failure or an interruption leaves them in force."""
+    from sparklog.cluster.plan import newcomers, sources, throttled
+
+    if throttle is None:
+        yield
+        return
+    copied, copying = sources(info, plan), newcomers(info, plan)
+    brokers = sorted(set().union(*copied.values(), *copying.values()) & info.brokers.keys())
+    for name, replicas in zip(_REPLICAS, (copied, copying), strict=True):
+        for topic, entries in throttled(replicas).items():
+            admin.alter_topic_configs(topic, {name: entries})
+    _set_rates(admin, brokers, str(int(throttle * _MEGABYTE)))
+    try:
+        yield
+    except BaseException:
+        click.echo('the throttles stay; "sparklog cluster reassign --follow" removes them at the end', err=True)
+        raise
+    _unthrottle(admin, {tp.topic for tp in plan}, brokers)
+
+
+def _set_rates(admin: Admin, brokers: Collection[int], rate: str | None) -> None:
+    from sparklog.structs import BrokerId
+
+    for broker in brokers:
+        admin.alter_broker_configs(BrokerId(broker), dict.fromkeys(_RATES, rate))
+
+
+def _unthrottle(admin: Admin, topics: Collection[str], brokers: Collection[int]) -> None:
+    for topic in sorted(topics):
+        admin.alter_topic_configs(topic, dict.fromkeys(_REPLICAS))
+    _set_rates(admin, brokers, None)
+
+
+def _await_end(admin: Admin, partitions: Collection[TopicPartition]) -> None:
+    """Until they are listed no more; says on standard error how many are left, when that changes."""
+    told = len(partitions)
+    while partitions:
+        left = len(admin.list_partition_reassignments(partitions))
+        if left != told:
+            click.echo(f"{len(partitions) - left} of {counted(len(partitions), 'partition')} moved", err=True)
+            told = left
+        if not left:
+            return
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _list(admin: Admin) -> None:
+    moving = admin.list_partition_reassignments()
+    if not moving:
+        click.echo("nothing is on the move", err=True)
+        return
+    rows = [
+        [tp.topic, tp.partition, *(",".join(map(str, each)) for each in move)] for tp, move in sorted(moving.items())
+    ]
+    show_table(["topic", "partition", "replicas", "adding", "removing"], rows, right=("partition",))
+
+
+def _cancel(admin: Admin, topics: Collection[str]) -> None:
+    moving = [tp for tp in admin.list_partition_reassignments() if not topics or tp.topic in topics]
+    outcomes = admin.alter_partition_reassignments(dict.fromkeys(moving)) if moving else {}
+    failures = [error for error in outcomes.values() if error is not None]
+    _unthrottle(admin, {tp.topic for tp in moving}, () if topics else sorted(admin.describe_cluster().brokers))
+    click.echo(f"gave up the moves of {counted(len(outcomes) - len(failures), 'partition')}")
+    if failures:
+        raise failures[0]
+
+
+def _follow(admin: Admin) -> None:
+    moving = list(admin.list_partition_reassignments())
+    _await_end(admin, moving)
+    info = admin.describe_cluster()
+    throttled = [
+        name for name in info.topics if any(each.name in _REPLICAS and each.value for each in admin.topic_configs(name))
+    ]
+    _unthrottle(admin, throttled, sorted(info.brokers))
+    click.echo(f"{counted(len(moving), 'partition')} moved; nothing is throttled")

@@ -1,0 +1,98 @@
+"""``sparklog cluster reassign`` and ``drain``, on three real brokers."""
+
+import json
+from itertools import count
+
+import pytest
+
+from sparklog.client.admin.admin import Admin, NewTopic
+from sparklog.structs import TopicPartition
+from sparklog.testing.cluster import ClusterHarness
+
+pytestmark = pytest.mark.integration
+numbers = count()
+
+
+@pytest.fixture(scope="module")
+def trio(tmp_path_factory):
+    with ClusterHarness(tmp_path_factory.mktemp("trio"), brokers=3) as harness:
+        yield harness
+
+
+@pytest.fixture
+def admin(trio, monkeypatch):
+    monkeypatch.setenv("SPARKLOG_BOOTSTRAP", trio.bootstrap_servers)
+    with Admin(bootstrap_servers=trio.bootstrap_servers) as admin:
+        yield admin
+
+
+@pytest.fixture
+def topic(admin):
+    name = f"clicks-{next(numbers)}"
+    admin.create_topics([NewTopic(name, 4, 1)])
+    return name
+
+
+def replicas(admin, topic):
+    return [each.replicas for each in admin.describe_topics([topic])[topic].partitions]
+
+
+def reassign(run, *arguments, status=0):
+    done = run("cluster", "reassign", *arguments)
+    assert done.status == status, done.err
+    return done
+
+
+def test_a_topic_is_spread_over_brokers_with_a_throttle_that_is_gone_at_the_end(run, admin, topic):
+    done = reassign(run, "--topic", topic, "--brokers", "1,2", "--replication", "2", "--throttle", "50")
+    assert "moved 4 partitions" in done.out
+    found = replicas(admin, topic)
+    assert {frozenset(each) for each in found} == {frozenset({1, 2})}
+    assert sorted(each[0] for each in found) == [1, 1, 2, 2]
+    names = {each.name: each.value for each in admin.topic_configs(topic)}
+    assert not names["leader.replication.throttled.replicas"]
+    rates = {each.name: each for each in admin.broker_configs(1)}
+    assert rates["leader.replication.throttled.rate"].value == str((1 << 63) - 1)
+    assert "nothing is to be moved" in reassign(run, "--topic", topic, "--brokers", "1,2").out
+
+
+def test_a_plan_is_printed_and_carried_out(run, admin, topic, tmp_path):
+    before = replicas(admin, topic)
+    plan = reassign(run, "--topic", topic, "--replication", "3", "--dry-run").out
+    assert replicas(admin, topic) == before
+    assert {len(each["replicas"]) for each in json.loads(plan)["partitions"]} == {3}
+    path = tmp_path / "plan.json"
+    path.write_text(plan)
+    reassign(run, "--plan", str(path))
+    assert [list(each) for each in replicas(admin, topic)] == [
+        each["replicas"] for each in json.loads(plan)["partitions"]
+    ]
+
+
+def test_a_broker_is_drained(run, admin, topic):
+    done = run("cluster", "drain", "0")
+    assert done.status == 0, done.err
+    assert not [each for each in replicas(admin, topic) if 0 in each]
+    assert "nothing is to be moved" in run("cluster", "drain", "0").out
+
+
+def test_nothing_is_on_the_move(run, admin):
+    assert "nothing is on the move" in reassign(run, "--list").err
+    assert "gave up the moves of 0 partitions" in reassign(run, "--cancel").out
+    assert "nothing is throttled" in reassign(run, "--follow").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ((), 2, "say what to do"),
+        (("--topic", "no-such"), 2, "there is no topic"),
+        (("--topic", "TOPIC", "--brokers", "x"), 2, "not a list"),
+        (("--topic", "TOPIC", "--brokers", "1,9"), 1, r"brokers [9]"),
+        (("--topic", "TOPIC", "--replication", "9"), 1, "replication factor 9"),
+    ],
+)
+def test_what_cannot_be_is_said(run, admin, topic, arguments, status, said):
+    found = reassign(run, *(topic if each == "TOPIC" else each for each in arguments), status=status)
+    assert said in found.err
+    assert admin.list_partition_reassignments([TopicPartition(topic, 0)]) == {}
