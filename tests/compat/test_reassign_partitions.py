@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
-from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.client import Producer
+from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually

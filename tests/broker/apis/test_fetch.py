@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -573,5 +574,50 @@ def test_an_answer_tells_of_some_aborted_transactions_and_waits_for_no_more(tmp_
                     assert aborted == {*range(begun, last.last_offset + 1, 2)}
                     offsets[each.partition] = last.last_offset + 1
         assert answers > 5
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_throttled_follower_that_is_not_in_sync_waits_and_one_in_sync_does_not(tmp_path):
+    async def scenario(broker):
+        followed(broker, isr=(ME, FOLLOWER))
+        lead(broker, TWO, 2, isr=(ME,), replicas=(ME, FOLLOWER))
+        throttled = replace(TopicConfig(), leader_replication_throttled_replicas=(f"1:{ME}", "0:1"))
+        broker.replicas.configure("t", throttled)
+        broker.replicas.leader_throttle.limit = 100
+        for tp in (ONE, TWO):
+            broker.write(500, tp=tp)
+
+        async def sizes():
+            answer = await broker.answer(asked(0), asked(1), replica=FOLLOWER)
+            return [sum(piece.size for piece in each.records) for each in answer.partitions]
+
+        in_sync, lagging = await sizes()
+        assert min(in_sync, lagging) > 500
+        assert await sizes() == [in_sync, 0], "more than allowed was sent"
+        broker.clock.advance(11)
+        assert await sizes() == [in_sync, lagging]
+        broker.clock.advance(2)
+        broker.replicas.configure("t", TopicConfig())
+        assert await sizes() == [in_sync, lagging], "it is throttled no more"
+
+    with_broker(tmp_path, scenario)
+
+
+def test_what_is_held_back_is_not_waited_for(tmp_path):
+    async def scenario(broker):
+        lead(broker, ONE, 1, isr=(ME,), replicas=(ME, FOLLOWER))
+        broker.replicas.configure("t", replace(TopicConfig(), leader_replication_throttled_replicas=("*",)))
+        broker.replicas.leader_throttle.limit = 0
+        broker.replicas.leader_throttle.record(1)
+        broker.write(500)
+        waiting = asyncio.ensure_future(broker.answer(asked(0), max_wait_ms=PATIENT_MS, replica=FOLLOWER))
+        await asyncio.sleep(0)
+        broker.write(500)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done(), "or the follower would ask again and again"
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
     with_broker(tmp_path, scenario)

@@ -4,6 +4,7 @@ import asyncio
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -487,5 +488,26 @@ def test_what_must_be_flushed_is_flushed_before_the_next_fetch(tmp_path):
             partition.log.config = TopicConfig(flush_messages=1)
             await stage.after(given(batches=[records()]))
             assert partition.log.recovery_point == 1
+
+    run(test)
+
+
+def test_a_throttled_copy_waits_until_it_is_in_sync(tmp_path):
+    async def test():
+        async with stage_at(tmp_path, T0) as stage:
+            stage.replicas.configure(T0.topic, replace(TopicConfig(), follower_replication_throttled_replicas=("*",)))
+            stage.replicas.follower_throttle.limit = 10
+            await stage.asked()
+            stage.tell(given(batches=[records(0, 2)], high_watermark=5))
+            await until(lambda: stage.end() == 2)
+            await turns()
+            assert stage.replicas.follower_throttle.is_exceeded()
+            assert stage._fetches.empty(), "too much was copied"
+            stage.clock.advance(12)
+            stage.fetcher.follow(T0, EPOCH)
+            again = await stage.asked()
+            assert offsets(again) == {0: 2}
+            assert await stage.after(given(batches=[records(2, 3)], high_watermark=5)), "what is in sync goes on"
+            assert stage.replicas.follower_throttle.is_exceeded()
 
     run(test)

@@ -1,0 +1,19 @@
+"""Histories in which replicas move: what was acknowledged is never lost, and only those that are to have it have it."""
+
+import pytest
+from sim.moving import MovingCluster
+
+SEEDS, STEPS = 4, 200
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("how", [{}, {"min_isr": 2}, {"power_cuts": True}], ids=["killed", "of-two", "cut"])
+def test_what_is_acknowledged_is_kept_wherever_it_moves(tmp_path, seed, how):
+    cluster = MovingCluster(tmp_path, seed, **how)
+    try:
+        for _ in range(STEPS):
+            cluster.step()
+        cluster.settle()
+        cluster.check()
+    finally:
+        cluster.close()
