@@ -3,7 +3,7 @@
 import pytest
 from sim.moving import MovingCluster
 
-SEEDS, STEPS = 4, 200
+SEEDS, STEPS = 8, 300
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
