@@ -20,7 +20,8 @@ numbers = count()
 
 @pytest.fixture(scope="module")
 def trio(tmp_path_factory):
-    with ClusterHarness(tmp_path_factory.mktemp("reassigned"), brokers=3) as harness:
+    settings = {"replication.quota.window.num": 1000}  # what is throttled to a byte a second does not go on by itself
+    with ClusterHarness(tmp_path_factory.mktemp("reassigned"), brokers=3, settings=settings) as harness:
         yield harness
 
 

@@ -184,14 +184,14 @@ def test_what_moves_in_many_partitions_is_looked_at_in_steps():
 def test_what_zookeeper_asks_for_is_taken_over_and_forgotten_when_it_is_so():
     context = context_of()
     asked = {TP: (3, 2), TopicPartition("u", 0): (1,), TopicPartition("t", 4): (1,)}
-    found = take_over(context, asked)
+    found = finish(take_over(context, asked))
     assert found.planned == {TP: MOVING}
     assert found.over == {tp: asked[tp] for tp in (TopicPartition("u", 0), TopicPartition("t", 4))}
     assert set(found.refused) == set(found.over)
-    assert take_over(context_of(MOVING), {TP: (3, 2)}) == ({}, {}, {})
-    assert take_over(context, {TP: (1, 2)}).over == {TP: (1, 2)}
-    assert take_over(context, {TP: (7, 1)}).planned, "a broker that does not live is waited for, as in Kafka"
-    assert take_over(context, {TP: ()}).refused
+    assert finish(take_over(context_of(MOVING), {TP: (3, 2)})) == ({}, {}, {})
+    assert finish(take_over(context, {TP: (1, 2)})).over == {TP: (1, 2)}
+    assert finish(take_over(context, {TP: (7, 1)})).planned, "a broker that does not live is waited for, as in Kafka"
+    assert finish(take_over(context, {TP: ()})).refused
 
 
 class Crash(Exception):

@@ -23,7 +23,7 @@ NOTICED_S = 60.0
 
 @pytest.fixture(scope="module")
 def quartet(tmp_path_factory):
-    settings = {"replica.lag.time.max.ms": 3000}
+    settings = {"replica.lag.time.max.ms": 3000, "replication.quota.window.num": 1000}  # no pause ends by itself
     with ClusterHarness(tmp_path_factory.mktemp("moved"), brokers=4, settings=settings) as harness:
         yield harness
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparklog.errors import CoordinationError
+from sparklog.errors import CoordinationError, MalformedZnode
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.zk import znodes
-from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
+from sparklog.zk.znodes import BrokerInfo, PartitionState, ReplicaAssignment, TopicAssignment
 
 TP = TopicPartition("t", 3)
 STATE = PartitionState(1, 5, (1, 2), 9)
@@ -49,6 +49,38 @@ def test_a_topic_is_described_as_kafka_describes_one():
         "removing_replicas": {},
     }
     assert znodes.decode_topic("t", data) == topic
+
+
+def test_a_topic_that_moves_is_described_as_kafka_describes_one():
+    """``TopicZNode`` of Kafka 3.9 names only partitions that move."""
+    still = TopicAssignment("t", {0: (1, 2), 1: (2, 1)}, UUID(int=1))
+    moving = still.changed({0: ReplicaAssignment((3, 2, 1), (3,), (1,))})
+    data = znodes.encode_topic(moving)
+    assert json.loads(data) == {
+        "version": 3,
+        "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "partitions": {"0": [3, 2, 1], "1": [2, 1]},
+        "adding_replicas": {"0": [3]},
+        "removing_replicas": {"0": [1]},
+    }
+    assert znodes.decode_topic("t", data) == moving
+    assert (moving.of(0).target, moving.of(0).origin) == ((3, 2), (2, 1))
+    assert not moving.of(1).is_moving
+    over = moving.changed({0: ReplicaAssignment((3, 2))})
+    assert json.loads(znodes.with_replicas("/t", data, over))["removing_replicas"] == {}
+    empty = json.dumps({"partitions": {"0": [1]}, "adding_replicas": {"0": []}, "removing_replicas": None}).encode()
+    assert not znodes.decode_topic("t", empty).of(0).is_moving
+    with pytest.raises(MalformedZnode, match="has not"):
+        znodes.decode_topic("t", b'{"partitions":{"0":[1]},"adding_replicas":{"0":[2]}}')
+
+
+def test_what_an_operator_asks_for_is_read_as_kafka_writes_it():
+    data = b'{"version":1,"partitions":[{"topic":"t","partition":3,"replicas":[1,2]}]}'
+    assert znodes.decode_reassignments(data) == {TP: (1, 2)}
+    assert znodes.encode_reassignments({TP: (1, 2)}) == data
+    for broken in (b"", b"{}", b'{"partitions":[{}]}', b'{"partitions":3}'):
+        with pytest.raises(MalformedZnode, match="reassign_partitions"):
+            znodes.decode_reassignments(broken)
 
 
 def test_an_older_kafkas_topic_has_no_id_and_its_partitions_any_order():

@@ -72,10 +72,10 @@ class ControllerContext:
         before = self.assignments.pop(topic)
         if before.topic_id is not None:
             self._names.pop(before.topic_id, None)
-        for each in (self.moving, self.unsettled):
-            each.difference_update([tp for tp in each if tp.topic == topic])
-        for tp in [tp for tp in self.departures if tp.topic == topic]:
-            del self.departures[tp]
+        for number in before.partitions:
+            tp = TopicPartition(topic, number)
+            self.moving.discard(tp)
+            self.departures.pop(tp, None)
 
     def assignment_of(self, tp: TopicPartition) -> ReplicaAssignment:
         """The replicas as brokers are told. Raises KeyError if there is no such partition."""
@@ -89,8 +89,9 @@ class ControllerContext:
 
     def stored(self, topic: str) -> TopicAssignment:
         """The topic's assignment as ZooKeeper has it."""
-        changes = {tp.partition: each.stored for tp, each in self.departures.items() if tp.topic == topic}
-        return self.assignments[topic].changed(changes)
+        departures = {tp.partition: self.departures.get(tp) for tp in self.partitions_of(topic)}
+        stored = {number: each.stored for number, each in departures.items() if each is not None}
+        return self.assignments[topic].changed(stored) if stored else self.assignments[topic]
 
     def replicas(self, tp: TopicPartition) -> tuple[int, ...]:
         return self.assignments[tp.topic].partitions[tp.partition]
@@ -190,6 +191,7 @@ class ControllerContext:
             self.restarted.pop(tp, None)
             self.awaited.discard(tp)
             self.new.discard(tp)
+            self.unsettled.discard(tp)
             for each in self.offline.values():
                 each.pop(tp, None)
         self._forget_assignment(topic)

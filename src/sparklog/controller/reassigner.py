@@ -88,7 +88,7 @@ class Reassigner:
             await self._run_zk(self._zk.forget_reassignments, over, context.epoch_version)
 
     async def _take_over(self, context: ControllerContext, asked: Targets) -> None:
-        found = reassignment.take_over(context, asked)
+        found = await in_steps(reassignment.take_over(context, asked))
         for tp, why in found.refused.items():
             _logger.warning("%s is not moved to brokers %s, as ZooKeeper asks: %s", tp, list(asked[tp]), why)
         await self._forget(context, found.over)

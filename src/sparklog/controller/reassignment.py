@@ -80,10 +80,11 @@ class TakenOver(NamedTuple):
     """Those of ``over`` that are never to be, and why."""
 
 
-def take_over(context: ControllerContext, asked: Targets) -> TakenOver:
-    """Brokers that do not live are waited for, as in Kafka."""
+def take_over(context: ControllerContext, asked: Targets) -> Steps[TakenOver]:
+    """What becomes of each, a partition a step. Brokers that do not live are waited for, as in Kafka."""
     result = TakenOver({}, {}, {})
     for tp, target in asked.items():
+        yield
         try:
             complaint = malformed(target)
             if complaint is not None:
