@@ -3,9 +3,10 @@ missed.
 
 Each round does the same on one cluster and then on the other (which is first alternates). Both clusters stay up all the
 while; only one is loaded at a time. A topic has three partitions, each on all three brokers, and
-``min.insync.replicas=2``. What is timed runs in this process, by librdkafka. Failover: the leader of a partition is
-killed (SIGKILL), and the time runs until a record is acknowledged again; both have the same session timeout, of which
-most of it is.
+``min.insync.replicas=2``. What is timed runs in this process, by librdkafka. Failover: a broker that leads a third of
+the partitions is killed (SIGKILL), or told to stop (SIGTERM), and the time runs until a record is acknowledged in each
+of those partitions again: the longest that one of them is without a leader that answers. Both have the same session
+timeout.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import ElectionType, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.broker import Results
@@ -34,6 +35,8 @@ from sparklog.testing.kafka import KafkaBroker
 
 ROUNDS = 3
 BROKERS = (0, 1, 2)
+PARTITIONS = (10, 1000)
+"""Of the topics whose leaders die."""
 SESSION_MS = 6000
 _ADMIN_TIMEOUT_S = 60
 _SETTINGS = {"zookeeper.session.timeout.ms": SESSION_MS}
@@ -51,23 +54,38 @@ class Cluster:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{_port(each)}" for each in self.brokers.values())
 
-    def create(self, topic: str) -> None:
+    def create(self, topic: str, partitions: int = 3) -> None:
         """Returns when all replicas are in sync."""
-        new = NewTopic(topic, 3, 3, config={"min.insync.replicas": "2", "retention.ms": "-1"})
+        new = NewTopic(topic, partitions, 3, config={"min.insync.replicas": "2", "retention.ms": "-1"})
         admin = self._admin()
         admin.create_topics([new])[topic].result(_ADMIN_TIMEOUT_S)
-        eventually(lambda: self._in_sync(topic) == [3, 3, 3], what=f"{topic} to be replicated")
+        self.wait_until_whole(topic)
 
-    def leader_of(self, topic: str) -> int:
+    def delete(self, topic: str) -> None:
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result(_ADMIN_TIMEOUT_S)
+
+    @property
+    def controller(self) -> int:
+        return int(self._admin().list_topics(timeout=_ADMIN_TIMEOUT_S).controller_id)
+
+    def leaders(self, topic: str) -> dict[int, int]:
         metadata = self._admin().list_topics(topic, timeout=_ADMIN_TIMEOUT_S)
-        return int(metadata.topics[topic].partitions[0].leader)
+        return {number: int(each.leader) for number, each in metadata.topics[topic].partitions.items()}
 
-    def _in_sync(self, topic: str) -> list[int]:
+    def _is_whole(self, topic: str) -> bool:
         partitions = self._admin().list_topics(topic, timeout=_ADMIN_TIMEOUT_S).topics[topic].partitions
-        return [len(each.isrs) for each in partitions.values()]
+        return all(len(each.isrs) == len(each.replicas) for each in partitions.values())
 
     def wait_until_whole(self, topic: str) -> None:
-        eventually(lambda: self._in_sync(topic) == [3, 3, 3], 120, f"{topic} to be replicated again")
+        eventually(lambda: self._is_whole(topic), 120, f"{topic} to be replicated")
+
+    def lead_again(self, topic: str) -> None:
+        """Returns when each broker leads what it is to lead first."""
+        partitions = [TopicPartition(topic, number) for number in self.leaders(topic)]
+        admin = self._admin()
+        admin.elect_leaders(ElectionType.PREFERRED, partitions).result(_ADMIN_TIMEOUT_S)
+        eventually(lambda: set(self.leaders(topic).values()) == set(BROKERS), 120, "each broker to lead some")
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
@@ -103,7 +121,8 @@ def _round(cluster: Cluster, number: int, clock: Clock) -> Iterator[tuple[str, d
     for acks in ("1", "all"):
         yield f"round trip, 100 B, acks={acks}", _latencies(cluster, topic, acks, int(2000 * share), clock)
     if number:
-        yield "after SIGKILL of a leader", {"s": _failover(cluster, topic, clock)}
+        for partitions in PARTITIONS:
+            yield from _failovers(cluster, f"failing-{number}-{partitions}", partitions, clock)
 
 
 def _produce(cluster: Cluster, topic: str, size: int, count: int, clock: Clock) -> float:
@@ -135,26 +154,47 @@ def _latencies(cluster: Cluster, topic: str, acks: str, count: int, clock: Clock
     }
 
 
-def _failover(cluster: Cluster, topic: str, clock: Clock) -> float:
-    """From the kill of a leader to the next record that its successor acknowledges."""
-    leader = cluster.leader_of(topic)
+def _failovers(cluster: Cluster, topic: str, partitions: int, clock: Clock) -> Iterator[tuple[str, dict[str, float]]]:
+    cluster.create(topic, partitions)
+    for what, signal_, of_controller in (
+        ("SIGKILL of a leader", signal.SIGKILL, False),
+        ("SIGKILL of the controller", signal.SIGKILL, True),
+        ("controlled shutdown", signal.SIGTERM, False),
+    ):
+        controller = cluster.controller
+        victim = controller if of_controller else next(id_ for id_ in BROKERS if id_ != controller)
+        yield f"after {what}, {partitions:,} partitions", {"s": _failover(cluster, topic, victim, signal_, clock)}
+        cluster.brokers[victim].stop()
+        cluster.brokers[victim].start()
+        cluster.wait_until_whole(topic)
+        cluster.lead_again(topic)
+    cluster.delete(topic)
+
+
+def _failover(cluster: Cluster, topic: str, victim: int, signal_: signal.Signals, clock: Clock) -> float:
+    """The longest time in which not all partitions that the victim leads acknowledged a record, in seconds."""
+    led = [number for number, leader in cluster.leaders(topic).items() if leader == victim]
     settings = {"acks": "all", "linger.ms": 0, "message.timeout.ms": 60_000, "retry.backoff.ms": 20, "log_level": 0}
     refresh = {"topic.metadata.refresh.fast.interval.ms": 50, "retry.backoff.max.ms": 50}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings, **refresh})
-    producer.produce(topic, b"before", partition=0)
-    producer.flush(60)
-    os.kill(cluster.brokers[leader].pid, signal.SIGKILL)
-    began = clock.monotonic()
-    told: list[KafkaError | None] = []
-    producer.produce(topic, b"after", partition=0, on_delivery=lambda error, _: told.append(error))
+    _one_each(producer, topic, led, clock)
+    broker = cluster.brokers[victim]
+    os.kill(broker.pid, signal_)
+    longest = _one_each(producer, topic, led, clock)
+    while broker.alive:
+        longest = max(longest, _one_each(producer, topic, led, clock))
+    return longest
+
+
+def _one_each(producer: Producer, topic: str, partitions: list[int], clock: Clock) -> float:
+    """Seconds until a record is acknowledged in each partition."""
+    began, told = clock.monotonic(), list[KafkaError | None]()
+    for number in partitions:
+        producer.produce(topic, b"x" * 100, partition=number, on_delivery=lambda error, _: told.append(error))
     producer.flush(90)
-    seconds = clock.monotonic() - began
-    if told != [None]:
-        raise RuntimeError(f"{cluster.name} did not take a record within 90 s of the death of a leader: {told}")
-    cluster.brokers[leader].stop()
-    cluster.brokers[leader].start()
-    cluster.wait_until_whole(topic)
-    return seconds
+    if told != [None] * len(partitions):
+        raise RuntimeError(f"records were not taken within 90 s: {[each for each in told if each is not None][:1]}")
+    return clock.monotonic() - began
 
 
 @contextmanager

@@ -62,6 +62,14 @@ class FakeBroker:
         self.endpoint = Endpoint(*self._server.sockets[0].getsockname())
         await self.register()
 
+    async def refuse(self):
+        """Its address refuses connections, and those there are break; its session goes on."""
+        await self.close()
+        await self._server.wait_closed()
+
+    async def accept_again(self):
+        self._server = await asyncio.start_server(self._serve, *self.endpoint)
+
     async def register(self):
         self._zk = await self._stage.session()
         await self._stage.run_zk(self._zk.register_broker, BrokerInfo(self.id, self.endpoint), 1)
@@ -219,13 +227,13 @@ class Stage:
         self._parts.append(broker)
         return broker
 
-    async def controller(self, broker_id):
+    async def controller(self, broker_id, witnesses=None):
         zk = await self.session()
 
         async def run_zk(call, *args):
             return await self.run_zk(zk.guarded, call, *args)
 
-        controller: Any = Controller(broker_id, zk, run_zk, SystemClock())
+        controller: Any = Controller(broker_id, zk, run_zk, SystemClock(), witnesses=witnesses)
         controller.session = zk
         controller.start()
         self._parts.append(controller)
@@ -886,7 +894,7 @@ class QuietZk:
     def controller(self, _on_change):
         return self._holder
 
-    def try_become_controller(self, broker_id, _now_ms):
+    def try_become_controller(self, broker_id, _now_ms, _after):
         self._holder = broker_id
         return 1, 0
 
@@ -949,3 +957,115 @@ def test_closing_ends_it_in_whatever_turn_of_the_loop_a_watch_fires(turns):
         assert not controller.is_active
 
     asyncio.run(test())
+
+
+class Others:
+    """They confirm everything, or nothing."""
+
+    def __init__(self, confirm=True):
+        self.confirms = confirm
+        self.asked = asyncio.Event()
+
+    async def confirm(self, _broker, _live):
+        self.asked.set()
+        return self.confirms
+
+
+REPLICATED = TopicAssignment("t", {0: (1, 2), 1: (2, 1)})
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def state_of(stage, zk, tp):
+    return (await stage.run_zk(zk.partition_states, [tp])).get(tp)
+
+
+def test_a_broker_that_refuses_connections_is_not_waited_for_and_comes_back_as_it_was(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        await stage.controller(1, Others())
+        await stage.run_zk(zk.create_topic, REPLICATED, {})
+        await until(lambda: one.leads == two.leads == {FIRST: 1, SECOND: 2})
+        epoch = (await stage.run_zk(zk.brokers))[2].epoch
+        await two.refuse()
+        await until(lambda: one.leads == {FIRST: 1, SECOND: 1})
+        state = await state_of(stage, zk, SECOND)
+        assert (state.leader, state.isr) == (1, (1,))
+        two.heard.clear()
+        await two.accept_again()
+        await until(lambda: {api for api, _ in two.heard} == {ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA})
+        assert [message.type for api, message in two.heard if api is ApiKey.LEADER_AND_ISR] == [FULL]
+        assert all(message.broker_epoch == epoch for _, message in two.heard)
+        assert two.leads == {FIRST: 1, SECOND: 1}
+
+    on_stage(test)
+
+
+def test_a_refusal_that_nobody_confirms_changes_nothing(on_stage):
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        others = Others(confirm=False)
+        controller = await stage.controller(1, others)
+        await stage.run_zk(zk.create_topic, REPLICATED, {})
+        await until(lambda: one.leads == two.leads == {FIRST: 1, SECOND: 2})
+        await two.refuse()
+        await others.asked.wait()
+        assert controller.context.brokers.keys() == {1, 2}
+        assert (await state_of(stage, zk, SECOND)).leader == 2
+        await two.accept_again()
+
+    on_stage(test)
+
+
+def test_the_place_of_a_controller_that_refuses_connections_is_taken(on_stage):
+    """One that lives after all is in office no longer, and does not take it back."""
+
+    async def test(stage, zk):
+        one, two = await stage.broker(1), await stage.broker(2)
+        old = await stage.controller(1, Others())
+        await until(lambda: old.is_active)
+        await stage.run_zk(zk.create_topic, REPLICATED, {})
+        await until(lambda: two.leads == {FIRST: 1, SECOND: 2})
+        epoch = old.context.epoch
+        new = await stage.controller(2, Others())
+        await one.refuse()
+        await until(lambda: new.is_active and not old.is_active)
+        assert new.context.epoch == epoch + 1
+        assert (await stage.run_zk(zk.office)) == (2, epoch + 1)
+        await until(lambda: two.leads == {FIRST: 2, SECOND: 2})
+        await one.accept_again()
+        await until(lambda: one.leads == {FIRST: 2, SECOND: 2})
+        assert new.is_active
+        assert not old.is_active
+
+    on_stage(test)
+
+
+def test_of_many_that_would_succeed_one_does(on_stage):
+    async def test(stage, zk):
+        brokers = [await stage.broker(number) for number in (1, 2, 3, 4)]
+        old = await stage.controller(1)
+        await until(lambda: old.is_active)
+        epoch = old.context.epoch
+        others = [await stage.controller(number, Others()) for number in (2, 3, 4)]
+        await brokers[0].refuse()
+        await until(lambda: not old.is_active and sum(each.is_active for each in others) == 1)
+        (new,) = (each for each in others if each.is_active)
+        assert new.context.epoch == epoch + 1
+
+    on_stage(test)
+
+
+def test_a_controller_that_nobody_else_misses_stays(on_stage):
+    async def test(stage, zk):
+        one, _ = await stage.broker(1), await stage.broker(2)
+        old = await stage.controller(1)
+        await until(lambda: old.is_active)
+        others = Others(confirm=False)
+        new = await stage.controller(2, others)
+        await one.refuse()
+        await others.asked.wait()
+        assert (await stage.run_zk(zk.office)).holder == 1
+        assert not new.is_active
+        await one.accept_again()
+
+    on_stage(test)

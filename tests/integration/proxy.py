@@ -12,12 +12,12 @@ _HEADER = struct.Struct(">hhi")
 
 class Proxy:
     """Stands before a broker of this machine; ``mute`` keeps the broker's answers back for good, ``lose_answers`` hangs
-    up on the client instead of some.
+    up on the client instead of some, ``refuse`` hangs up on all and refuses connections until ``accept_again``.
 
     Where the broker names its address, it puts its own, so that clients stay with it.
     """
 
-    def __init__(self, port):
+    def __init__(self, port, own_port=0):
         self.mute = threading.Event()
         self.lost = 0
         """Answers in whose place it has hung up."""
@@ -26,9 +26,10 @@ class Proxy:
         self._every = 1
         self._at_most = 0
         self._broker = port
-        self._server = socket.create_server((HOST, 0))
-        self.address = f"{HOST}:{self._server.getsockname()[1]}"
-        self._names = tuple(HOST.encode() + struct.pack(">i", each) for each in (port, self._server.getsockname()[1]))
+        self._server = socket.create_server((HOST, own_port))
+        self.port = self._server.getsockname()[1]
+        self.address = f"{HOST}:{self.port}"
+        self._names = tuple(HOST.encode() + struct.pack(">i", each) for each in (port, self.port))
         self._sockets = [self._server]
         self._threads = []
         self._run(self._accept)
@@ -37,11 +38,21 @@ class Proxy:
         return self
 
     def __exit__(self, *_):
+        self.refuse()
+
+    def refuse(self):
+        """As if no process were there."""
         _hang_up(*self._sockets)
         for thread in self._threads:
             thread.join(60)
         for each in self._sockets:
             each.close()
+
+    def accept_again(self):
+        """At the same address."""
+        self._server = socket.create_server((HOST, self.port))
+        self._sockets, self._threads = [self._server], []
+        self._run(self._accept)
 
     def lose_answers(self, api, *, every, at_most=math.inf):
         """Hang up in the place of so many answers' last one, from now on, until so many are lost."""

@@ -116,6 +116,11 @@ def produce(
 ) -> tuple[ErrorCode, int, str]:
     """The code, base offset and message that one batch gets."""
     send_produce(connection, tp, batch, acks)
+    return receive_produced(connection)
+
+
+def receive_produced(connection: BlockingConnection) -> tuple[ErrorCode, int, str]:
+    """What the Produce answer that is due says."""
     _, version, body = connection.receive()
     (topic,) = decode_response(ApiKey.PRODUCE, version, body).responses
     (result,) = topic.partition_responses

@@ -182,6 +182,18 @@ def test_many_candidates_at_once_elect_one(connect):
     assert results[clients[0].controller()] is not None
 
 
+def test_the_office_is_taken_from_the_controller_that_is_meant_and_no_other(connect):
+    (one, _), (two, _) = connect(), connect()
+    first, _ = one.try_become_controller(1, 5)
+    assert two.try_become_controller(2, 5, Office(1, first - 1)) is None
+    assert two.try_become_controller(2, 5, Office(1, first))[0] == first + 1
+    assert two.office() == Office(2, first + 1)
+    assert one.try_become_controller(1, 6, Office(1, first)) is None
+    assert not one.give_up_controller()
+    two.give_up_controller()
+    assert one.try_become_controller(1, 6, Office(2, first + 1)) is None  # it is vacant: to be had without that
+
+
 def test_the_controllers_coming_and_going_is_watched(connect):
     (one, _), (two, _) = connect(), connect()
     for change in (lambda: one.try_become_controller(1, 5), one.close):

@@ -31,6 +31,7 @@ from sparklog.group.runtime import GroupCoordinator
 from sparklog.net.peers import Peers
 from sparklog.net.tasks import Tasks
 from sparklog.net.turns import Turns
+from sparklog.net.vigil import Looks
 from sparklog.protocol.api_key import ApiKey
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
@@ -90,6 +91,7 @@ class BrokerContext:
     isr_changes: IsrChanges
     txn_coordinators: TransactionCoordinators
     peers: Peers
+    looks: Looks
     txn_entry: TransactionEntry
     preparation: Preparation
     topics: TopicMaker

@@ -48,6 +48,7 @@ from sparklog.broker.txn.producer_ids import ProducerIds
 from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig, parse_overrides
 from sparklog.controller.runtime import Controller
+from sparklog.controller.witnesses import Witnesses
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode, LogDirFailed, MalformedZnode
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.log.loader import Knowledge
@@ -55,6 +56,7 @@ from sparklog.log.manager import LogManager
 from sparklog.net.limits import Limits, by_address
 from sparklog.net.peers import Peers
 from sparklog.net.server import SocketServer
+from sparklog.net.vigil import Looks
 from sparklog.protocol.slices import Steps
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.manager import ReplicaManager
@@ -85,6 +87,7 @@ class _Step(IntEnum):
     CONNECTIONS = auto()
     TRANSACTIONS = auto()
     PEERS = auto()
+    LOOKS = auto()
     COORDINATORS = auto()
     PREPARATION = auto()
     ZOOKEEPER_THREAD = auto()
@@ -316,13 +319,16 @@ class Broker:
             max_lag_ms=config.replica_lag_time_max_ms,
             throttle_windows=(config.replication_quota_window_num, 1000 * config.replication_quota_window_size_seconds),
         )
-        self._controller = Controller(config.broker_id, self._zk, self.run_zk, self._clock, self._settings.topic)
+        peers, looks = Peers("sparklog"), Looks()
+        witnesses = Witnesses(config.broker_id, peers) if config.failover_fast else None
+        self._controller = Controller(
+            config.broker_id, self._zk, self.run_zk, self._clock, self._settings.topic, witnesses
+        )
         self._steps[_Step.CONTROLLER] = self._controller.close
         offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)
         states = CoordinatorLog(TRANSACTIONS_TOPIC, config.transaction_state_log_num_partitions, replicas, metadata)
         turns = self._server.turns
         groups = GroupCoordinator(config, offsets, self._clock, self._loop, GroupTopics(metadata), turns=turns)
-        peers = Peers("sparklog")
         markers = TransactionMarkers(
             replicas, metadata, groups.end_transaction, self._clock, self._zk, self._ask_zk, peers
         )
@@ -354,6 +360,7 @@ class Broker:
             isr_changes=isr_changes,
             txn_coordinators=coordinators,
             peers=peers,
+            looks=looks,
             txn_entry=TransactionEntry(coordinators, replicas),
             preparation=Preparation(replicas, self._clock),
             topics=TopicMaker(self._settings, metadata, self._zk, self._ask_zk, self._controller.refusals),
@@ -373,6 +380,7 @@ class Broker:
             _Step.ISR_CHANGES: isr_changes.close,
             _Step.TRANSACTIONS: transactions.close,
             _Step.PEERS: peers.close,
+            _Step.LOOKS: looks.close,
             _Step.COORDINATORS: coordinators.close,
             _Step.PREPARATION: self._context.preparation.close,
         }

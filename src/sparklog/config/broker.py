@@ -288,6 +288,12 @@ class BrokerConfig:
     controlled_shutdown_enable: bool = setting(
         "controlled.shutdown.enable", T.BOOLEAN, True, "Whether a broker that stops has others lead first."
     )
+    failover_fast: bool = setting(
+        "sparklog.failover.fast",
+        T.BOOLEAN,
+        True,
+        "Whether a broker whose address refuses connections is taken for dead before its ZooKeeper session ends.",
+    )
     auto_leader_rebalance_enable: bool = setting(
         "auto.leader.rebalance.enable",
         T.BOOLEAN,

@@ -27,6 +27,9 @@ from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.controller.pauses import Pauses
 from sparklog.controller.reassigner import Reassigner, Wishes
 from sparklog.controller.steps import in_steps
+from sparklog.controller.succession import Predecessor, Succession
+from sparklog.controller.vigils import Vigils
+from sparklog.controller.witnesses import Witnesses
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.log.files import check_topic_name
 from sparklog.protocol.api_key import ApiKey
@@ -64,8 +67,9 @@ class Controller:
         run_zk: RunZk,
         clock: Clock,
         topic_config: Callable[[str], Awaitable[TopicConfig]] = _default_config,
+        witnesses: Witnesses | None = None,
     ) -> None:
-        """``topic_config`` gives the settings of a topic."""
+        """``topic_config`` gives the settings of a topic. With ``witnesses`` a session is not waited for (failover)."""
         self._id = broker_id
         self._zk = zk
         self._run_zk = run_zk
@@ -82,6 +86,8 @@ class Controller:
         self._brokers_changed = False
         self._grown: set[str] = set()
         self._awaiting_look: list[asyncio.Future[None]] = []
+        self._vigils = Vigils(broker_id, witnesses, self._look.set)
+        self._succession = Succession(broker_id, zk, run_zk, witnesses)
         self._begin_term(None)
 
     def _begin_term(self, context: ControllerContext | None) -> None:
@@ -271,7 +277,9 @@ class Controller:
                 await self._resign()
                 # After a failure in office the znode is still ours: vacate it, or no broker could stand for election.
                 if not await self._run_zk(self._zk.give_up_controller):
-                    await self._stand.wait()
+                    gone = await self._succession.wait(holder, self._stand)
+                    if gone is not None:
+                        await self._stand_for_election(gone)
             except CoordinationError as error:
                 _logger.warning("controller: %s", error)
                 await self._resign()
@@ -281,13 +289,17 @@ class Controller:
                 await self._resign()
                 await asyncio.sleep(_STAND_AGAIN_S)
 
-    async def _stand_for_election(self) -> None:
+    async def _stand_for_election(self, gone: Predecessor | None = None) -> None:
+        """If nobody is in office, or who is ``gone`` still."""
         await self._resign()
-        won = await self._run_zk(self._zk.try_become_controller, self._id, self._clock.now_ms())
+        office = None if gone is None else gone.office
+        won = await self._run_zk(self._zk.try_become_controller, self._id, self._clock.now_ms(), office)
         if won is None:
             return
         epoch, version = won
         self._begin_term(ControllerContext(epoch, version))
+        if gone is not None:
+            self._vigils.begin(gone.broker)
         _logger.info("broker %d is the controller, epoch %d", self._id, epoch)
         self._look.set()
 
@@ -317,6 +329,7 @@ class Controller:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
+        await self._vigils.close()
 
     async def _reconcile(self) -> None:
         context = self._context
@@ -338,6 +351,7 @@ class Controller:
 
     async def _observe_brokers(self, context: ControllerContext, brokers: dict[int, BrokerInfo]) -> set[int]:
         """Open and close channels; return the brokers that are new, or came back."""
+        brokers = self._vigils.living(brokers)
         fresh = {id_ for id_, info in brokers.items() if context.brokers.get(id_) != info}
         for id_ in (context.brokers.keys() - brokers.keys()) | fresh:
             channel = self._channels.pop(id_, None)

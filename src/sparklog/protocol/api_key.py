@@ -61,3 +61,5 @@ class ApiKey(IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
     LEASE_SEGMENTS = 20000
     """Sparklog's own; far above what Kafka numbers."""
+    PROBE_BROKER = 20001
+    """Sparklog's own too."""

@@ -3573,3 +3573,29 @@ class LeaseSegmentsResponse(Response):
         topics: Sequence[LeasedTopic] = ...,
         version: int | None = ...,
     ) -> None: ...
+
+class ProbeBrokerRequest(Request[ProbeBrokerResponse]):
+    broker_id: int
+    host: str
+    port: int
+    def __init__(
+        self,
+        *,
+        broker_id: int = ...,
+        host: str = ...,
+        port: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class ProbeBrokerResponse(Response):
+    throttle_time_ms: int
+    error_code: int
+    sight: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        sight: int = ...,
+        version: int | None = ...,
+    ) -> None: ...

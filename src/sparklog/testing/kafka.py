@@ -69,6 +69,10 @@ class KafkaBroker(Running):
     def pid(self) -> int:
         return self._child.pid
 
+    @property
+    def alive(self) -> bool:
+        return self._child.alive
+
     def start(self) -> None:
         """Start and wait until it answers a request."""
         require_free(self.host, self.port, self.name, "choose another")

@@ -9,8 +9,8 @@ What is written, and by whom:
   of the version of ``/controller_epoch``: a controller that was deposed writes nothing, however late it comes.
 - A wish (a new topic, new settings, a topic to delete) may be written by every broker, in one transaction that holds
   all of it and fails whole where something else stands in its place.
-- An ephemeral znode goes with its session, or is deleted by it. No broker deletes another session's; the session of a
-  process that is proved dead is ended as that process would have ended it.
+- An ephemeral znode goes with its session, or is deleted by it; the session of a process that is proved dead is ended
+  as that process would have ended it. A broker deletes one of another's: a controller's that is gone, with its epoch.
 - When the connection is lost the answer to a write may be lost with it. kazoo repeats nothing. The write is looked up
   where its author would otherwise take what it has done itself for another's.
 """
@@ -253,8 +253,9 @@ class ZkClient:
                 return self.controller(on_change)
             return None
 
-    def try_become_controller(self, broker_id: int, now_ms: int) -> tuple[int, int] | None:
-        """Take the office if it is vacant: the new controller epoch and the version of its znode, or None.
+    def try_become_controller(self, broker_id: int, now_ms: int, after: Office | None = None) -> tuple[int, int] | None:
+        """Take the office if it is vacant, or held as in ``after``: the new controller epoch and the version of its
+        znode, or None.
 
         Both znodes change in one transaction, so that no two controllers ever share an epoch (KIP-380's order). An
         office that was taken while its answer was lost is ours.
@@ -264,6 +265,10 @@ class ZkClient:
         data, stat = self._client.get(znodes.CONTROLLER_EPOCH)
         epoch = int(data) + 1
         transaction = self._client.transaction()
+        if after is not None:
+            if epoch != after.epoch + 1:
+                return None
+            transaction.delete(znodes.CONTROLLER)
         transaction.create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now_ms), ephemeral=True)
         transaction.set_data(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version=stat.version)
         results = self._commit(transaction, lambda: self._holds_office(epoch))

@@ -2,5 +2,5 @@
 
 Those between brokers are described in the one version that sparklog's brokers speak among themselves (a Kafka 3.9
 broker in ZooKeeper mode understands it too), those of the consumer group protocol in all.
-LeaseSegments is sparklog's own, under a key that Kafka does not come near.
+LeaseSegments and ProbeBroker are sparklog's own, under keys that Kafka does not come near.
 """
