@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from log.samples import on_the_source
 
+from sparklog.broker.replication import fetcher as fetcher_module
 from sparklog.broker.replication.fetcher import Leader, ReplicaFetcher
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import TopicConfig
@@ -141,6 +142,12 @@ async def stage_at(home, *partitions, topic_id=ID, fetch_ceiling=None):
                 stage.logs.close()
 
 
+@pytest.fixture(autouse=True)
+def settled_s(monkeypatch):
+    """A fetch that does not name all partitions is not given up, but where a test says so."""
+    monkeypatch.setattr(fetcher_module, "_SETTLED_S", 3600)
+
+
 def offsets(request):
     return {each.partition: each.offset for each in request.partitions}
 
@@ -189,6 +196,32 @@ def test_a_lost_connection_costs_the_session_and_not_a_record(tmp_path):
             assert (again.session_epoch, again.session_id, offsets(again)) == (0, 0, {0: 1})
             assert stage.peer.connections == 2
             assert offsets(await stage.after(given(batches=[records(1)]))) == {0: 2}
+
+    run(test)
+
+
+def test_a_partition_that_is_added_waits_for_no_fetch_without_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetcher_module, "_SETTLED_S", 0.001)
+
+    async def test():
+        async with stage_at(tmp_path, T0) as stage:
+            assert offsets(await stage.asked()) == {0: 0}
+            stage.follow(T1)  # and the leader holds its answer
+            again = await stage.asked()
+            assert (again.session_epoch, offsets(again)) == (0, {0: 0, 1: 0})
+            assert stage.peer.connections == 2
+
+    run(test)
+
+
+def test_an_answer_that_comes_meanwhile_is_taken(tmp_path):
+    async def test():
+        async with stage_at(tmp_path, T0) as stage:
+            await stage.asked()
+            stage.follow(T1)
+            again = await stage.after(given(batches=[records()]))
+            assert (again.session_epoch, offsets(again)) == (1, {0: 1, 1: 0})
+            assert stage.peer.connections == 1
 
     run(test)
 

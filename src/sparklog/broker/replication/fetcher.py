@@ -3,7 +3,8 @@
 Invariants: what is appended was asked for at the end of the log as it is then, under the leader epoch that the
 controller told; else it is dropped. Where ``flush.messages`` wants it, what was copied is on the disk before another
 fetch tells the leader of it; one flush serves all that came together. A failure of one partition pauses that one, and
-no other. A lost connection costs the session, not a record. Each partition is appended in a turn of its own.
+no other. A lost connection costs the session, not a record. Each partition is appended in a turn of its own. A
+partition that is to be copied while the leader has nothing for the others waits for no fetch that does not name it.
 Source: Kafka 3.9, ``AbstractFetcherThread.scala``.
 """
 
@@ -33,6 +34,8 @@ from sparklog.structs import Endpoint, TopicPartition
 _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.02
 """After a failure; each that follows doubles it, up to ``replica.fetch.backoff.ms``."""
+_SETTLED_S = 0.02
+"""When no partition was added for so long, a fetch without those that were is given up for one with them."""
 _FIRST_VERSION = 12
 """Kafka 2.7's: from here on an answer tells of a diverging epoch."""
 _LATEST, _EARLIEST = -1, -2
@@ -48,6 +51,10 @@ _SOON_OVER = frozenset(
     }
 )
 """The leader knows more, or less, than we do of the controller's decisions: no news for the log."""
+
+
+class _Outdated(Exception):
+    """A fetch that the leader holds does not name all that is to be copied."""
 
 
 class Leader(NamedTuple):
@@ -161,6 +168,8 @@ class ReplicaFetcher:
             try:
                 await self._round()
                 self._pause_s = 0.0
+            except _Outdated:
+                self._hang_up()
             except (SparklogError, OSError) as error:
                 text = f"cannot copy from broker {self._leader.broker_id}, trying again: {error}"
                 self._warnings.warn("connection", text)
@@ -196,12 +205,27 @@ class ReplicaFetcher:
         sent = self._session.remembered
         timeout = (self._config.replica_socket_timeout_ms + self._config.replica_fetch_wait_max_ms) / 1000
         body = wire.encode_request(self._request(plan), version)
-        answer = await connection.submit(ApiKey.FETCH, version, body, timeout=timeout)
+        answer = await self._answer(connection.submit(ApiKey.FETCH, version, body, timeout=timeout))
         error, fetched = wire.decode_response(answer, version)
         self._session.answered(error, wire.session_id_of(answer, version))
         if error is not ErrorCode.NONE and error not in LOST:
             raise RemoteProtocolError(f"broker {self._leader.broker_id} refused a fetch: {error.name}")
         await self._take(sent, fetched)
+
+    async def _answer(self, asked: asyncio.Future[memoryview]) -> memoryview:
+        """Raises _Outdated if there is no answer, but partitions that are to be asked for too."""
+        adding = asyncio.ensure_future(self._changed.wait())
+        try:
+            await asyncio.wait((asked, adding), return_when=asyncio.FIRST_COMPLETED)
+            while not asked.done() and self._changed.is_set():
+                self._changed.clear()
+                await asyncio.wait((asked,), timeout=_SETTLED_S)
+        finally:
+            adding.cancel()
+            asked.cancel()
+        if asked.cancelled():
+            raise _Outdated
+        return asked.result()
 
     async def _connect(self, endpoint: Endpoint) -> AsyncConnection:
         if self._connection is None or self._connection.closed or self._connection.endpoint != endpoint:
