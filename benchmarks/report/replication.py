@@ -8,8 +8,9 @@ from benchmarks.report.compared import HEADER, compared_rows, judgement
 RATE_AIM = 2.0
 _TEXT = """\
 Three sparklog brokers beside three of Kafka 3.9.1 on one machine, topics of three partitions with three replicas and
-`min.insync.replicas=2`; how it is measured: `benchmarks/replication.py`. Columns as above. *after SIGKILL of a leader*
-is the time until a record is acknowledged again; both have a session timeout of 6 s."""
+`min.insync.replicas=2`; how it is measured: `benchmarks/replication.py`. Columns as above. *after ...*: a broker that
+leads a third of so many partitions is killed, or stopped, and this is the longest time until each of them acknowledged
+a record of librdkafka's again, which asks once a second who leads now; both have a session timeout of 6 s."""
 
 
 def replication(rows: Rows) -> Section:

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from sparklog.clock import SystemClock
+from sparklog.config.topic import TopicConfig
 from sparklog.controller.isr_change import IsrChange
 from sparklog.controller.runtime import Controller
 from sparklog.errors import ApiError, CoordinationError, ErrorCode
@@ -227,13 +228,16 @@ class Stage:
         self._parts.append(broker)
         return broker
 
-    async def controller(self, broker_id, witnesses=None):
+    async def controller(self, broker_id, witnesses=None, **settings):
         zk = await self.session()
 
         async def run_zk(call, *args):
             return await self.run_zk(zk.guarded, call, *args)
 
-        controller: Any = Controller(broker_id, zk, run_zk, SystemClock(), witnesses=witnesses)
+        async def config(_topic):
+            return TopicConfig(**settings)
+
+        controller: Any = Controller(broker_id, zk, run_zk, SystemClock(), config, witnesses)
         controller.session = zk
         controller.start()
         self._parts.append(controller)
@@ -996,6 +1000,26 @@ def test_a_broker_that_refuses_connections_is_not_waited_for_and_comes_back_as_i
         assert [message.type for api, message in two.heard if api is ApiKey.LEADER_AND_ISR] == [FULL]
         assert all(message.broker_epoch == epoch for _, message in two.heard)
         assert two.leads == {FIRST: 1, SECOND: 1}
+
+    on_stage(test)
+
+
+def test_the_last_in_sync_is_waited_for_until_its_session_ends(on_stage):
+    """An unclean election would lose what only that broker has, which may be back any moment."""
+
+    async def test(stage, zk):
+        two = await stage.broker(2)
+        await stage.controller(9, Others(), unclean_leader_election_enable=True)
+        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (2, 1)}), {})
+        await until(lambda: two.leads == {FIRST: 2})
+        one = await stage.broker(1)
+        await until(lambda: one.leads == {FIRST: 2})
+        await two.refuse()
+        await until(lambda: one.leads == {FIRST: -1})
+        state = await state_of(stage, zk, FIRST)
+        assert (state.leader, state.isr) == (-1, (2,))
+        await two.leave()
+        await until(lambda: one.leads == {FIRST: 1})
 
     on_stage(test)
 

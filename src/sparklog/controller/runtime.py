@@ -422,6 +422,7 @@ class Controller:
             tp: elect_unclean(context, tp)
             for tp in left
             if (tp in forced or tp.topic in allowed) and tp in context.states and tp.topic in context.assignments
+            if tp in forced or not self._vigils.misses(context.states[tp].isr)
         }
         for tp, state in chosen.items():
             if state is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sparklog.controller.witnesses import Witnesses
 from sparklog.net.tasks import Tasks
@@ -59,6 +59,10 @@ class Vigils:
         for id_ in registered.keys() - self._watched.keys() - {self._id}:
             self._watch(registered[id_])
         return {id_: each for id_, each in registered.items() if not self._is_gone(id_)}
+
+    def misses(self, members: Iterable[int]) -> bool:
+        """Whether one of them is gone, but may be back before its session ends: with what no other may have."""
+        return any(self._is_gone(id_) for id_ in members)
 
     def _is_gone(self, broker_id: int) -> bool:
         return broker_id in self._watched and self._watched[broker_id].is_gone
