@@ -254,8 +254,7 @@ class ZkClient:
             return None
 
     def try_become_controller(self, broker_id: int, now_ms: int, after: Office | None = None) -> tuple[int, int] | None:
-        """Take the office if it is vacant, or held as in ``after``: the new controller epoch and the version of its
-        znode, or None.
+        """Take the office if it is vacant, or held as in ``after``: the new epoch and its znode's version, or None.
 
         Both znodes change in one transaction, so that no two controllers ever share an epoch (KIP-380's order). An
         office that was taken while its answer was lost is ours.
