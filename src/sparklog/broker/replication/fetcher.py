@@ -35,7 +35,8 @@ _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.02
 """After a failure; each that follows doubles it, up to ``replica.fetch.backoff.ms``."""
 _SETTLED_S = 0.02
-"""When no partition was added for so long, a fetch without those that were is given up for one with them."""
+"""When no partition was added for so long, a fetch without those that were is given up for one with them; twice as long
+for the next, until one is answered: they may come a few at a time, and each fetch names them all."""
 _FIRST_VERSION = 12
 """Kafka 2.7's: from here on an answer tells of a diverging epoch."""
 _LATEST, _EARLIEST = -1, -2
@@ -111,6 +112,7 @@ class ReplicaFetcher:
         self._session = FetchSession()
         self._connection: AsyncConnection | None = None
         self._pause_s = 0.0
+        self._settled_s = _SETTLED_S
         self._changed = asyncio.Event()
         self._warnings = RateLimitedLogger(_logger, clock.monotonic)
         self._task = asyncio.ensure_future(self._run())
@@ -167,9 +169,10 @@ class ReplicaFetcher:
         while True:
             try:
                 await self._round()
-                self._pause_s = 0.0
+                self._pause_s, self._settled_s = 0.0, _SETTLED_S
             except _Outdated:
                 self._hang_up()
+                self._settled_s *= 2
             except (SparklogError, OSError) as error:
                 text = f"cannot copy from broker {self._leader.broker_id}, trying again: {error}"
                 self._warnings.warn("connection", text)
@@ -219,7 +222,7 @@ class ReplicaFetcher:
             await asyncio.wait((asked, adding), return_when=asyncio.FIRST_COMPLETED)
             while not asked.done() and self._changed.is_set():
                 self._changed.clear()
-                await asyncio.wait((asked,), timeout=_SETTLED_S)
+                await asyncio.wait((asked,), timeout=self._settled_s)
         finally:
             adding.cancel()
             asked.cancel()
