@@ -86,7 +86,7 @@ def test_a_throttled_move_is_listed_and_given_up(reassign, admin, tp):
     assert set(throttled["follower.replication.throttled.replicas"].split(",")) == {f"0:{each}" for each in plan[tp]}
     assert f"{tp}: replicas: " in reassign("--list")
     assert f"Reassignment of partition {tp} is still in progress." in reassign("--verify", plan=plan)
-    assert f"Successfully cancelled partition reassignments for: {tp}" in reassign("--cancel", plan=plan)
+    assert f"Successfully cancelled partition reassignment for: {tp}" in reassign("--cancel", plan=plan)
     assert "No partition reassignments found" in reassign("--list")
     assert replicas(admin, tp) == (before,)
     assert not settings(admin, tp)["leader.replication.throttled.replicas"]
