@@ -239,7 +239,7 @@ class SimCluster:
         leader, epoch = self.brokers[mine.leader], mine.leader_epoch
         if not leader.alive:
             return
-        standing = follower.replicas.standing(TP, epoch)
+        standing = follower.replicas.following.standing(TP, epoch)
         asked = Follower(follower.id, follower.epoch)
         fetch = ReplicaFetch(standing.offset, standing.latest_epoch, epoch, FETCH_BYTES)
         if self.random.random() < 0.1:
@@ -254,21 +254,21 @@ class SimCluster:
         if self.random.random() < 0.1:
             return  # the answer is lost
         if read.diverging is not None:
-            follower.replicas.drop_diverged(TP, epoch, read.diverging)
+            self.loop.run_until_complete(follower.replicas.following.drop_diverged(TP, epoch, read.diverging))
             self.history.append(f"{follower.id} diverged from {leader.id}: {read.diverging}")
             return
         piece = read.records
         records = None if piece is None else memoryview(piece.file.read(piece.position, piece.size))
-        follower.replicas.append_from_leader(TP, epoch, records, read.high_watermark, read.log_start_offset)
+        follower.replicas.following.append_from_leader(TP, epoch, records, read.high_watermark, read.log_start_offset)
         self.history.append(f"{follower.id} has {follower.partition().log_end_offset} of {leader.id}, epoch {epoch}")
 
     def _return_to_range(self, follower, leader, standing, epoch):
         end, start = leader.log_end_offset, leader.log_start_offset
         if end < standing.offset:
-            follower.replicas.drop_beyond(TP, epoch, end)
+            self.loop.run_until_complete(follower.replicas.following.drop_beyond(TP, epoch, end))
             self.history.append(f"{follower.id} ends at {end} with the leader")
         elif start > standing.offset:
-            follower.replicas.begin_again_at(TP, epoch, start)
+            self.loop.run_until_complete(follower.replicas.following.begin_again_at(TP, epoch, start))
             self.history.append(f"{follower.id} begins again at {start}")
 
     def late_fetch(self):

@@ -39,7 +39,7 @@ from uuid import UUID
 
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import CorruptRecord, DiskFull, InconsistentTopicId, LogDirFailed, LogError
+from sparklog.errors import CorruptRecord, DiskFull, InconsistentTopicId, LogClosed, LogDirFailed, LogError
 from sparklog.log.checkpoints import RECOVERY_POINTS, read_topic_id
 from sparklog.log.directory import LogDir
 from sparklog.log.files import (
@@ -123,6 +123,8 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self.unusable: dict[TopicPartition, str] = {}
         """Partitions that are on a disk here and cannot be served, and why."""
+        self.being_cut: set[TopicPartition] = set()
+        """Partitions that the disk thread cuts: no other thread reads them, appends to them or changes them."""
         self._unusable_at: dict[TopicPartition, Path] = {}  # those of them that lie in a directory in service
         self._held = Counter[Path]()  # how many logs each directory in service has, from the end of ``load`` on
         self._short_of_room: set[TopicPartition] = set()  # those of these that a full disk kept from being opened
@@ -543,7 +545,7 @@ class LogManager:
         Where the log then ends before the start that is on the disk, that is lowered too, or what is appended next
         would count as deleted after a crash.
         """
-        log = self.logs[tp]
+        log = self._held_log(tp)
         start = log.log_start_offset
         end = log.end_after_truncation(offset)  # ``offset`` may lie within a batch, all of which goes
         if end < log.recovery_point:
@@ -559,10 +561,25 @@ class LogManager:
         """Drop all that the partition holds, and begin anew at ``offset``, beyond its end; the recovery point on the
         disk first. Raises LogDirFailed if the disk refuses.
         """
-        log = self.logs[tp]
+        log = self._held_log(tp)
         log.lower_recovery_point(0)
         self._checkpoint_dir_of(log)
         log.restart_at(offset)
+
+    def _held_log(self, tp: TopicPartition) -> Log:
+        """Raises LogClosed if the partition is not here any more, for its disk failed a moment ago."""
+        log = self.logs.get(tp)
+        if log is None:
+            raise LogClosed(f"{tp} is not served: {self.unusable.get(tp, 'it was taken away')}")
+        return log
+
+    def start_truncation(self, tp: TopicPartition, offset: int) -> Future[None]:
+        """Begin ``truncate_to`` on the disk thread."""
+        return self._executor.submit(self.truncate_to, tp, offset)
+
+    def start_restart(self, tp: TopicPartition, offset: int) -> Future[None]:
+        """Begin ``restart_at`` on the disk thread."""
+        return self._executor.submit(self.restart_at, tp, offset)
 
     def advance_start(self, tp: TopicPartition, offset: int) -> None:
         """The partition begins at ``offset`` from now on, its segments go with the next retention. Also after a crash,
@@ -656,8 +673,9 @@ class LogManager:
 
     def expire_producers(self) -> Generator[None, None, None]:
         """Forget the producers that have been silent too long, a log's a step."""
-        for log in list(self.logs.values()):
-            log.expire_producers()
+        for tp, log in list(self.logs.items()):
+            if tp not in self.being_cut:
+                log.expire_producers()
             yield
 
     def fail(self, path: Path, reason: str) -> None:

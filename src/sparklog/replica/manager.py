@@ -30,11 +30,12 @@ from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.log.validator import PreparedBatch
 from sparklog.replica.at_end import AtEnd
+from sparklog.replica.following import Following
 from sparklog.replica.in_sync import Proposal
 from sparklog.replica.partition import Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
 from sparklog.replica.throttle import ReplicationThrottle, names_replica
-from sparklog.structs import IsolationLevel, OffsetAndEpoch, TopicPartition
+from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
 _logger = logging.getLogger(__name__)
@@ -60,16 +61,6 @@ class ReplicaFetch(NamedTuple):
     leader_epoch: int
     """Under which it believes to follow."""
     max_bytes: int
-
-
-class Standing(NamedTuple):
-    """Where a follower's copy ends."""
-
-    topic_id: UUID | None
-    offset: int
-    latest_epoch: int
-    """The leader epoch of the last batch; -1 without any."""
-    log_start_offset: int
 
 
 class ReplicaManager:
@@ -112,7 +103,8 @@ class ReplicaManager:
         self.fetch_purgatory = Purgatory(loop)
         self.produce_purgatory = Purgatory(loop)
         self.changing = asyncio.Lock()
-        """Held while partitions are made or taken away over more than one turn of the loop."""
+        """Held while partitions are made, taken away or cut over more than one turn of the loop."""
+        self.following = Following(self, logs)
 
     def partition(self, tp: TopicPartition) -> Partition:
         """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION if it is not here, KAFKA_STORAGE_ERROR if its disk failed."""
@@ -261,6 +253,11 @@ class ReplicaManager:
         failure = disk_refused(f"cannot open {tp}", error) if isinstance(error, OSError) else error
         if log is not None and isinstance(failure, LogDirFailed):
             self._logs.report(failure, log.directory)
+
+    def refused(self, partition: Partition, error: LogError | OSError) -> ApiError:
+        """The error to raise where the disk, or the partition's log, refused something; a failed disk is reported."""
+        self._report(error, partition.tp, partition.log)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def append(
         self,
@@ -440,87 +437,6 @@ class ReplicaManager:
         if partition is not None:
             partition.give_up(proposal)
 
-    # What this broker follows
-
-    def standing(self, tp: TopicPartition, leader_epoch: int) -> Standing:
-        """Where to go on copying. Raises ApiError unless the partition follows the leader of this epoch."""
-        partition = self._followed(tp, leader_epoch)
-        end, start = partition.log_end_offset, partition.log_start_offset
-        return Standing(partition.topic_id, end, partition.latest_epoch, start)
-
-    def _followed(self, tp: TopicPartition, leader_epoch: int) -> Partition:
-        partition = self.partition(tp)
-        partition.check_follows(leader_epoch)
-        return partition
-
-    def awaited_flush(self, tp: TopicPartition) -> Coroutine[Any, Any, None] | None:
-        """What is to be awaited before the leader may be told that the copy goes so far, for ``flush.messages`` wants
-        that; None if nothing is. It raises ApiError if that will not be.
-        """
-        end = self.partition(tp).unflushed_end
-        return None if end is None else self.flushed(tp, end)
-
-    def append_from_leader(
-        self, tp: TopicPartition, leader_epoch: int, records: memoryview | None, high_watermark: int, log_start: int
-    ) -> None:
-        """Append what the leader of this epoch sent, and take over how far it may be seen and where the log begins.
-
-        Raises ApiError: FENCED_LEADER_EPOCH if another leads since, CORRUPT_MESSAGE if it does not hold together or
-        does not follow what is here, KAFKA_STORAGE_ERROR.
-        """
-        partition = self._followed(tp, leader_epoch)
-        try:
-            if records:
-                partition.append_as_follower(records)
-                self._logs.written(partition.log.directory)
-            partition.follow(high_watermark, log_start)
-        except (LogDirFailed, LogClosed, OSError) as error:
-            raise self._refused(partition, error) from error
-        except (CorruptRecord, LogError) as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{tp}: {error}") from error
-
-    def _refused(self, partition: Partition, error: LogError | OSError) -> ApiError:
-        self._report(error, partition.tp, partition.log)
-        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-
-    def drop_diverged(self, tp: TopicPartition, leader_epoch: int, diverging: OffsetAndEpoch) -> None:
-        """Drop what the leader's log does not have: ``diverging`` is the last epoch that it may share, with its end.
-
-        Where this log does not know that epoch, another fetch finds the next one. Raises ApiError.
-        Source: Kafka 3.9, ``AbstractFetcherThread.getOffsetTruncationState``.
-        """
-        partition = self._followed(tp, leader_epoch)
-        end = min(diverging.offset, partition.log_end_offset)
-        here = partition.end_offset_for_epoch(diverging.epoch)
-        if here is not None:
-            end = min(end, here.offset) if here.epoch == diverging.epoch else min(here.offset, partition.log_end_offset)
-        self._truncate(partition, end)
-
-    def drop_beyond(self, tp: TopicPartition, leader_epoch: int, offset: int) -> None:
-        """End at ``offset``, where the leader's log ends. Raises ApiError."""
-        self._truncate(self._followed(tp, leader_epoch), offset)
-
-    def _truncate(self, partition: Partition, offset: int) -> None:
-        if offset < partition.high_watermark.offset:
-            text = "%s drops committed records: it ends at %d now, and was committed up to %d"
-            _logger.warning(text, partition.tp, offset, partition.high_watermark.offset)
-        try:
-            self._logs.truncate_to(partition.tp, offset)
-        except (LogError, OSError) as error:
-            raise self._refused(partition, error) from error
-        finally:
-            partition.truncated()
-
-    def begin_again_at(self, tp: TopicPartition, leader_epoch: int, offset: int) -> None:
-        """Drop all and go on at ``offset``, where the leader's log begins now, beyond what is here. Raises ApiError."""
-        partition = self._followed(tp, leader_epoch)
-        try:
-            self._logs.restart_at(tp, offset)
-        except (LogError, OSError) as error:
-            raise self._refused(partition, error) from error
-        finally:
-            partition.truncated()
-
     def topics(self) -> set[str]:
         """The topics of which a partition is held here."""
         return {tp.topic for tp in self._partitions}
@@ -598,6 +514,8 @@ class ReplicaManager:
         *,
         min_one_batch: bool,
     ) -> PartitionRead:
+        if partition.tp in self._logs.being_cut:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.tp} is being cut to its leader's log")
         try:
             return partition.read(offset, max_bytes, isolation, min_one_batch=min_one_batch)
         except LogClosed as error:
@@ -653,7 +571,7 @@ class ReplicaManager:
         """
         for tp, partition in list(self._partitions.items()):
             try:
-                while self._partitions.get(tp) is partition:
+                while self._partitions.get(tp) is partition and tp not in self._logs.being_cut:
                     more = self._logs.delete_old_segments(tp, partition.high_watermark.offset)
                     yield
                     if not more:

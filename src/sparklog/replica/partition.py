@@ -385,6 +385,17 @@ class Partition:
         if self.log.log_start_offset < log_start_offset <= self._high_watermark.offset:
             self.log.advance_start(log_start_offset)
 
+    def shared_end(self, diverging: OffsetAndEpoch) -> int:
+        """Where to cut a log of which the leader says that ``diverging`` is the last epoch that both may have.
+
+        Source: Kafka 3.9, ``AbstractFetcherThread.getOffsetTruncationState``.
+        """
+        end = min(diverging.offset, self.log_end_offset)
+        here = self.end_offset_for_epoch(diverging.epoch)
+        if here is None:
+            return end
+        return min(end, here.offset) if here.epoch == diverging.epoch else min(here.offset, self.log_end_offset)
+
     def truncated(self) -> None:
         """The log ends where it did not: nothing is visible beyond."""
         end = self.log.log_end_offset

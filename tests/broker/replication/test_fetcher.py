@@ -347,26 +347,30 @@ def test_one_partition_that_cannot_be_written_holds_up_no_other(tmp_path, part, 
         async with stage_at(tmp_path, T0, T1) as stage:
             await stage.asked()
 
+            async def refuse_cut(tp, *_):
+                refuse(tp)
+
             def refuse(tp, *_):
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp}: no")
 
             with monkeypatch.context() as patched:
-                patched.setattr(stage.replicas, part, refuse)
+                following = stage.replicas.following
                 if part == "append_from_leader":
-                    patched.setattr(stage.fetcher._replicas, "append_from_leader", refusing_first(stage, refuse))
+                    patched.setattr(following, part, refusing_first(following, refuse))
                     first = given(batches=[records()])
                 else:
+                    patched.setattr(following, part, refuse_cut)
                     first = given(diverging=OffsetAndEpoch(0, 0))
                 again = await stage.after(first, given(T1, batches=[records()]))
                 assert offsets(again) == {1: 1}
             stage.clock.advance(0.02)
             assert offsets(await stage.after()) == {0: 0}
 
-    def refusing_first(stage, refuse):
-        real = ReplicaManager.append_from_leader
+    def refusing_first(following, refuse):
+        real = following.append_from_leader
 
         def append(tp, *arguments):
-            return refuse(tp) if tp == T0 else real(stage.replicas, tp, *arguments)
+            return refuse(tp) if tp == T0 else real(tp, *arguments)
 
         return append
 

@@ -28,7 +28,8 @@ from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchR
 from sparklog.protocol.messages import ListOffsetsRequest
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.rate_limit import RateLimitedLogger
-from sparklog.replica.manager import ReplicaManager, Standing
+from sparklog.replica.following import Standing
+from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import Endpoint, TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class ReplicaFetcher:
         self._leader = leader
         self._config = config
         self._replicas = replicas
+        self._following = replicas.following
         self._turns = turns
         self._clock = clock
         self._find = find
@@ -278,7 +280,7 @@ class ReplicaFetcher:
     def _next_of(self, tp: TopicPartition, followed: _Followed) -> FetchPartition | None:
         """None if it leads, or is gone, or its disk has failed."""
         try:
-            standing = self._replicas.standing(tp, followed.leader_epoch)
+            standing = self._following.standing(tp, followed.leader_epoch)
         except ApiError:
             return None
         return FetchPartition(
@@ -320,7 +322,7 @@ class ReplicaFetcher:
             self._to_look_up[tp] = None
             try:
                 await self._take_partition(tp, followed, each)
-                flush = self._replicas.awaited_flush(tp)
+                flush = self._following.awaited_flush(tp)
                 followed.pause_s = 0.0
             except ApiError as error:
                 self._suffer(tp, followed, error)
@@ -333,16 +335,16 @@ class ReplicaFetcher:
         """Raises ApiError if that could not be, and is to be tried again after a pause."""
         epoch = followed.leader_epoch
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._return_to_range(tp, epoch, self._replicas.standing(tp, epoch))
+            await self._return_to_range(tp, epoch, self._following.standing(tp, epoch))
         elif fetched.error is not ErrorCode.NONE:
             raise ApiError(fetched.error, f"broker {self._leader.broker_id} says so")
         elif fetched.diverging is not None:
-            self._replicas.drop_diverged(tp, epoch, fetched.diverging)
+            await self._following.drop_diverged(tp, epoch, fetched.diverging)
         else:
             records = fetched.records[0] if fetched.records else None
             assert records is None or isinstance(records, memoryview)
-            self._replicas.append_from_leader(tp, epoch, records, fetched.high_watermark, fetched.log_start_offset)
-            followed.is_in_sync = self._replicas.standing(tp, epoch).offset >= fetched.high_watermark
+            self._following.append_from_leader(tp, epoch, records, fetched.high_watermark, fetched.log_start_offset)
+            followed.is_in_sync = self._following.standing(tp, epoch).offset >= fetched.high_watermark
             throttle = self._replicas.follower_throttle
             if records is not None and throttle.is_limited and self._replicas.is_throttled(tp):
                 throttle.record(len(records))
@@ -366,14 +368,14 @@ class ReplicaFetcher:
         end = await self._list_offset(tp, epoch, _LATEST)
         if end < here.offset:
             _logger.warning("%s ends at %d with its leader, and at %d here: what is beyond goes", tp, end, here.offset)
-            self._replicas.drop_beyond(tp, epoch, end)
+            await self._following.drop_beyond(tp, epoch, end)
             return
         start = await self._list_offset(tp, epoch, _EARLIEST)
         if start <= here.offset:  # it has changed since, or the leader knows less than it should: not at once again
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the leader has {start} to {end}, and refuses {here.offset}")
         text = "%s begins at %d with its leader, and ends at %d here: it begins again there"
         _logger.warning(text, tp, start, here.offset)
-        self._replicas.begin_again_at(tp, epoch, start)
+        await self._following.begin_again_at(tp, epoch, start)
 
     async def _list_offset(self, tp: TopicPartition, epoch: int, timestamp: int) -> int:
         assert self._connection is not None

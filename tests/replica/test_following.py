@@ -1,7 +1,9 @@
 """A leader and a follower, each with its files: what is copied, what is dropped, and what is told."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -36,6 +38,7 @@ def decision(leader, epoch, isr=BOTH, version=0):
 class Pair:
     def __init__(self, home, disk, loop, **settings):
         self.config = parse(TopicConfig, settings)
+        self.run = loop.run_until_complete
         self.clock = ManualClock()
         self.managers, self.logs, self.proposals = {}, {}, []
         for number in BOTH:
@@ -55,13 +58,13 @@ class Pair:
     def fetch(self, of=LEADER, to=FOLLOWER, max_bytes=LARGE):
         """One fetch and what comes of it; the answer."""
         epoch = self[to].partition(TP).leader_epoch
-        standing = self[to].standing(TP, epoch)
+        standing = self[to].following.standing(TP, epoch)
         asked = ReplicaFetch(standing.offset, standing.latest_epoch, epoch, max_bytes)
         read = self.ask(asked, of=of, to=to)
         if read.diverging is not None:
-            self[to].drop_diverged(TP, epoch, read.diverging)
+            self.run(self[to].following.drop_diverged(TP, epoch, read.diverging))
         else:
-            self[to].append_from_leader(TP, epoch, bytes_of(read), read.high_watermark, read.log_start_offset)
+            self[to].following.append_from_leader(TP, epoch, bytes_of(read), read.high_watermark, read.log_start_offset)
         return read
 
     def ask(self, asked, of=LEADER, to=FOLLOWER, broker_epoch=7):
@@ -91,11 +94,16 @@ def loop():
 
 
 @pytest.fixture
-def pair(tmp_path, loop):
-    with ThreadPoolExecutor(1) as disk:
-        pair = Pair(tmp_path, disk, loop)
-        yield pair
-        pair.close()
+def disk():
+    with ThreadPoolExecutor(1) as thread:
+        yield thread
+
+
+@pytest.fixture
+def pair(tmp_path, loop, disk):
+    pair = Pair(tmp_path, disk, loop)
+    yield pair
+    pair.close()
 
 
 def refusal(call, *arguments, **how):
@@ -169,8 +177,8 @@ def test_a_follower_below_the_leaders_start_begins_again_there(pair):
     partition.log.advance_start(9)
     epoch = 0
     assert refusal(pair.fetch) is ErrorCode.OFFSET_OUT_OF_RANGE
-    pair[FOLLOWER].begin_again_at(TP, epoch, 9)
-    assert pair[FOLLOWER].standing(TP, epoch).offset == 9
+    pair.run(pair[FOLLOWER].following.begin_again_at(TP, epoch, 9))
+    assert pair[FOLLOWER].following.standing(TP, epoch).offset == 9
     pair[LEADER].append(TP, batch(b"next"), 1)
     pair.fetch()
     assert (pair[FOLLOWER].partition(TP).log_start_offset, pair.end(FOLLOWER)) == (9, 10)
@@ -193,7 +201,7 @@ def test_nobody_copies_from_a_leader_of_another_epoch(pair):
     assert refusal(pair.ask, future) is ErrorCode.UNKNOWN_LEADER_EPOCH
     pair.decide(decision(FOLLOWER, 3))
     assert refusal(pair.ask, future) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert refusal(pair[LEADER].append_from_leader, TP, 2, None, 0, 0) is ErrorCode.FENCED_LEADER_EPOCH
+    assert refusal(pair[LEADER].following.append_from_leader, TP, 2, None, 0, 0) is ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_a_stranger_is_no_follower(pair):
@@ -225,7 +233,7 @@ def test_what_does_not_follow_the_end_is_refused_and_nothing_is_written(pair):
         pair[LEADER].append(TP, batch(), -1)
     gone = pair.ask(ReplicaFetch(0, -1, 0, LARGE))
     pair.fetch()
-    again = refusal(pair[FOLLOWER].append_from_leader, TP, 0, bytes_of(gone), 0, 0)
+    again = refusal(pair[FOLLOWER].following.append_from_leader, TP, 0, bytes_of(gone), 0, 0)
     assert again is ErrorCode.CORRUPT_MESSAGE
     assert pair.end(FOLLOWER) == 2
 
@@ -299,12 +307,12 @@ def test_what_is_to_be_flushed_is_flushed_before_the_leader_is_told(tmp_path, lo
         async def copy():
             pair[LEADER].append(TP, batch(), -1)
             pair.fetch()
-            flush = pair[FOLLOWER].awaited_flush(TP)
+            flush = pair[FOLLOWER].following.awaited_flush(TP)
             assert flush is not None
             assert pair.logs[FOLLOWER].logs[TP].recovery_point == 0
             await flush
             assert pair.logs[FOLLOWER].logs[TP].recovery_point == 1
-            assert pair[FOLLOWER].awaited_flush(TP) is None
+            assert pair[FOLLOWER].following.awaited_flush(TP) is None
             await pair[LEADER].flushed(TP, 1)
             assert pair.committed(LEADER) == 0, "the leader has it on its disk, but nobody else"
             pair.fetch()
@@ -355,10 +363,11 @@ def test_a_log_that_cannot_be_cut_is_an_error_of_its_partition(pair, monkeypatch
 
     monkeypatch.setattr(pair.logs[FOLLOWER], "truncate_to", refuse)
     monkeypatch.setattr(pair.logs[FOLLOWER], "restart_at", refuse)
-    for cut in (pair[FOLLOWER].drop_beyond, pair[FOLLOWER].begin_again_at):
-        assert refusal(cut, TP, 0, 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    following = pair[FOLLOWER].following
+    for cut in (following.drop_beyond(TP, 0, 0), following.begin_again_at(TP, 0, 0)):
+        assert refusal(pair.run, cut) is ErrorCode.KAFKA_STORAGE_ERROR
     diverging = OffsetAndEpoch(0, 0)
-    assert refusal(pair[FOLLOWER].drop_diverged, TP, 0, diverging) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert refusal(pair.run, following.drop_diverged(TP, 0, diverging)) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_waiting_producers_hear_that_another_leads(pair, loop):
@@ -373,3 +382,136 @@ def test_waiting_producers_hear_that_another_leads(pair, loop):
         assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     loop.run_until_complete(lose())
+
+
+class SlowDisk:
+    """Holds up the disk thread until it is let go."""
+
+    def __init__(self, disk):
+        self._gate, self._reached = threading.Event(), threading.Event()
+        disk.submit(self._hold)
+
+    def _hold(self):
+        self._reached.set()
+        assert self._gate.wait(60)
+
+    def let_go(self):
+        self._gate.set()
+
+
+@pytest.fixture
+def diverged(pair):
+    """A follower that has three records, of which its leader has the first alone."""
+    pair.decide(decision(LEADER, 0))
+    for _ in range(3):
+        pair[LEADER].append(TP, batch(), 1)
+    pair.fetch()
+    pair.decide(decision(LEADER, 1))
+    return pair
+
+
+async def turns(count=20):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_a_copy_is_not_read_and_not_deleted_from_while_it_is_cut(diverged, disk):
+    follower = diverged[FOLLOWER]
+    read = partial(follower._read, follower.partition(TP), 0, LARGE, None, min_one_batch=True)
+
+    async def cut():
+        slow = SlowDisk(disk)
+        work = asyncio.ensure_future(follower.following.drop_beyond(TP, 1, 1))
+        await turns()
+        assert refusal(read) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [*follower.apply_retention()] == []
+        slow.let_go()
+        await work
+
+    diverged.run(cut())
+    assert diverged.end(FOLLOWER) == 1
+    assert read().records.size > 0
+
+
+def test_the_loop_goes_on_while_the_disk_cuts(diverged, disk):
+    async def cut():
+        slow = SlowDisk(disk)
+        work = asyncio.ensure_future(diverged[FOLLOWER].following.drop_beyond(TP, 1, 1))
+        await turns()
+        assert not work.done()
+        slow.let_go()
+        await work
+
+    diverged.run(cut())
+
+
+def test_a_decision_of_the_controller_waits_for_the_cut(diverged, disk):
+    """LeaderAndIsr is applied under ``changing``."""
+    follower = diverged[FOLLOWER]
+
+    async def decide():
+        async with follower.changing:
+            ends.append(diverged.end(FOLLOWER))
+
+    async def cut():
+        slow = SlowDisk(disk)
+        work = asyncio.ensure_future(follower.following.drop_beyond(TP, 1, 1))
+        await turns()
+        decided = asyncio.ensure_future(decide())
+        await turns()
+        assert not ends
+        slow.let_go()
+        await asyncio.gather(work, decided)
+
+    ends = []
+    diverged.run(cut())
+    assert ends == [1]
+
+
+def test_a_cut_whose_turn_comes_after_another_decision_is_not_made(diverged):
+    """What the fetcher was told is of a leader of the past."""
+    follower = diverged[FOLLOWER]
+
+    async def cut():
+        async with follower.changing:
+            work = asyncio.ensure_future(follower.following.drop_beyond(TP, 1, 1))
+            await turns()
+            diverged.decide(decision(LEADER, 2), FOLLOWER)
+        await work
+
+    assert refusal(diverged.run, cut()) is ErrorCode.FENCED_LEADER_EPOCH
+    assert diverged.end(FOLLOWER) == 3
+
+
+def test_a_cut_that_was_begun_is_finished_though_its_fetcher_is_closed(diverged, disk):
+    follower = diverged[FOLLOWER]
+
+    async def cut():
+        slow = SlowDisk(disk)
+        work = asyncio.ensure_future(follower.following.drop_beyond(TP, 1, 1))
+        await turns()
+        work.cancel()
+        await asyncio.wait((work,))
+        assert follower.changing.locked()
+        slow.let_go()
+        async with follower.changing:
+            assert diverged.end(FOLLOWER) == 1
+
+    diverged.run(cut())
+    assert diverged[FOLLOWER].following.standing(TP, 1).offset == 1
+
+
+def test_a_copy_whose_disk_fails_while_it_is_cut_is_served_no_more(diverged, disk):
+    follower, logs = diverged[FOLLOWER], diverged.logs[FOLLOWER]
+
+    async def cut():
+        slow = SlowDisk(disk)
+        work = asyncio.ensure_future(follower.following.drop_beyond(TP, 1, 1))
+        await turns()
+        logs.fail(logs.logs[TP].directory.parent, "it is broken")
+        assert follower.forget_unusable() == [TP]
+        slow.let_go()
+        await work
+
+    assert refusal(diverged.run, cut()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert refusal(follower.partition, TP) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,119 @@
+"""The partitions of which this broker copies the leader's log: what goes in, and what a copy drops again.
+
+A cut waits for the disk, so it runs on the disk thread. Invariants: while it runs, nobody reads the copy, appends to it
+or deletes segments of it, and no LeaderAndIsr or StopReplica changes the partition (``changing`` is held). A cut that
+was begun is finished, also if its fetcher is closed; what the fetcher was told of the partition is asked again when its
+turn has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDirFailed, LogError
+from sparklog.log.manager import LogManager
+from sparklog.replica.partition import Partition
+from sparklog.structs import OffsetAndEpoch, TopicPartition
+
+if TYPE_CHECKING:
+    from sparklog.replica.manager import ReplicaManager
+
+_logger = logging.getLogger(__name__)
+
+
+class Standing(NamedTuple):
+    """Where a follower's copy ends."""
+
+    topic_id: UUID | None
+    offset: int
+    latest_epoch: int
+    """The leader epoch of the last batch; -1 without any."""
+    log_start_offset: int
+
+
+class Following:
+    """Belongs to the loop's thread."""
+
+    def __init__(self, replicas: ReplicaManager, logs: LogManager) -> None:
+        self._replicas = replicas
+        self._logs = logs
+
+    def standing(self, tp: TopicPartition, leader_epoch: int) -> Standing:
+        """Where to go on copying. Raises ApiError unless the partition follows the leader of this epoch."""
+        partition = self._followed(tp, leader_epoch)
+        end, start = partition.log_end_offset, partition.log_start_offset
+        return Standing(partition.topic_id, end, partition.latest_epoch, start)
+
+    def _followed(self, tp: TopicPartition, leader_epoch: int) -> Partition:
+        partition = self._replicas.partition(tp)
+        partition.check_follows(leader_epoch)
+        return partition
+
+    def awaited_flush(self, tp: TopicPartition) -> Coroutine[Any, Any, None] | None:
+        """What is to be awaited before the leader may be told that the copy goes so far, for ``flush.messages`` wants
+        that; None if nothing is. It raises ApiError if that will not be.
+        """
+        end = self._replicas.partition(tp).unflushed_end
+        return None if end is None else self._replicas.flushed(tp, end)
+
+    def append_from_leader(
+        self, tp: TopicPartition, leader_epoch: int, records: memoryview | None, high_watermark: int, log_start: int
+    ) -> None:
+        """Append what the leader of this epoch sent, and take over how far it may be seen and where the log begins.
+
+        Raises ApiError: FENCED_LEADER_EPOCH if another leads since, CORRUPT_MESSAGE if it does not hold together or
+        does not follow what is here, KAFKA_STORAGE_ERROR.
+        """
+        partition = self._followed(tp, leader_epoch)
+        try:
+            if records:
+                partition.append_as_follower(records)
+                self._logs.written(partition.log.directory)
+            partition.follow(high_watermark, log_start)
+        except (LogDirFailed, LogClosed, OSError) as error:
+            raise self._replicas.refused(partition, error) from error
+        except (CorruptRecord, LogError) as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{tp}: {error}") from error
+
+    async def drop_diverged(self, tp: TopicPartition, leader_epoch: int, diverging: OffsetAndEpoch) -> None:
+        """Drop what the leader's log does not have: ``diverging`` is the last epoch that it may share, with its end.
+
+        Where this log does not know that epoch, another fetch finds the next one. Raises ApiError.
+        """
+        await self._to_its_end(tp, leader_epoch, lambda held: self._truncation(held, held.shared_end(diverging)))
+
+    async def drop_beyond(self, tp: TopicPartition, leader_epoch: int, offset: int) -> None:
+        """End at ``offset``, where the leader's log ends. Raises ApiError."""
+        await self._to_its_end(tp, leader_epoch, lambda held: self._truncation(held, offset))
+
+    async def begin_again_at(self, tp: TopicPartition, leader_epoch: int, offset: int) -> None:
+        """Drop all and go on at ``offset``, where the leader's log begins now, beyond what is here. Raises ApiError."""
+        await self._to_its_end(tp, leader_epoch, lambda _: self._logs.start_restart(tp, offset))
+
+    def _truncation(self, partition: Partition, offset: int) -> Future[None]:
+        if offset < partition.high_watermark.offset:
+            text = "%s drops committed records: it ends at %d now, and was committed up to %d"
+            _logger.warning(text, partition.tp, offset, partition.high_watermark.offset)
+        return self._logs.start_truncation(partition.tp, offset)
+
+    async def _to_its_end(
+        self, tp: TopicPartition, leader_epoch: int, begin: Callable[[Partition], Future[None]]
+    ) -> None:
+        await asyncio.shield(asyncio.ensure_future(self._cut(tp, leader_epoch, begin)))
+
+    async def _cut(self, tp: TopicPartition, leader_epoch: int, begin: Callable[[Partition], Future[None]]) -> None:
+        async with self._replicas.changing:
+            partition = self._followed(tp, leader_epoch)
+            self._logs.being_cut.add(tp)
+            try:
+                await asyncio.wrap_future(begin(partition))
+            except (LogError, OSError) as error:
+                raise self._replicas.refused(partition, error) from error
+            finally:
+                partition.truncated()
+                self._logs.being_cut.discard(tp)
