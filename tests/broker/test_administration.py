@@ -18,7 +18,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import elect_unclean, prefer
 from sparklog.errors import ErrorCode
-from sparklog.log.manager import DirectoryUse
+from sparklog.log.usage import DirectoryUse, LogUse
 from sparklog.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
@@ -127,7 +127,7 @@ def test_only_the_controller_answers():
 
 
 def test_a_directory_that_failed_is_told_as_failed():
-    uses = [DirectoryUse(Path("/good"), None, {TP: 7}, 100, 50), DirectoryUse(Path("/bad"), "cable pulled")]
+    uses = [DirectoryUse(Path("/good"), None, {TP: LogUse(7)}, 100, 50), DirectoryUse(Path("/bad"), "cable pulled")]
     broker = SimpleNamespace(replicas=SimpleNamespace(log_dirs=lambda: done(uses)))
     good, bad = ask(describe_log_dirs, broker, DescribeLogDirsRequest(topics=None)).results
     assert (good.error_code, good.log_dir, good.total_bytes, good.usable_bytes) == (ErrorCode.NONE, "/good", 100, 50)

@@ -32,7 +32,7 @@ GROUPS = {
     "config": ("describe", "alter"),
     "txn": ("list", "describe", "commit", "abort", "find-hanging"),
     "writes": ("list", "finish", "declare"),
-    "log": ("dump", "verify"),
+    "log": ("dump", "verify", "dirs", "move"),
 }
 COMMAND_LINES = [[name] for name in COMMANDS] + [[group, name] for group, names in GROUPS.items() for name in names]
 ASKING = [

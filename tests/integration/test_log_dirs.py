@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient, NewTopic
 from fix_programs import lack_of
 from integration import wire
 
 from sparklog.cli.main import cli
+from sparklog.client.admin.admin import Admin, Replica
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
@@ -282,3 +284,93 @@ def test_a_topic_that_finds_no_room_is_told_of_with_the_broker_and_the_disk(brok
     assert "broker 0 cannot hold all of it (KAFKA_STORAGE_ERROR: a log directory of it is full" in str(result.exception)
     for disk in disks:
         assert f"broker 0: {disk.path / 'logs'}: " in result.output
+
+
+ALL = (0, 1, 2)
+REPLICATED = [TopicPartition("r", number) for number in range(4)]
+
+
+@pytest.fixture
+def trio(disks, tmp_path, chroot):
+    """Three brokers, the first on two disks that may fail; two partitions of three replicas on each of these."""
+    brokers = []
+    for number in ALL:
+        settings = {"replica.lag.time.max.ms": 3000, "min.insync.replicas": 2}
+        broker = BrokerHarness(tmp_path, chroot, number, settings=settings)
+        if number == 0:
+            directories = ",".join(str(disk.path / "logs") for disk in disks)
+            broker.spec = replace(broker.spec, data_dir=Path(directories))
+        brokers.append(broker)
+    try:
+        for broker in brokers:
+            broker.start()
+        with Admin({"bootstrap.servers": brokers[1].address}) as admin:
+            wishes = {Replica(tp, 0): str(disks[tp.partition // 2].path / "logs") for tp in REPLICATED}
+            admin.alter_replica_log_dirs(wishes)
+            replicas = [[0, 1, 2], [1, 2, 0]] * 2  # of each disk it leads one and follows one
+            other = AdminClient({"bootstrap.servers": brokers[1].address, "log_level": 0})
+            other.create_topics([NewTopic("r", 4, replica_assignment=replicas)])["r"].result(60)
+            yield brokers, admin
+    finally:
+        for broker in brokers:
+            broker.stop()
+
+
+def described(admin):
+    return {each.partition: each for each in admin.describe_topics(["r"])["r"].partitions}
+
+
+def in_sync(admin, number):
+    return set(described(admin)[number].isr)
+
+
+def send(brokers, tp, value):
+    """Through whoever leads it, until it is taken by all in sync."""
+
+    def sent():
+        leader = described_leader(brokers, tp)
+        if leader is None:
+            return False
+        with wire.connect(brokers[leader].address) as connection:
+            return wire.produce(connection, tp, wire.batch_of(value), acks=-1)[0] is ErrorCode.NONE
+
+    eventually(sent, what=f"{tp} to take a record")
+
+
+def described_leader(brokers, tp):
+    with Admin({"bootstrap.servers": brokers[1].address}) as admin:
+        leader = described(admin)[tp.partition].leader
+    return leader if leader >= 0 else None
+
+
+def test_a_failed_disk_of_replicas_stops_those_alone_and_catches_up_when_it_is_repaired(trio, disks):
+    """Among them one that is led there, one that is followed there, and one whose copy was on its way there."""
+    brokers, admin = trio
+    for tp in REPLICATED:
+        eventually(lambda tp=tp: in_sync(admin, tp.partition) == set(ALL))
+        for _ in range(3):
+            send(brokers, tp, b"." * 900_000 if tp.partition == 2 else b"before")
+    admin.alter_broker_configs(0, {"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
+    moving = Replica(REPLICATED[2], 0)
+    admin.alter_replica_log_dirs({moving: str(disks[0].path / "logs")})
+    assert admin.describe_replica_log_dirs([moving])[moving].future_path == str(disks[0].path / "logs")
+    disks[0].fail()
+    for tp in REPLICATED[:2]:
+        with wire.connect(brokers[0].address) as connection:
+            wire.produce(connection, tp, wire.batch_of(b"unseen"))
+    eventually(lambda: "is out of service" in brokers[0].output())
+    for tp in REPLICATED[:2]:
+        eventually(lambda tp=tp: 0 not in in_sync(admin, tp.partition), what=f"{tp} to be without broker 0")
+        send(brokers, tp, b"meanwhile")
+    assert described(admin)[2].leader == 0, "what is on the other disk is led on"
+    for tp in REPLICATED[2:]:
+        send(brokers, tp, b"meanwhile")
+        assert in_sync(admin, tp.partition) == set(ALL)
+    assert admin.describe_replica_log_dirs([moving])[moving].future_path is None
+    brokers[0].stop()
+    assert "Traceback" not in brokers[0].output()
+    disks[0].repair()
+    brokers[0].start()
+    for tp in REPLICATED:
+        eventually(lambda tp=tp: in_sync(admin, tp.partition) == set(ALL), what=f"{tp} to catch up")
+        send(brokers, tp, b"after")

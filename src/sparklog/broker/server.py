@@ -82,6 +82,7 @@ class _Step(IntEnum):
     CONTROLLER = auto()
     FETCHERS = auto()
     ISR_CHANGES = auto()
+    FUTURES = auto()
     SETTINGS = auto()
     ZOOKEEPER = auto()
     CONNECTIONS = auto()
@@ -215,6 +216,7 @@ class Broker:
         replicas = self._context.replicas
         replicas.leader_throttle.limit = config.leader_replication_throttled_rate
         replicas.follower_throttle.limit = config.follower_replication_throttled_rate
+        replicas.futures.rate.bytes_per_second = config.replica_alter_log_dirs_io_max_bytes_per_second
         self._limit_connections(config)
 
     def _limit_connections(self, config: BrokerConfig) -> None:
@@ -318,6 +320,7 @@ class Broker:
             clock=self._clock,
             max_lag_ms=config.replica_lag_time_max_ms,
             throttle_windows=(config.replication_quota_window_num, 1000 * config.replication_quota_window_size_seconds),
+            moving_threads=config.num_replica_alter_log_dirs_threads or len(config.log_dirs),
         )
         peers, looks = Peers("sparklog"), Looks()
         witnesses = Witnesses(config.broker_id, peers) if config.failover_fast else None
@@ -378,6 +381,7 @@ class Broker:
             _Step.REQUESTS: self._answer_last_requests,
             _Step.FETCHERS: fetchers.close,
             _Step.ISR_CHANGES: isr_changes.close,
+            _Step.FUTURES: replicas.futures.close,
             _Step.TRANSACTIONS: transactions.close,
             _Step.PEERS: peers.close,
             _Step.LOOKS: looks.close,

@@ -1,18 +1,23 @@
-"""``sparklog log``: look into the files of a log directory, with or without a broker on it."""
+"""``sparklog log``: look into the files of a log directory, with or without a broker on it; move partitions of one."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sparklog.cli.display import counted, in_words, progress
+from sparklog.cli.connection import administered, bootstrap_option
+from sparklog.cli.display import counted, in_words, output_option, progress, show_json, show_table
+from sparklog.errors import ErrorCode, SparklogError
 
 if TYPE_CHECKING:
+    from sparklog.client.admin.admin import Admin
+    from sparklog.client.admin.log_dirs import Replica
     from sparklog.log.inspection.dump_batches import Entry
     from sparklog.log.inspection.findings import Finding
     from sparklog.log.inspection.verify import Summary
@@ -21,6 +26,7 @@ SOUND, DAMAGED, UNREADABLE = 0, 1, 2
 """Exit codes."""
 
 _ROW = 16
+_LOOK_AGAIN_S = 0.5
 _PATHS = click.Path(path_type=Path)
 
 
@@ -28,8 +34,12 @@ _PATHS = click.Path(path_type=Path)
 def log() -> None:
     """Look into the files of a log directory, ours or a Kafka's. Nothing is changed; a broker may be at work there.
 
+    "dirs" and "move" ask the brokers themselves: where their partitions lie, and to have them lie elsewhere.
+
     \b
     Examples:
+      sparklog log dirs
+      sparklog log move clicks --partition 0 --broker 1 --to /disk2/sparklog
       sparklog log verify sparklog-data/broker-0
       sparklog log dump sparklog-data/broker-0/clicks-0
       sparklog log dump --records clicks-0/00000000000000000000.log
@@ -235,3 +245,85 @@ def _summary(summary: Summary, seconds: float, as_json: bool) -> str:
     )
     found = (counted(summary.errors, "error"), counted(summary.warnings, "warning"), counted(summary.notes, "note"))
     return f"{verdict}: {', '.join(checked)}; {', '.join(found)}"
+
+
+@log.command(short_help="Show the brokers' log directories, and how full they are.")
+@output_option
+@bootstrap_option
+def dirs(as_json: bool, bootstrap: str) -> None:
+    """Show every broker's log directories: partitions, their bytes, free bytes, and what is wrong with one.
+
+    \b
+    Examples:
+      sparklog log dirs
+    """
+    with administered(bootstrap) as admin:
+        found = admin.log_dirs()
+    columns = ["broker", "directory", "partitions", "bytes", "free", "error"]
+    rows = [
+        [broker, each.path, len(each.sizes), sum(each.sizes.values()), each.usable_bytes, each.error]
+        for broker, directories in sorted(found.items())
+        for each in sorted(directories)
+    ]
+    if as_json:
+        show_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        show_table(columns, rows, right=("broker", "partitions", "bytes", "free"))
+
+
+@log.command(short_help="Move a broker's partitions to another of its log directories.")
+@click.argument("topic")
+@click.option("-p", "--partition", "partitions", type=int, multiple=True, help="Which; may be repeated. Default: all.")
+@click.option("--broker", type=int, required=True, help="The broker whose replicas are moved.")
+@click.option("--to", "path", required=True, metavar="DIRECTORY", help='A log directory of it, as "dirs" shows it.')
+@click.option("--no-wait", is_flag=True, help="Begin, and do not wait for the end.")
+@bootstrap_option
+def move(topic: str, partitions: tuple[int, ...], broker: int, path: str, no_wait: bool, bootstrap: str) -> None:
+    """Move the replicas of TOPIC that a broker has to another log directory of that broker, and wait for the end.
+
+    They are served all the time. Ctrl-C ends the waiting, not the move; to name the directory where a replica lies
+    cancels it. How fast it may go: replica.alter.log.dirs.io.max.bytes.per.second.
+
+    \b
+    Examples:
+      sparklog log move clicks --broker 1 --to /disk2/sparklog
+      sparklog log move clicks --partition 0 --broker 1 --to /disk2/sparklog --no-wait
+    """
+    from sparklog.client.admin.log_dirs import Replica
+    from sparklog.structs import BrokerId, TopicPartition
+
+    with administered(bootstrap) as admin:
+        found = admin.describe_topics([topic])[topic].partitions
+        here = {each.partition for each in found if broker in each.replicas}
+        missing = sorted(set(partitions) - here)
+        if missing or not here:
+            raise SparklogError(f"broker {broker} has no replica of {topic} {', '.join(map(str, missing))}".rstrip())
+        replicas = [Replica(TopicPartition(topic, each), BrokerId(broker)) for each in sorted(partitions or here)]
+        refused = [error for error in admin.alter_replica_log_dirs(dict.fromkeys(replicas, path)).values() if error]
+        if refused:
+            hint = (
+                '; "sparklog log dirs" shows its directories' if refused[0].code is ErrorCode.LOG_DIR_NOT_FOUND else ""
+            )
+            raise SparklogError(f"{refused[0]}{hint}")
+        if no_wait:
+            click.echo(f"moving {counted(len(replicas), 'replica')} to {path}")
+            return
+        _wait_until_moved(admin, replicas, path)
+    click.echo(f"{counted(len(replicas), 'replica')} of broker {broker} in {path} now")
+
+
+def _wait_until_moved(admin: Admin, replicas: list[Replica], path: str) -> None:
+    """Raises SparklogError if one of them is not on its way any more."""
+    total: int | None = None
+    done = 0
+    with progress("moving", len(replicas), "replicas") as advance:
+        while total != 0:
+            places = admin.describe_replica_log_dirs(replicas)
+            for each, place in places.items():
+                if path not in (place.path, place.future_path):
+                    raise SparklogError(f"{each.tp} is not on its way to {path} any more; the broker's log says why")
+            total = sum(place.path != path for place in places.values())
+            advance(len(replicas) - total - done)
+            done = len(replicas) - total
+            if total:
+                time.sleep(_LOOK_AGAIN_S)

@@ -28,7 +28,7 @@ COMMANDS = {
     "config": "See and change settings while the cluster runs.",
     "txn": "See and end open transactions.",
     "writes": "See and finish what Spark jobs left half-written.",
-    "log": "Look into the files of a log directory, and check them.",
+    "log": "Look into log directories, check their files; move partitions.",
     "demo": "The guided tour: a year of flights through a log and Spark.",
     "zookeeper": "Run one ZooKeeper, of an ensemble, until SIGTERM or Ctrl-C.",
     "broker": "Run one broker until SIGTERM or Ctrl-C.",

@@ -338,6 +338,20 @@ class BrokerConfig:
     replica_socket_timeout_ms: int = setting(
         "replica.socket.timeout.ms", T.INT, 30_000, "How long a follower waits for a silent leader.", at_least(1)
     )
+    num_replica_alter_log_dirs_threads: int = setting(
+        "num.replica.alter.log.dirs.threads",
+        T.INT,
+        0,
+        "Threads that move partitions between log directories; 0 is one for each directory.",
+        at_least(0),
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        T.LONG,
+        (1 << 63) - 1,
+        "How fast partitions are moved between log directories, all together.",
+        at_least(0),
+    )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         "replica.high.watermark.checkpoint.interval.ms",
         T.LONG,

@@ -70,6 +70,7 @@ _OWN_DEFINITIONS: dict[str, Definition] = {
         "producer.id.expiration.ms",
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
 DYNAMIC_DEFINITIONS: dict[str, Definition] = _OWN_DEFINITIONS | {

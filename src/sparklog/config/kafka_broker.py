@@ -28,7 +28,7 @@ _LEFT_OUT = frozenset(
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
     log.cleaner.threads log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
     log.local.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    num.io.threads num.network.threads num.replica.alter.log.dirs.threads
+    num.io.threads num.network.threads
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.topic.compression.codec
     offsets.topic.segment.bytes producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
     replica.selector.class replica.socket.receive.buffer.bytes

@@ -29,6 +29,7 @@ from sparklog.log.files import (
     LOCK_FILE,
     STRAY_DIR_SUFFIX,
     disk_refused,
+    parse_future_dir,
     parse_partition_dir,
     remove_temporaries,
     sync_directory,
@@ -90,6 +91,15 @@ class LogDir:
             tp = parse_partition_dir(path.name) if path.is_dir() else None
             if tp is not None:
                 found[tp] = path
+        return found
+
+    def futures(self) -> dict[TopicPartition, list[Path]]:
+        """The directories of future copies."""
+        found: dict[TopicPartition, list[Path]] = {}
+        for path in self.path.iterdir():
+            tp = parse_future_dir(path.name) if path.is_dir() else None
+            if tp is not None:
+                found.setdefault(tp, []).append(path)
         return found
 
     def look(self) -> None:

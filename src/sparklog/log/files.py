@@ -40,6 +40,8 @@ DELETED_DIR_SUFFIX = "-delete"
 """A partition to be removed: ``TOPIC-PARTITION.UNIQUE-delete``."""
 STRAY_DIR_SUFFIX = "-stray"
 """A partition that the cluster does not know, named likewise; only a person removes it."""
+FUTURE_DIR_SUFFIX = "-future"
+"""A copy of a partition that is being moved here from another log directory, named likewise."""
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 SESSION_FILE = ".sparklog-session"
@@ -96,6 +98,25 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
         return None
     tp = TopicPartition(topic, int(number))
     return tp if tp.partition <= MAX_INT32 and str(tp) == name else None
+
+
+def parse_future_dir(name: str) -> TopicPartition | None:
+    """The partition of which a directory called ``name`` is a future copy; None for any other directory."""
+    stem, separator, unique = name.removesuffix(FUTURE_DIR_SUFFIX).rpartition(".")
+    is_future = name.endswith(FUTURE_DIR_SUFFIX) and separator and len(unique) == 32 and unique.isalnum()
+    return parse_partition_dir(stem) if is_future else None
+
+
+def future_path(home: Path, tp: TopicPartition) -> Path:
+    """A directory for a future copy in the log directory ``home``, never used before.
+
+    Raises ApiError(INVALID_TOPIC_EXCEPTION) if the topic's name is too long for that, as in Kafka.
+    """
+    name = f"{tp}.{uuid4().hex}{FUTURE_DIR_SUFFIX}"
+    if len(name) > _MAX_FILE_NAME:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp} cannot be moved: its topic's name is too long")
+    check_partition(tp)
+    return home / name
 
 
 def partition_path(home: Path, tp: TopicPartition) -> Path:

@@ -166,6 +166,11 @@ class Log:
         return self._segments.size
 
     @property
+    def base_offset(self) -> int:
+        """Where its first segment begins: at its start or before that."""
+        return self._segments.first.base_offset
+
+    @property
     def segment_count(self) -> int:
         return len(self._segments)
 
@@ -442,6 +447,13 @@ class Log:
         if offset >= bound.offset:
             return None
         return self._segments.read(offset, max_bytes, bound, min_one_batch=min_one_batch)
+
+    def read_for_copy(self, offset: int, max_bytes: int) -> FileSlice | None:
+        """As ``read``, also of what is deleted and still in a segment; None at the end. Raises LogClosed."""
+        self._check_open()
+        if offset >= self.log_end_offset:
+            return None
+        return self._segments.read(offset, max_bytes, self.end, min_one_batch=True)
 
     def _check_range(self, offset: int) -> None:
         self._check_open()
@@ -768,6 +780,17 @@ class Log:
             raise disk_refused(f"cannot swap segments of {self.directory}", error) from error
         self._segments.replace(gone, fresh)
         return paths
+
+    def take_over(self, before: Log) -> None:
+        """Stand in for ``before``, of which all batches are here; it is used no more."""
+        self.config = before.config
+        self._producers.take_over(before._producers)
+        self.advance_start(before.log_start_offset)
+        self.epochs.replace(before.epochs.entries)
+        self.high_watermark = before.high_watermark
+        self._flush_wanted = before._flush_wanted
+        self._unflushed_since_ms = monotonic_ms(self._clock)
+        self._submit(self.write_epochs)
 
     # Durability
 

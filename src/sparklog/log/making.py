@@ -63,6 +63,8 @@ class Departure:
     away: Path | None
     is_renamed: bool = False
     error: OSError | None = None
+    future: Departure | None = None
+    """Of the copy that was to be the partition's in another log directory."""
 
 
 def make_directories(home: Path, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -99,10 +101,17 @@ def rename_all(departures: Iterable[Departure]) -> None:
 
 def _by_parent(departures: Iterable[Departure]) -> dict[Path, list[Departure]]:
     found: dict[Path, list[Departure]] = {}
-    for each in departures:
+    for each in _with_futures(departures):
         if each.directory is not None:
             found.setdefault(each.directory.parent, []).append(each)
     return found
+
+
+def _with_futures(departures: Iterable[Departure]) -> Iterable[Departure]:
+    for each in departures:
+        yield each
+        if each.future is not None:
+            yield each.future
 
 
 def _rename(departure: Departure) -> None:

@@ -33,13 +33,21 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import CorruptRecord, DiskFull, InconsistentTopicId, LogClosed, LogDirFailed, LogError
+from sparklog.errors import (
+    ApiError,
+    CorruptRecord,
+    DiskFull,
+    ErrorCode,
+    InconsistentTopicId,
+    LogClosed,
+    LogDirFailed,
+    LogError,
+)
 from sparklog.log.checkpoints import RECOVERY_POINTS, read_topic_id
 from sparklog.log.directory import LogDir
 from sparklog.log.files import (
@@ -62,26 +70,16 @@ from sparklog.log.making import (
     remove_directory,
     rename_all,
 )
+from sparklog.log.moved import settle, settle_futures
 from sparklog.log.room import Room
+from sparklog.log.usage import DirectoryUse, usage_of
 from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_SLICE = 50
-"""So many logs are looked at in one step."""
 
 OnFailure = Callable[[Path, str], None]
 """Told that the disk under a log directory failed, and how; from any thread."""
-
-
-class DirectoryUse(NamedTuple):
-    """One log directory, and what is in it unless it failed; sizes in bytes."""
-
-    path: Path
-    failure: str | None
-    partitions: Mapping[TopicPartition, int] = MappingProxyType({})
-    total_bytes: int = -1
-    usable_bytes: int = -1
 
 
 def _departure(tp: TopicPartition, directory: Path | None, why: str | None) -> Departure:
@@ -121,6 +119,10 @@ class LogManager:
         self._room = Room(clock)
         self.on_failure: OnFailure = self.fail
         self.logs: dict[TopicPartition, Log] = {}
+        self.futures: dict[TopicPartition, Log] = {}
+        """Copies under way, in other directories than the logs: changed by ``FutureLogs`` and its caller."""
+        self.dormant: dict[TopicPartition, Path] = {}
+        """Copies that an earlier start began and that are not open."""
         self.unusable: dict[TopicPartition, str] = {}
         """Partitions that are on a disk here and cannot be served, and why."""
         self.being_cut: set[TopicPartition] = set()
@@ -128,6 +130,7 @@ class LogManager:
         self._unusable_at: dict[TopicPartition, Path] = {}  # those of them that lie in a directory in service
         self._held = Counter[Path]()  # how many logs each directory in service has, from the end of ``load`` on
         self._short_of_room: set[TopicPartition] = set()  # those of these that a full disk kept from being opened
+        self._preferred: dict[TopicPartition, Path] = {}  # where those that are not here yet are to be made
         self._begun: dict[TopicPartition, Begun] = {}  # all of them in directories in service
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, str] = {}
@@ -222,6 +225,7 @@ class LogManager:
             return log_dir.partitions()
 
         found = self._in_each(pool, look)
+        self._settle_moves(found)
         is_complete = not self._offline
         doubted = in_doubt(found.values(), is_complete=is_complete)
         held = self._in_each(
@@ -242,6 +246,31 @@ class LogManager:
                     away[log_dir].append(_departure(tp, path, strays.get(path)))
         self._in_each(pool, lambda log_dir: self._clear(log_dir, away[log_dir]))
         return found
+
+    def _settle_moves(self, found: dict[LogDir, dict[TopicPartition, Path]]) -> None:
+        """Finish the moves that a crash interrupted; a disk that refuses that is out of service."""
+
+        def know(path: Path, tp: TopicPartition) -> Knowledge:
+            return self.dir_of(path).known(tp)
+
+        def keep_start(path: Path, tp: TopicPartition, offset: int) -> None:
+            self.dir_of(path).keep_start(tp, offset)
+
+        while True:
+            try:
+                places = {each.path: here for each, here in found.items()}
+                settle(places, know, keep_start, is_complete=not self._offline)
+                for log_dir, here in found.items():
+                    self.dormant |= settle_futures(log_dir.futures(), here)
+                return
+            except OSError as error:
+                refused = disk_refused("cannot finish moving a partition", error)
+                failed = [each for each in found if Path(error.filename or "/").is_relative_to(each.path)]
+                if not failed:
+                    raise refused from error
+                self.fail(failed[0].path, str(refused))
+                del found[failed[0]]
+                self._require_directory()
 
     def _load_dir(
         self, log_dir: LogDir, found: Mapping[TopicPartition, Path], configs: Mapping[str, TopicConfig]
@@ -276,7 +305,7 @@ class LogManager:
 
     def _load_log(self, log_dir: LogDir, tp: TopicPartition, path: Path, configs: Mapping[str, TopicConfig]) -> None:
         try:
-            self.logs[tp] = self._open(path, tp, configs.get(tp.topic), self._known(log_dir, tp))
+            self.logs[tp] = self.open_log(path, tp, configs.get(tp.topic), self._known(log_dir, tp))
         except LogError as error:
             if isinstance(error, LogDirFailed) and not isinstance(error, DiskFull):
                 raise
@@ -302,7 +331,7 @@ class LogManager:
         if not cut:
             return
         try:
-            self._checkpoint(log_dir)
+            self.checkpoint_dir(log_dir)
         except DiskFull as error:
             for tp in cut:
                 log = self.logs.pop(tp)
@@ -310,7 +339,7 @@ class LogManager:
                 self._refuse(tp, log.directory, error)
                 log_dir.keep_start(tp, log.log_start_offset)
 
-    def _open(self, path: Path, tp: TopicPartition, config: TopicConfig | None, known: Knowledge) -> Log:
+    def open_log(self, path: Path, tp: TopicPartition, config: TopicConfig | None, known: Knowledge) -> Log:
         def submit(work: Callable[[], None]) -> None:
             self._in_background(work, path)
 
@@ -369,22 +398,74 @@ class LogManager:
         for each in asked:
             check_partition(each.tp)
             if self._waits_for_room(each.tp):
-                planned[self._dir_of(self._unusable_at[each.tp])].append(each)
+                planned[self.dir_of(self._unusable_at[each.tp])].append(each)
                 continue
             is_here = each.tp in self.logs or each.tp in self.unusable
             if filled and not is_here and not self._may_be_elsewhere(each.tp, is_new=each.is_new):
                 begun = self._begun.get(each.tp)
-                home = self._dir_of(begun.directory) if begun else min(filled, key=lambda log_dir: filled[log_dir])
+                home = self.dir_of(begun.directory) if begun else self._place_of(each.tp, filled)
                 filled[home] += 1
                 planned[home].append(each)
                 self._begun[each.tp] = begun or Begun(partition_path(home.path, each.tp))
         return lambda: {tp: made for home, new in planned.items() for tp, made in self._make(home, new).items()}
 
+    def _place_of(self, tp: TopicPartition, filled: Mapping[LogDir, int]) -> LogDir:
+        """The directory that somebody wished for the partition, or the emptiest."""
+        wished = self._preferred.get(tp)
+        return next((each for each in filled if each.path == wished), min(filled, key=lambda each: filled[each]))
+
+    def find_directory(self, path: str) -> LogDir:
+        """The log directory of this absolute path.
+
+        Raises ApiError: LOG_DIR_NOT_FOUND if the broker has no such, KAFKA_STORAGE_ERROR if it is out of service.
+        """
+        for each in self._dirs:
+            if str(each.path.absolute()) == path:
+                return each
+        if any(str(each.absolute()) == path for each in self._offline):
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is out of service")
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of this broker's log.dirs")
+
+    def prefer(self, tp: TopicPartition, home: LogDir) -> None:
+        """Have the partition made in ``home``, if it is not there already, when it is made the next time."""
+        if home.path not in (self.home_of(tp), self.future_home_of(tp)):
+            self._preferred[tp] = home.path
+
+    def home_of(self, tp: TopicPartition) -> Path | None:
+        """The log directory in which the partition's log lies."""
+        log = self.logs.get(tp)
+        return None if log is None else log.directory.parent
+
+    def future_of(self, tp: TopicPartition) -> Path | None:
+        """The directory of the partition's copy, if one is under way."""
+        log = self.futures.get(tp)
+        return self.dormant.get(tp) if log is None else log.directory
+
+    def future_home_of(self, tp: TopicPartition) -> Path | None:
+        """The log directory in which it lies."""
+        path = self.future_of(tp)
+        return None if path is None else path.parent
+
+    def check_whole(self) -> None:
+        """Raises ApiError(KAFKA_STORAGE_ERROR) if a log directory is out of service: a copy of a partition, which is
+        to be begun, might be in that.
+        """
+        if self._offline:
+            gone = ", ".join(map(str, self._offline))
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"nothing is moved while {gone} is out of service")
+
+    def replace(self, tp: TopicPartition, log: Log) -> None:
+        """The partition's copy is the partition's log."""
+        self._held[self.logs[tp].directory.parent] -= 1
+        self.logs[tp] = log  # before the other is changed: see _state_of
+        self._held[log.directory.parent] += 1
+        del self.futures[tp]
+
     def _make(self, home: LogDir, new: list[NewPartition]) -> dict[TopicPartition, MadePartition]:
         """On any thread. One sync makes all the directories last; each log is opened and has its files."""
         try:
             if any(home.names(each.tp) for each in new):
-                self._checkpoint(home)
+                self.checkpoint_dir(home)
             fresh = make_directories(home.path, [each.tp for each in new])
         except (LogDirFailed, OSError) as error:
             what = f"cannot create partitions in {home.path}"
@@ -399,7 +480,7 @@ class LogManager:
         was_tried = self._waits_for_room(new.tp)
         known = replace(self._known(home, new.tp), clean=False) if was_tried else self._defaults
         try:
-            made.log = self._open(path, new.tp, new.config, known)
+            made.log = self.open_log(path, new.tp, new.config, known)
             if new.topic_id is not None and made.log.topic_id is None:
                 made.log.assign_topic_id(new.topic_id)
             made.log.begin_epoch(new.leader_epoch)
@@ -415,6 +496,7 @@ class LogManager:
             assert made.error is not None
             self._was_refused(tp, made.path, made.error)
             raise made.error
+        self._preferred.pop(tp, None)
         self.logs[tp] = made.log
         self._held[made.log.directory.parent] += 1
         self._forget_unusable(tp)
@@ -504,11 +586,32 @@ class LogManager:
             self._unusable_at[tp] = here
         if log is not None:
             log.abandon()
-            self._dir_of(log.directory).keep_start(tp, log.log_start_offset)
+            self.dir_of(log.directory).keep_start(tp, log.log_start_offset)
             del self.logs[tp]
             self._held[log.directory.parent] -= 1
-        directory = self._unusable_at.get(tp)
-        return _departure(tp, directory, why)
+        departure = _departure(tp, self._unusable_at.get(tp), why)
+        departure.future = self._depart_future(tp)
+        return departure
+
+    def _depart_future(self, tp: TopicPartition) -> Departure | None:
+        self._preferred.pop(tp, None)
+        path = self.future_of(tp)
+        self.drop_future(tp)
+        self.dormant.pop(tp, None)
+        return None if path is None else _departure(tp, path, None)
+
+    def add_future(self, tp: TopicPartition, log: Log) -> None:
+        """A copy of the partition is under way, where it was wished to lie."""
+        self.futures[tp] = log
+        self.dormant.pop(tp, None)
+        self._preferred.pop(tp, None)
+
+    def drop_future(self, tp: TopicPartition) -> None:
+        """Write to the partition's copy no more; it stays on the disk."""
+        log = self.futures.pop(tp, None)
+        if log is not None:
+            log.abandon()
+            self.dormant[tp] = log.directory
 
     @staticmethod
     def rename_away(departures: Iterable[Departure]) -> None:
@@ -520,6 +623,8 @@ class LogManager:
 
         One in a log directory that is out of service is forgotten; when that comes back, its topic id tells.
         """
+        if departure.future is not None:
+            self._future_departed(departure.future)
         tp, directory, away = departure.tp, departure.directory, departure.away
         if directory is not None and tp in self._unusable_at:
             assert away is not None
@@ -535,9 +640,23 @@ class LogManager:
         if away is None or not departure.is_renamed:
             return
         if departure.why is None:
-            self._in_background(lambda: shutil.rmtree(away), away)
+            self.remove_later(away)
         else:
             _say_aside(departure)
+
+    def _future_departed(self, departure: Departure) -> None:
+        """What stays of it, a start that has no other use for it removes."""
+        directory, away = departure.directory, departure.away
+        assert directory is not None
+        assert away is not None
+        if departure.error is not None:
+            self.report(disk_refused(f"cannot rename {directory}", departure.error), directory)
+        elif departure.is_renamed:
+            self.remove_later(away)
+
+    def remove_later(self, doomed: Path) -> None:
+        """Remove a directory in the background, or at the next start."""
+        self._in_background(lambda: shutil.rmtree(doomed), doomed)
 
     def truncate_to(self, tp: TopicPartition, offset: int) -> None:
         """Drop what the partition holds at or beyond ``offset``, the recovery point on the disk first.
@@ -545,7 +664,10 @@ class LogManager:
         Where the log then ends before the start that is on the disk, that is lowered too, or what is appended next
         would count as deleted after a crash.
         """
-        log = self._held_log(tp)
+        self.cut(self._held_log(tp), offset)
+
+    def cut(self, log: Log, offset: int) -> None:
+        """``truncate_to``, of a log that is the partition's or a copy of it."""
         start = log.log_start_offset
         end = log.end_after_truncation(offset)  # ``offset`` may lie within a batch, all of which goes
         if end < log.recovery_point:
@@ -573,6 +695,10 @@ class LogManager:
             raise LogClosed(f"{tp} is not served: {self.unusable.get(tp, 'it was taken away')}")
         return log
 
+    def run_on_disk(self, work: Callable[..., _T], *arguments: object) -> Future[_T]:
+        """Begin it on the disk thread, on which one thing is done after another."""
+        return self._executor.submit(work, *arguments)
+
     def start_truncation(self, tp: TopicPartition, offset: int) -> Future[None]:
         """Begin ``truncate_to`` on the disk thread."""
         return self._executor.submit(self.truncate_to, tp, offset)
@@ -593,27 +719,18 @@ class LogManager:
         log.advance_start(offset)
 
     def _checkpoint_dir_of(self, log: Log) -> None:
-        self._checkpoint(self._dir_of(log.directory))
+        self.checkpoint_dir(self.dir_of(log.directory))
 
-    def _dir_of(self, directory: Path) -> LogDir:
-        return next(each for each in self._dirs if each.path == directory.parent)
+    def dir_of(self, directory: Path) -> LogDir:
+        """The log directory of a partition's ``directory``. Raises LogDirFailed if that is out of service."""
+        for each in self._dirs:
+            if each.path == directory.parent:
+                return each
+        raise LogDirFailed(f"{directory.parent} is out of service")
 
     def usage(self) -> Generator[None, None, list[DirectoryUse]]:
-        """Every log directory: the sizes of its partitions, some of them a step, and the room on its disk."""
-        sizes: dict[Path, dict[TopicPartition, int]] = {log_dir.path: {} for log_dir in self._dirs}
-        for number, (tp, log) in enumerate(list(self.logs.items())):
-            if self.logs.get(tp) is log:
-                sizes.get(log.directory.parent, {})[tp] = log.size
-            if number % _SLICE == _SLICE - 1:
-                yield
-        found = []
-        for log_dir in self._dirs:
-            try:
-                room = shutil.disk_usage(log_dir.path)
-            except OSError as error:
-                found.append(DirectoryUse(log_dir.path, str(disk_refused(f"cannot look at {log_dir.path}", error))))
-            else:
-                found.append(DirectoryUse(log_dir.path, None, sizes[log_dir.path], room.total, room.free))
+        """Every log directory: its partitions and copies, some of them a step, and the room on its disk."""
+        found = yield from usage_of([each.path for each in self._dirs], self.logs, self.futures)
         return found + [DirectoryUse(path, reason) for path, reason in self._offline.items()]
 
     def delete_old_segments(self, tp: TopicPartition, high_watermark: int) -> bool:
@@ -688,6 +805,7 @@ class LogManager:
                 log.abandon()
                 self.unusable[tp] = why
                 del self.logs[tp]
+            self._fail_futures(path)
             for tp in [tp for tp, begun in self._begun.copy().items() if begun.directory.parent == path]:
                 self.unusable[tp] = why
                 self._begun.pop(tp, None)
@@ -697,6 +815,12 @@ class LogManager:
                     self.unusable[tp] = why
                     self._short_of_room.discard(tp)
             log_dir.close()
+
+    def _fail_futures(self, path: Path) -> None:
+        """Those in the directory are gone; those of partitions that were in it have nothing to be copied from."""
+        for tp in [tp for tp in self.futures if tp not in self.logs or self.future_home_of(tp) == path]:
+            self.drop_future(tp)
+        self.dormant = {tp: copy for tp, copy in self.dormant.items() if copy.parent != path}
 
     def _take_offline(self, path: Path, reason: str) -> None:
         if path not in self._offline:
@@ -736,18 +860,18 @@ class LogManager:
     def checkpoint(self) -> None:
         """Write the recovery points and log start offsets."""
         for log_dir in self._dirs:
-            self._checkpoint(log_dir)
+            self.checkpoint_dir(log_dir)
 
     def checkpoints(self) -> list[tuple[Path, Callable[[], None]]]:
         """For each directory a file in it, and what writes its checkpoints as they stand then, on any thread."""
-        return [(log_dir.path / RECOVERY_POINTS, partial(self._checkpoint, log_dir)) for log_dir in self._dirs]
+        return [(log_dir.path / RECOVERY_POINTS, partial(self.checkpoint_dir, log_dir)) for log_dir in self._dirs]
 
     def checkpoint_later(self) -> None:
         """Write the checkpoints in the background, as they stand then."""
         for path, write in self.checkpoints():
             self._in_background(write, path)
 
-    def _checkpoint(self, log_dir: LogDir) -> None:
+    def checkpoint_dir(self, log_dir: LogDir) -> None:
         if log_dir in self._dirs:  # or it is out of service, and nothing in it is touched
             log_dir.checkpoint(partial(self._state_of, log_dir))
             self._room.written(log_dir.path)
@@ -759,8 +883,9 @@ class LogManager:
         among the logs before it leaves those: so none is missed between two looks at the unusable.
         """
         before = frozenset(self.unusable)
+        futures = self._logs_in(log_dir, self.futures.copy())  # first: one that becomes the log is one of those then
         logs = self.logs.copy()
-        return self._logs_in(log_dir, logs), before.union(self.unusable)
+        return futures | self._logs_in(log_dir, logs), before.union(self.unusable)
 
     @staticmethod
     def _logs_in(log_dir: LogDir, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, Log]:
@@ -770,8 +895,9 @@ class LogManager:
         """Flush and close every log, checkpoint, and leave the marker of a clean stop where all of that succeeded."""
         for log_dir in self._dirs:
             try:
-                for log in self._logs_in(log_dir, self.logs).values():
-                    log.close()
+                for logs in (self.logs, self.futures):
+                    for log in self._logs_in(log_dir, logs).values():
+                        log.close()
                 log_dir.end(partial(self._state_of, log_dir))
             except (LogError, OSError) as error:
                 _logger.error(

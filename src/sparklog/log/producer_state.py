@@ -296,6 +296,15 @@ class ProducerStateManager:
                 self._unreplicated.popitem(last=False)
             self._find_unstable()
 
+    def take_over(self, before: ProducerStateManager) -> None:
+        """Know what ``before`` knows, which is the state of the same log in another directory and is used no more."""
+        self.expiration_ms = before.expiration_ms
+        self._producers, self._awaited = before._producers, before._awaited
+        self._ongoing, self._unreplicated = before._ongoing, before._unreplicated
+        self._unreplicated_firsts = before._unreplicated_firsts
+        self._high_watermark = before._high_watermark
+        self._find_unstable()
+
     def take_snapshot(self, now_ms: int, *, durable: bool) -> None:
         """Write the state at ``end_offset``; one that is not durable may be lost in a crash, which costs a replay."""
         if self.end_offset <= self._snapshot_offset:

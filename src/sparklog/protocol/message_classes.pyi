@@ -2354,6 +2354,70 @@ class AlterConfigsResponse(Response):
         version: int | None = ...,
     ) -> None: ...
 
+class AlterReplicaLogDirsRequest(Request[AlterReplicaLogDirsResponse]):
+    class AlterReplicaLogDir(Struct):
+        class AlterReplicaLogDirTopic(Struct):
+            name: str
+            partitions: list[int]
+            def __init__(
+                self,
+                *,
+                name: str = ...,
+                partitions: Sequence[int] = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        path: str
+        topics: list[AlterReplicaLogDirTopic]
+        def __init__(
+            self,
+            *,
+            path: str = ...,
+            topics: Sequence[AlterReplicaLogDirTopic] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    dirs: list[AlterReplicaLogDir]
+    def __init__(
+        self,
+        *,
+        dirs: Sequence[AlterReplicaLogDir] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AlterReplicaLogDirsResponse(Response):
+    class AlterReplicaLogDirTopicResult(Struct):
+        class AlterReplicaLogDirPartitionResult(Struct):
+            partition_index: int
+            error_code: int
+            def __init__(
+                self,
+                *,
+                partition_index: int = ...,
+                error_code: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        topic_name: str
+        partitions: list[AlterReplicaLogDirPartitionResult]
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            partitions: Sequence[AlterReplicaLogDirPartitionResult] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[AlterReplicaLogDirTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: Sequence[AlterReplicaLogDirTopicResult] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
 class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
     class DescribableLogDirTopic(Struct):
         topic: str

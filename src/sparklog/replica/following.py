@@ -116,4 +116,5 @@ class Following:
                 raise self._replicas.refused(partition, error) from error
             finally:
                 partition.truncated()
+                self._replicas.futures.cut(tp, partition.log_end_offset)
                 self._logs.being_cut.discard(tp)

@@ -25,12 +25,14 @@ from sparklog.errors import (
 from sparklog.log.files import disk_refused
 from sparklog.log.log import Appended, Log
 from sparklog.log.making import Departure, MadePartition, NewPartition
-from sparklog.log.manager import DirectoryUse, LogManager
+from sparklog.log.manager import LogManager
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
+from sparklog.log.usage import DirectoryUse
 from sparklog.log.validator import PreparedBatch
 from sparklog.replica.at_end import AtEnd
 from sparklog.replica.following import Following
+from sparklog.replica.future import FutureReplicas
 from sparklog.replica.in_sync import Proposal
 from sparklog.replica.partition import Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
@@ -79,6 +81,7 @@ class ReplicaManager:
         clock: Clock | None = None,
         max_lag_ms: int = 30_000,
         throttle_windows: tuple[int, int] = (11, 1000),
+        moving_threads: int = 1,
     ) -> None:
         """A follower that has not been at its leader's end for ``max_lag_ms`` is no longer in sync. Throttled copying
         is measured over so many windows of so many ms.
@@ -105,6 +108,7 @@ class ReplicaManager:
         self.changing = asyncio.Lock()
         """Held while partitions are made, taken away or cut over more than one turn of the loop."""
         self.following = Following(self, logs)
+        self.futures = FutureReplicas(self, logs, loop, self._clock, moving_threads)
 
     def partition(self, tp: TopicPartition) -> Partition:
         """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION if it is not here, KAFKA_STORAGE_ERROR if its disk failed."""
@@ -154,6 +158,7 @@ class ReplicaManager:
                 partition.check_topic(topic_id)
             before = partition.leader, partition.leader_epoch
             taken = partition.apply(state, replicas)
+            self.futures.resume(tp)
             if before != (partition.leader, partition.leader_epoch):
                 self._wake(tp)
             return ErrorCode.NONE if taken else ErrorCode.STALE_CONTROLLER_EPOCH
@@ -189,9 +194,15 @@ class ReplicaManager:
         return code
 
     def _unserve(self, tp: TopicPartition) -> None:
+        self.futures.leave(tp)
         partition = self._partitions.pop(tp, None)
         if partition is not None:
             partition.leader = -1
+
+    def moved(self, tp: TopicPartition, log: Log) -> None:
+        """The partition lies in another log directory from now on; requests that wait for it are looked at anew."""
+        self._partitions[tp].stand_on(log)
+        self._wake(tp)
 
     def _wake(self, tp: TopicPartition) -> None:
         self.fetch_purgatory.check(tp)
@@ -314,12 +325,11 @@ class ReplicaManager:
         will not be.
         """
         partition = self.partition(tp)
-        log = partition.log
-        while log.recovery_point < end:
+        while partition.log.recovery_point < end:
             error = await asyncio.shield(self._flush(partition))
             if error is not None:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            if self.partition(tp) is not partition or log.log_end_offset < end:
+            if self.partition(tp) is not partition or partition.log_end_offset < end:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} was cut off below offset {end}")
         if partition.high_watermark.offset < end:
             self._show(partition)

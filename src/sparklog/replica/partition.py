@@ -93,6 +93,11 @@ class Partition:
         known = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._high_watermark = log.position_of(known)
 
+    def stand_on(self, log: Log) -> None:
+        """The same log in another directory is the partition's from now on."""
+        self.log = log
+        self._advance_to(log.position_of(self._high_watermark.offset))
+
     @property
     def is_leader(self) -> bool:
         return self.leader == self._broker_id

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: this broker's log directories, the partitions in each with their sizes, and the room on its disk."""
+"""DescribeLogDirs: this broker's log directories, the partitions and copies in each with sizes and lags, free room."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
-from sparklog.log.manager import DirectoryUse
+from sparklog.log.usage import DirectoryUse, LogUse
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from sparklog.protocol.slices import Steps, each_of
@@ -32,14 +32,14 @@ def handle(broker: BrokerContext, request: ApiRequest[DescribeLogDirsRequest]) -
 
 
 def _describe(directory: DirectoryUse, wanted: set[TopicPartition] | None) -> Steps[_Result]:
-    sizes: defaultdict[str, dict[int, int]] = defaultdict(dict)
-    for tp, size in directory.partitions.items():
+    uses: defaultdict[str, dict[int, LogUse]] = defaultdict(dict)
+    for tp, use in directory.partitions.items():
         if wanted is None or tp in wanted:
-            sizes[tp.topic][tp.partition] = size
+            uses[tp.topic][tp.partition] = use
         yield
     topics = []
-    for name in sorted(sizes):
-        partitions = yield from each_of(_partition, sorted(sizes[name].items()))
+    for name in sorted(uses):
+        partitions = yield from each_of(_partition, sorted(uses[name].items()))
         topics.append(_Topic(name=name, partitions=partitions))
     return _Result(
         error_code=ErrorCode.NONE if directory.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
@@ -50,8 +50,8 @@ def _describe(directory: DirectoryUse, wanted: set[TopicPartition] | None) -> St
     )
 
 
-def _partition(numbered: tuple[int, int]) -> _Topic.DescribeLogDirsPartition:
-    number, size = numbered
+def _partition(numbered: tuple[int, LogUse]) -> _Topic.DescribeLogDirsPartition:
+    number, use = numbered
     return _Topic.DescribeLogDirsPartition(
-        partition_index=number, partition_size=size, offset_lag=0, is_future_key=False
+        partition_index=number, partition_size=use.size, offset_lag=use.lag, is_future_key=use.is_future
     )

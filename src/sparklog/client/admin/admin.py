@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sparklog.client.admin.configs import ConfigAdmin, ConfigEntry, LogDir
+from sparklog.client.admin.configs import ConfigAdmin, ConfigEntry
 from sparklog.client.admin.groups import GroupAdmin, GroupDescription, GroupListing, GroupMember
+from sparklog.client.admin.log_dirs import LogDir, LogDirAdmin, Replica, ReplicaLogDir
 from sparklog.client.admin.prepared import PreparedAdmin, PreparedTransaction
 from sparklog.client.admin.reassignments import PartitionReassignment, ReassignmentAdmin
 from sparklog.client.admin.topics import NewTopic, TopicAdmin, new_topics
@@ -46,6 +47,8 @@ __all__ = [
     "OffsetAndMetadata",
     "PartitionReassignment",
     "PreparedTransaction",
+    "Replica",
+    "ReplicaLogDir",
     "TransactionDescription",
     "TransactionListing",
 ]
@@ -54,7 +57,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdmin(TopicAdmin, ReassignmentAdmin, ConfigAdmin, GroupAdmin, PreparedAdmin):
+class AsyncAdmin(TopicAdmin, ReassignmentAdmin, ConfigAdmin, LogDirAdmin, GroupAdmin, PreparedAdmin):
     """On the caller's event loop; ``async with`` starts and closes it. Settings by Kafka's names, as for a producer."""
 
     def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
@@ -126,7 +129,9 @@ class Admin:
     broker_configs = _blocking(ConfigAdmin.broker_configs)
     alter_topic_configs = _blocking(ConfigAdmin.alter_topic_configs)
     alter_broker_configs = _blocking(ConfigAdmin.alter_broker_configs)
-    log_dirs = _blocking(ConfigAdmin.log_dirs)
+    log_dirs = _blocking(LogDirAdmin.log_dirs)
+    describe_replica_log_dirs = _blocking(LogDirAdmin.describe_replica_log_dirs)
+    alter_replica_log_dirs = _blocking(LogDirAdmin.alter_replica_log_dirs)
     features = _blocking(ConfigAdmin.features)
     list_groups = _blocking(GroupAdmin.list_groups)
     reachable_groups = _blocking(GroupAdmin.reachable_groups)

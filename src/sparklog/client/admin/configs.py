@@ -1,4 +1,4 @@
-"""Settings of topics and brokers, log directories, features: what brokers say of themselves."""
+"""Settings of topics and brokers, features: what brokers say of themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from sparklog.client.admin.base import AdminBase, error_of, raise_first
+from sparklog.client.admin.base import AdminBase, raise_first
 from sparklog.client.cluster.arguments import checked_names
 from sparklog.client.cluster.session import CONTROL
 from sparklog.errors import SparklogError
@@ -14,11 +14,9 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
     IncrementalAlterConfigsRequest,
 )
-from sparklog.structs import BrokerId, TopicPartition
+from sparklog.structs import BrokerId
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -37,16 +35,6 @@ class ConfigEntry(NamedTuple):
     source: int
     read_only: bool
     sensitive: bool
-
-
-class LogDir(NamedTuple):
-    """One log directory of a broker. ``sizes`` are bytes; total and usable are -1 where the broker does not tell."""
-
-    path: str
-    error: str | None
-    total_bytes: int
-    usable_bytes: int
-    sizes: dict[TopicPartition, int]
 
 
 class ConfigAdmin(AdminBase):
@@ -123,13 +111,6 @@ class ConfigAdmin(AdminBase):
             check=lambda answer: raise_first(answer.responses, lambda _: f"cannot change {_title(kind, name)}"),
         )
 
-    async def log_dirs(self) -> dict[BrokerId, list[LogDir]]:
-        """Every broker's log directories, with the size of each partition's log in them."""
-        answers = await self._ask_every_broker(
-            ApiKey.DESCRIBE_LOG_DIRS, lambda version: DescribeLogDirsRequest(version=version, topics=None)
-        )
-        return {broker: [_log_dir(each) for each in answer.results] for broker, answer in answers.items()}
-
     async def features(self) -> dict[str, int]:
         """The features on which the cluster has settled, by their levels; none in a cluster without such."""
         broker = (await self._every_broker())[0]
@@ -172,21 +153,3 @@ def _title(kind: int, name: str) -> str:
 
 def _config_entry(each: DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(each.name, each.value, each.config_source, each.read_only, each.is_sensitive)
-
-
-def _log_dir(each: DescribeLogDirsResponse.DescribeLogDirsResult) -> LogDir:
-    error = error_of(each, each.log_dir)
-    sizes = {
-        TopicPartition(topic.name, partition.partition_index): int(partition.partition_size)
-        for topic in each.topics
-        for partition in topic.partitions
-        if not partition.is_future_key
-    }
-    total, usable = (getattr(each, name, None) for name in ("total_bytes", "usable_bytes"))
-    return LogDir(
-        each.log_dir,
-        None if error is None else error.code.name,
-        -1 if total is None else int(total),
-        -1 if usable is None else int(usable),
-        sizes,
-    )

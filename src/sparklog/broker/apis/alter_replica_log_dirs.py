@@ -1,0 +1,54 @@
+"""AlterReplicaLogDirs: this broker's replicas of partitions are moved to another log directory, or made there later.
+
+The answer says that the copying has begun; DescribeLogDirs tells how far it is. Of a partition that the cluster has and
+this broker does not, the wish is remembered, and the answer is REPLICA_NOT_AVAILABLE, as Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ApiError, ErrorCode
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from sparklog.structs import TopicPartition
+
+API = ApiKey.ALTER_REPLICA_LOG_DIRS
+VERSIONS = range(1, 3)
+_Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+
+
+async def handle(broker: BrokerContext, request: ApiRequest[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
+    results: defaultdict[str, dict[int, ErrorCode]] = defaultdict(dict)
+    async for tp, path in broker.turns.paced(_wishes(request.message)):
+        results[tp.topic][tp.partition] = await _alter(broker, tp, path)
+    return AlterReplicaLogDirsResponse(
+        throttle_time_ms=0, results=[_Topic(topic_name=name, partitions=_codes(results[name])) for name in results]
+    )
+
+
+def _wishes(message: AlterReplicaLogDirsRequest) -> Iterator[tuple[TopicPartition, str]]:
+    for directory in message.dirs:
+        for topic in directory.topics:
+            for number in topic.partitions:
+                yield TopicPartition(topic.name, number), directory.path
+
+
+def _codes(codes: Mapping[int, ErrorCode]) -> list[_Topic.AlterReplicaLogDirPartitionResult]:
+    return [
+        _Topic.AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code)
+        for number, code in codes.items()
+    ]
+
+
+async def _alter(broker: BrokerContext, tp: TopicPartition, path: str) -> ErrorCode:
+    try:
+        await broker.replicas.futures.alter(tp, path)
+    except ApiError as error:
+        topic = broker.metadata.topic(tp.topic)
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic and tp.partition in topic.partitions:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return error.code
+    return ErrorCode.NONE

@@ -1,0 +1,161 @@
+"""Future replicas on the disk: a copy of a partition in another log directory, which takes its place when it has all.
+
+Steps, of which each can be the last before a crash:
+
+1. The copy is made in ``TOPIC-PARTITION.UNIQUE-future``. It is never served; after a crash it goes on.
+2. It is flushed and closed in order, marked (``moved.MARK``) and renamed to the partition's own name, durably, while
+   the old directory still has that name and is served.
+3. What came meanwhile is copied too. In one turn of the loop the new log stands in for the old one.
+4. The new log is flushed and its checkpoint written; then the old directory is renamed ``-delete``, durably; then the
+   mark goes.
+
+So the partition has its name in one of the directories at least, and where it has it in two, ``moved`` says which one
+is it. Source: Kafka 3.9, ``LogManager.replaceCurrentWithFutureLog``, which renames in this order, and does not start
+where it finds two.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from sparklog.errors import LogClosed
+from sparklog.log import moved
+from sparklog.log.directory import LogDir
+from sparklog.log.files import SNAPSHOT_SUFFIX, disk_refused, future_path, partition_path, segment_path, sync_directory
+from sparklog.log.leader_epochs import EpochEntry
+from sparklog.log.loader import Knowledge
+from sparklog.log.log import Log
+from sparklog.log.manager import LogManager
+from sparklog.structs import FileSlice, TopicPartition
+
+
+def common_end(one: Iterable[EpochEntry], one_end: int, other: Iterable[EpochEntry], other_end: int) -> int:
+    """Up to where two logs have the same history, by their leader epochs and ends."""
+    end = min(one_end, other_end)
+    mine, theirs = list(one), list(other)
+    if not mine or not theirs:
+        return end
+    first = max(mine[0].start_offset, theirs[0].start_offset)
+    bounds = sorted({each.start_offset for each in (*mine, *theirs)} | {first})
+    return next((at for at in bounds if first <= at < end and _epoch_at(mine, at) != _epoch_at(theirs, at)), end)
+
+
+def _epoch_at(entries: list[EpochEntry], offset: int) -> int:
+    return next(each.epoch for each in reversed(entries) if each.start_offset <= offset)
+
+
+class FutureLogs:
+    """``swap`` belongs to the loop's thread; what is said to be for the disk thread waits for the disk there."""
+
+    def __init__(self, logs: LogManager) -> None:
+        self._logs = logs
+
+    def begin(self, tp: TopicPartition, home: LogDir) -> Log:
+        """Begin an empty copy, where the first segment of the partition begins; on the disk thread.
+
+        It knows the producers whose batches were deleted before. Raises LogError.
+        """
+        current = self._current(tp)
+        base = current.base_offset
+        path = future_path(home.path, tp)
+        try:
+            if home.names(tp):  # or a crash would find the offsets of a log that was there before
+                self._logs.checkpoint_dir(home)
+            path.mkdir()
+            name = segment_path(path, base, SNAPSHOT_SUFFIX).name
+            with suppress(FileNotFoundError):
+                shutil.copyfile(current.directory / name, path / name)
+            sync_directory(home.path)
+        except OSError as error:
+            raise disk_refused(f"cannot begin a copy of {tp} in {home.path}", error) from error
+        log = self._logs.open_log(path, tp, current.config, Knowledge(base, base))
+        if current.topic_id is not None:
+            log.assign_topic_id(current.topic_id)
+        return log
+
+    def go_on(self, tp: TopicPartition, path: Path) -> Log | None:
+        """Open the copy that an earlier start began; None, and it is gone, if it is of another topic; on the disk
+        thread. Raises LogError.
+        """
+        current = self._current(tp)
+        log = self._logs.open_log(path, tp, current.config, self._logs.dir_of(path).known(tp))
+        if log.topic_id is None and current.topic_id is not None and not log.size:  # a crash came before the id
+            log.assign_topic_id(current.topic_id)
+        if log.topic_id == current.topic_id:
+            return log
+        log.abandon()
+        self.remove(tp, path)
+        return None
+
+    def copy(self, future: Log, piece: FileSlice) -> OSError | None:
+        """Append ``piece`` of the partition's log; on any one thread. Raises LogError or CorruptRecord.
+
+        Returns the error if the partition's own disk refused the reading.
+        """
+        try:
+            records = memoryview(os.pread(piece.file.fileno(), piece.size, piece.position))
+        except OSError as error:
+            return error
+        future.append_as_follower(records)
+        return None
+
+    def give_name(self, tp: TopicPartition, future: Log) -> Log:
+        """Step 2; the log under its new name. On the disk thread. Raises LogError."""
+        home = self._logs.dir_of(future.directory)
+        path = partition_path(home.path, tp)
+        if future.directory == path:
+            return future
+        future.close()
+        self._logs.checkpoint_dir(home)  # or a start that finds the name would know of no start of the log
+        try:
+            moved.mark(future.directory)
+            os.rename(future.directory, path)
+            sync_directory(home.path)
+        except OSError as error:
+            raise disk_refused(f"cannot rename {future.directory}", error) from error
+        known = Knowledge(future.recovery_point, future.log_start_offset, high_watermark=future.high_watermark)
+        return self._logs.open_log(path, tp, future.config, known)
+
+    def swap(self, tp: TopicPartition) -> Log:
+        """Step 3: the copy, which has all, is the partition's log from now on. Returns the one that was."""
+        old, new = self._current(tp), self._logs.futures[tp]
+        new.take_over(old)
+        self._logs.replace(tp, new)
+        old.abandon()
+        return old
+
+    def secure(self, new: Log) -> None:
+        """The first half of step 4; on the disk thread. Raises LogDirFailed."""
+        new.flush()
+        self._logs.checkpoint_dir(self._logs.dir_of(new.directory))
+
+    def retire(self, old: Log, new: Log) -> Path:
+        """The second half of step 4; on the disk thread. What it returns is to be removed. Raises LogDirFailed."""
+        home = self._logs.dir_of(old.directory)
+        try:
+            doomed = moved.rename_doomed(old.directory, old.tp)
+        except OSError as error:
+            raise disk_refused(f"cannot rename {old.directory}", error) from error
+        self._logs.checkpoint_dir(home)
+        with suppress(OSError):  # it costs the next start a look
+            moved.unmark(new.directory)
+        return doomed
+
+    def remove(self, tp: TopicPartition, path: Path) -> None:
+        """Remove a copy; on the disk thread. Raises LogDirFailed."""
+        try:
+            moved.remove(path, tp)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise disk_refused(f"cannot remove {path}", error) from error
+
+    def _current(self, tp: TopicPartition) -> Log:
+        log = self._logs.logs.get(tp)
+        if log is None:
+            raise LogClosed(f"{tp} is not served here any more")
+        return log

@@ -1,0 +1,125 @@
+"""What a start makes of partitions that were on their way from one log directory to another (``futures``).
+
+A copy that is complete gets the file ``MARK``, and then the partition's own name; only after that the old directory
+gives up the name. So a crash may leave two of one name, one of them marked, and both may be the partition: the old one
+until the last records were copied, the new one from then on. The one that goes further is: the other has nothing that
+this one lacks. A marked one that goes less far is a copy under way again; an old one is removed.
+
+The mark goes when the old directory is gone for certain. While a log directory is out of service it may be in that.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from sparklog.log.files import DELETED_DIR_SUFFIX, future_path, path_aside, sync_directory, write_atomically
+from sparklog.log.loader import Knowledge
+from sparklog.log.stopped import StoppedPartition
+from sparklog.structs import TopicPartition
+
+_logger = logging.getLogger(__name__)
+MARK = ".sparklog-moved"
+"""In a partition's directory: it was copied here, and the one that it was copied from may still be there."""
+Found = dict[TopicPartition, Path]
+Know = Callable[[Path, TopicPartition], Knowledge]
+"""What the checkpoints of a directory's log directory say of its partition."""
+KeepStart = Callable[[Path, TopicPartition, int], None]
+"""Told that the partition in a directory begins at that offset, whatever the checkpoints say."""
+
+
+class LogEnd(NamedTuple):
+    """How far a log goes: of two that were written by the same leaders, the greater one has all that the other has."""
+
+    epoch: int
+    """Of the last batch; -1 without any."""
+    offset: int
+
+
+def mark(directory: Path) -> None:
+    """Durable on return."""
+    write_atomically(directory / MARK, b"")
+
+
+def unmark(directory: Path) -> None:
+    """Durable on return."""
+    (directory / MARK).unlink(missing_ok=True)
+    sync_directory(directory)
+
+
+def is_marked(directory: Path) -> bool:
+    """Whether the partition that it was copied from may still be there."""
+    return (directory / MARK).exists()
+
+
+def end_of(directory: Path, known: Knowledge) -> LogEnd:
+    """How far the log in ``directory`` goes, as a start would find it. Raises LogError or OSError."""
+    stopped = StoppedPartition(directory, known)
+    last = next((each for each in reversed(stopped.segments) if each.size), None)
+    epochs = [] if last is None else [batch.leader_epoch for batch in last.batches()]
+    return LogEnd(max(epochs, default=-1), stopped.end_offset)
+
+
+def settle(found: Mapping[Path, Found], know: Know, keep_start: KeepStart, *, is_complete: bool) -> None:
+    """Leave one directory of each partition that was being moved, in ``found`` (by log directory) and on the disk.
+
+    ``is_complete``: no log directory is out of service. Raises LogError or OSError.
+    """
+    marked = [(home, tp) for home, here in found.items() for tp in here if is_marked(here[tp])]
+    for home, tp in marked:
+        others = [each for each, here in found.items() if each != home and tp in here]
+        if len(others) == 1:
+            start = know(found[others[0]][tp], tp).log_start_offset
+            if _choose(found, others[0], home, tp, know):
+                keep_start(found[home][tp], tp, max(start, know(found[home][tp], tp).log_start_offset))
+        elif not others and is_complete:
+            unmark(found[home][tp])
+
+
+def _choose(found: Mapping[Path, Found], old: Path, new: Path, tp: TopicPartition, know: Know) -> bool:
+    """Whether the ``new`` one is the partition."""
+    before, after = found[old][tp], found[new][tp]
+    is_new = end_of(after, know(after, tp)) >= end_of(before, know(before, tp))
+    if is_new:
+        _logger.warning("%s was moved to %s: what is left of the former is removed", before, after)
+        remove(before, tp)
+        del found[old][tp]
+        unmark(after)
+    else:
+        copy = future_path(new, tp)
+        _logger.warning("%s was being moved to %s: that goes on when the broker has its partitions", before, after)
+        os.rename(after, copy)
+        sync_directory(new)
+        unmark(copy)
+        del found[new][tp]
+    return is_new
+
+
+def settle_futures(here: Mapping[TopicPartition, list[Path]], partitions: Found) -> Found:
+    """The copies under way in a log directory, one a partition; those of which nothing can come are removed."""
+    kept: Found = {}
+    for tp, paths in here.items():
+        rest = sorted(paths)
+        if tp not in partitions:
+            kept[tp] = rest.pop(0)
+        for path in rest:
+            _logger.warning("%s is removed: it is no copy that is under way", path)
+            remove(path, tp)
+    return kept
+
+
+def rename_doomed(directory: Path, tp: TopicPartition) -> Path:
+    """The name under which it is to be removed, now or by the next start; durable on return."""
+    doomed = path_aside(directory, tp, DELETED_DIR_SUFFIX)
+    os.rename(directory, doomed)
+    sync_directory(directory.parent)
+    return doomed
+
+
+def remove(directory: Path, tp: TopicPartition) -> None:
+    """A crash leaves it whole under its own name, or to be removed."""
+    shutil.rmtree(rename_doomed(directory, tp), ignore_errors=True)
