@@ -56,6 +56,7 @@ def test_every_default_is_within_its_own_limits():
         {"segment.ms": "0"},
         {"retention.ms": "-2"},
         {"min.insync.replicas": "0"},
+        {"sparklog.min.isr.visibility": "never"},
         {"max.message.bytes": "-1"},
         {"flush.messages": "0"},
     ],

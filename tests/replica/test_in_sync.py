@@ -37,8 +37,12 @@ class World:
     """The controller has written the proposal, and its answer is on its way."""
     high_watermark: int = 0
     now: int = 0
+    least: int = 1
+    """So many replicas must be in sync for readers to be shown more."""
 
     def advance(self):
+        if not self.leader.may_show(self.least):
+            return
         common = self.leader.common_end(self.ends[LEADER], self.now, MAX_LAG)
         self.high_watermark = max(self.high_watermark, common)
 
@@ -108,20 +112,42 @@ def steps(world):
         yield "time passes", after
 
 
-def test_no_history_shows_what_a_replica_in_sync_does_not_have():
-    start = World(in_sync())
+def histories(least=1):
+    """Every step of every history: the world before it, the one after it, and how it came to that."""
+    start = World(in_sync(), least=least)
     seen, queue = {start.key()}, deque([(start, ())])
     while queue:
         world, history = queue.popleft()
         for name, after in steps(world):
             told = (*history, name)
-            for member in after.zk_isr:
-                assert after.ends[member] >= after.high_watermark, told
-            assert after.high_watermark >= world.high_watermark, told
+            yield world, after, told
             if after.key() not in seen:
                 seen.add(after.key())
                 queue.append((after, told))
     assert len(seen) > 1_000, "the histories were not tried"
+
+
+def holders(world):
+    """How many replicas have all that is shown."""
+    return sum(end >= world.high_watermark for end in world.ends.values())
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_no_history_shows_what_a_replica_in_sync_does_not_have(least):
+    for before, after, told in histories(least):
+        for member in after.zk_isr:
+            assert after.ends[member] >= after.high_watermark, told
+        assert after.high_watermark >= before.high_watermark, told
+
+
+def test_what_is_shown_is_on_as_many_replicas_as_must_be_in_sync():
+    for _, after, told in histories(least=2):
+        assert holders(after) >= 2, told
+
+
+def test_without_that_rule_a_history_shows_what_one_replica_alone_has():
+    """What ``sparklog.min.isr.visibility=immediate`` gives away."""
+    assert any(holders(after) == 1 for _, after, _ in histories(least=1))
 
 
 def test_a_history_is_found_where_what_is_proposed_does_not_count(monkeypatch):
@@ -129,7 +155,7 @@ def test_a_history_is_found_where_what_is_proposed_does_not_count(monkeypatch):
     monkeypatch.setattr(InSyncReplicas, "maximal", property(lambda self: frozenset(self.isr)))
     monkeypatch.setattr(FollowerProgress, "has_caught_up", lambda self, end, now, lag: self.end_offset == end)
     with pytest.raises(AssertionError):
-        test_no_history_shows_what_a_replica_in_sync_does_not_have()
+        test_no_history_shows_what_a_replica_in_sync_does_not_have(least=1)
 
 
 def test_a_follower_that_was_never_heard_of_holds_back_what_it_is_to_have():

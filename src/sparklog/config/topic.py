@@ -213,6 +213,15 @@ class TopicConfig:
         at_least(1),
         broker="min.insync.replicas",
     )
+    min_isr_visibility: str = setting(
+        "sparklog.min.isr.visibility",
+        T.STRING,
+        "strict",
+        "What readers see while fewer replicas than min.insync.replicas are in sync: strict, nothing new; immediate,"
+        " at once what acks=0 and acks=1 brought, as in Kafka before 3.9.1.",
+        one_of("strict", "immediate"),
+        broker="sparklog.min.isr.visibility",
+    )
     preallocate: bool = setting(
         "preallocate",
         T.BOOLEAN,

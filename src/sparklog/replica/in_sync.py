@@ -103,6 +103,10 @@ class InSyncReplicas:
         """Those that must have what is shown: also those that a change under way adds."""
         return frozenset(self.isr) if self.proposal is None else frozenset(self.isr) | frozenset(self.proposal.isr)
 
+    def may_show(self, least: int) -> bool:
+        """Whether as many replicas are in sync as what is shown to readers is to be on."""
+        return len(self.isr) >= least
+
     def common_end(self, leader_end: int, now: int, max_lag: int, lives: Callable[[int], bool] = lambda _: True) -> int:
         """The end that all have who count, those with them that live, have caught up and are about to join."""
         end, counted = leader_end, self.maximal

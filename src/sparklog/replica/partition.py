@@ -239,6 +239,11 @@ class Partition:
         """No more replicas can be asked for than the partition has (Kafka 3.9, ``Partition.effectiveMinIsr``)."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
+    @property
+    def _least_to_show(self) -> int:
+        """How many replicas must be in sync for readers to be shown more."""
+        return 1 if self.log.config.min_isr_visibility == "immediate" else self._min_in_sync
+
     def _too_few_in_sync(self) -> ApiError:
         return ApiError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -258,7 +263,7 @@ class Partition:
             return False
         if len(self.replicas) == 1:
             return not self.log.awaits_flush and in_sync.isr == self.replicas and self._advance_to(self.log.end)
-        if len(in_sync.isr) < self._min_in_sync:
+        if not in_sync.may_show(self._least_to_show):
             return False
         now = monotonic_ms(self._clock)
         end = in_sync.common_end(self.log.log_end_offset, now, self._max_lag_ms, self._lives)
