@@ -1,6 +1,7 @@
 """Fetch sessions: what is left out is known, nothing starves, and who gives way to whom."""
 
 import random
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -13,6 +14,7 @@ from sparklog.broker.fetch_sessions import FetchSessions, IncrementalFetch, Sess
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest, ForgottenPartition
 from sparklog.protocol.wire import ZERO_UUID
+from sparklog.structs import OffsetAndEpoch
 
 EVICTION_MS = 1000
 NAMES = {UUID(int=number): f"t{number}" for number in range(1, 4)}
@@ -499,3 +501,25 @@ def test_a_session_that_gives_way_while_its_request_is_named_is_not_found():
     assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     fetch.release(is_whole=False)
     assert len(sessions.sessions) == 1
+
+
+@pytest.mark.parametrize("news", [{"diverging": OffsetAndEpoch(3, 1)}, {"preferred_read_replica": 2}])
+def test_what_the_client_is_to_do_first_is_news(sessions, news):
+    """Though nothing else has changed: it would ask the same for ever."""
+    session = sessions.grant(2, FOLLOWER)
+
+    def tell(each):
+        return replace(told(each), **news) if each.partition == 1 else told(each)
+
+    assert numbers(sessions.answer(request(session=session, epoch=1), tell=tell)) == [1]
+    assert numbers(sessions.answer(request(session=session, epoch=2))) == []
+
+
+def test_a_session_knows_which_high_watermark_was_told_last(sessions):
+    session = sessions.grant(1, FOLLOWER)
+    fetch = sessions.begin(request(session=session, epoch=1))
+    assert not fetch.is_behind(told(asked(), 5))
+    assert fetch.is_behind(told(asked(), 6))
+    fetch.answer([told(asked(), 6)])
+    assert not sessions.begin(request(session=session, epoch=2)).is_behind(told(asked(), 6))
+    assert not sessions.begin(request(asked())).is_behind(told(asked(), 6)), "all is told at its end"

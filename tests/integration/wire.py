@@ -25,7 +25,7 @@ from sparklog.protocol.messages import (
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_batches, iter_records
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
 
 BY_NAME = fetch_wire.TOPIC_ID_VERSION - 1
 """The newest Fetch that names its topics."""
@@ -141,14 +141,17 @@ def send_fetch(
     min_bytes: int = 1,
     max_bytes: int = MANY,
     partition_max_bytes: int = MANY,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    rack_id: str = "",
+    version: int = BY_NAME,
 ) -> None:
     """Put a Fetch on the wire."""
     partitions = [
         FetchPartition(tp.topic, ZERO_UUID, tp.partition, offset, partition_max_bytes)
         for tp, offset in positions.items()
     ]
-    request = FetchRequest(max_wait_ms, min_bytes, max_bytes, partitions)
-    connection.send(ApiKey.FETCH, BY_NAME, fetch_wire.encode_request(request, BY_NAME))
+    request = FetchRequest(max_wait_ms, min_bytes, max_bytes, partitions, isolation, rack_id=rack_id)
+    connection.send(ApiKey.FETCH, version, fetch_wire.encode_request(request, version))
 
 
 def receive_fetch(connection: BlockingConnection) -> dict[TopicPartition, FetchedPartition]:
@@ -159,7 +162,7 @@ def receive_fetch(connection: BlockingConnection) -> dict[TopicPartition, Fetche
     return {TopicPartition(each.topic, each.partition): each for each in partitions}
 
 
-def fetch(connection: BlockingConnection, tp: TopicPartition, offset: int, **how: int) -> FetchedPartition:
+def fetch(connection: BlockingConnection, tp: TopicPartition, offset: int, **how: Any) -> FetchedPartition:
     """What one partition gives from ``offset`` on."""
     send_fetch(connection, {tp: offset}, **how)
     return receive_fetch(connection)[tp]

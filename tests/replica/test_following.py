@@ -80,6 +80,10 @@ class Pair:
         for logs in self.logs.values():
             logs.close()
 
+    def consume(self, offset=0, of=FOLLOWER, isolation=IsolationLevel.READ_UNCOMMITTED, **how):
+        """What a consumer is given that may ask any replica."""
+        return self[of].read(TP, ID, offset, LARGE, isolation, of_leader=False, min_one_batch=True, **how)
+
 
 def bytes_of(read):
     piece = read.records
@@ -515,3 +519,96 @@ def test_a_copy_whose_disk_fails_while_it_is_cut_is_served_no_more(diverged, dis
 
     assert refusal(diverged.run, cut()) is ErrorCode.KAFKA_STORAGE_ERROR
     assert refusal(follower.partition, TP) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_follower_shows_consumers_what_it_knows_to_be_committed(pair):
+    pair.decide(decision(LEADER, 4))
+    pair[LEADER].append(TP, batch(count=3), -1)
+    pair.fetch()
+    assert pair.consume().records is None, "it has them, and does not know yet that the leader shows them"
+    assert pair.consume(2).records is None, "an offset between what is shown and the end is waited for"
+    pair.fetch()
+    shown = pair.consume()
+    assert bytes_of(shown) == bytes_of(pair.consume(of=LEADER))
+    assert (shown.high_watermark, shown.last_stable_offset) == (3, 3)
+    assert refusal(pair.consume, 4) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_follower_serves_under_the_current_epoch_and_no_reader_that_wants_the_leader(pair):
+    pair.decide(decision(LEADER, 4))
+    pair.consume(leader_epoch=4)
+    assert refusal(pair.consume, leader_epoch=3) is ErrorCode.FENCED_LEADER_EPOCH
+    assert refusal(pair.consume, leader_epoch=5) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    read = pair[FOLLOWER].read
+    code = refusal(read, TP, ID, 0, LARGE, IsolationLevel.READ_UNCOMMITTED, min_one_batch=True)
+    assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_consumer_that_waits_at_a_follower_is_woken_when_its_offset_is_shown(pair, loop):
+    """It comes from a replica that showed more: it is not woken, to be given nothing, while this one catches up."""
+    pair.decide(decision(LEADER, 0))
+    for _ in range(2):
+        pair[LEADER].append(TP, batch(count=3), -1)
+        pair.fetch()
+    follower, bound = pair[FOLLOWER], pair.consume(5).bound
+    since = follower.start_of_readable(TP, 5, bound)
+    uncommitted = IsolationLevel.READ_UNCOMMITTED
+
+    def is_shown(_):
+        return follower.available(TP, since, uncommitted, of_leader=False) > 0
+
+    async def wait():
+        waiting = follower.fetch_purgatory.wait([TP], is_shown, 60_000)
+        follower.following.append_from_leader(TP, 0, None, 3, 0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        follower.following.append_from_leader(TP, 0, None, 6, 0)
+        assert await asyncio.wait_for(waiting, 30)
+
+    loop.run_until_complete(wait())
+    assert pair.consume(5).records is not None
+
+
+def test_a_consumer_that_waits_for_what_a_follower_dropped_is_told(pair, loop):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(count=3), -1)
+    pair.fetch()
+    follower = pair[FOLLOWER]
+    since = follower.start_of_readable(TP, 2, pair.consume(2).bound)
+
+    def is_to_be_answered(_):
+        return follower.available(TP, since, IsolationLevel.READ_UNCOMMITTED, of_leader=False) > 0
+
+    async def wait():
+        waiting = follower.fetch_purgatory.wait([TP], is_to_be_answered, 60_000)
+        assert not waiting.done()
+        await follower.following.drop_beyond(TP, 0, 1)
+        assert await asyncio.wait_for(waiting, 30)
+
+    loop.run_until_complete(wait())
+    assert refusal(pair.consume, 2) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    ("racks", "sent"),
+    [
+        ({LEADER: "a", FOLLOWER: "b"}, FOLLOWER),
+        ({LEADER: "b", FOLLOWER: "b"}, None),
+        ({LEADER: "a", FOLLOWER: "a"}, None),
+        ({LEADER: "a"}, None),
+    ],
+    ids=["the follower's rack", "the leader's rack too", "nobody's rack", "a follower that is away"],
+)
+def test_a_leader_sends_a_consumer_to_the_follower_in_its_rack(pair, racks, sent):
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(count=3), -1)
+    pair.fetch()
+    pair.fetch()
+
+    def sent_away(number, offset=1):
+        read = pair[number].sent_away(TP, ID, offset, "b", racks.get, leader_epoch=0)
+        return None if read is None else (read.preferred, read.records, read.high_watermark)
+
+    assert sent_away(LEADER) == (None if sent is None else (sent, None, 3))
+    assert sent_away(FOLLOWER) is None, "it serves whoever comes"
+    assert sent_away(LEADER, 4) is None, "the offset is nobody's"

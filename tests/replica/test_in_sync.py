@@ -214,3 +214,23 @@ def test_a_leader_that_stays_knows_what_its_followers_have():
     assert after.followers[LEFT].has_caught_up(9, 50 + MAX_LAG, MAX_LAG), "in sync when the epoch began"
     assert not after.followers[RIGHT].has_caught_up(9, 50, MAX_LAG)
     assert after.first_epoch == 5
+
+
+def test_of_the_followers_that_are_asked_for_the_one_that_came_furthest_is_named():
+    leader = in_sync()
+
+    def furthest(offset, *among):
+        return leader.furthest_with(offset, among.__contains__)
+
+    assert furthest(0, LEFT, RIGHT) is None, "nothing is known of them"
+    leader.followers[LEFT].fetched(5, 9, now=0, broker_epoch=1, start=2)
+    leader.followers[RIGHT].fetched(7, 9, now=0, broker_epoch=1, start=0)
+    assert furthest(3, LEFT, RIGHT) == RIGHT
+    assert furthest(3, LEFT) == LEFT
+    assert furthest(1, LEFT) is None, "its log begins later"
+    assert furthest(6, LEFT) is None, "its log ends before"
+    assert furthest(3) is None
+    leader.followers[LEFT].fetched(7, 7, now=3, broker_epoch=1, start=2)
+    assert furthest(3, LEFT, RIGHT) == LEFT, "as far as the other, and caught up later"
+    leader.settled((LEADER, RIGHT), 1)
+    assert furthest(3, LEFT, RIGHT) == RIGHT, "one that is not in sync is not asked"

@@ -69,7 +69,12 @@ def test_each_leadership_begins_an_epoch_in_the_log(partition):
 
 
 def test_the_askers_epoch_must_be_the_current_one(partition):
-    assert refusal(partition.check_leader, 3) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refusal(partition.check_leader, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refusal(partition.check_leader, 3) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    partition.apply(state(OTHER, 2))
+    assert refusal(partition.check_leader, 1) is ErrorCode.FENCED_LEADER_EPOCH
+    assert refusal(partition.check_leader, 2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.check_epoch(2)
     partition.apply(state(ME, 3))
     assert refusal(partition.check_leader, 2) is ErrorCode.FENCED_LEADER_EPOCH
     assert refusal(partition.check_leader, 4) is ErrorCode.UNKNOWN_LEADER_EPOCH

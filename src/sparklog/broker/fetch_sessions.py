@@ -2,7 +2,8 @@
 
 A full fetch (epoch 0) may be granted a session: the broker remembers the partitions asked for and what it last told of
 each. An incremental fetch (epochs 1, 2, ...) names only what is new, changed or to be forgotten; its answer holds only
-the partitions that have records, an error, or another high watermark or log start than was last told.
+the partitions that have records, an error, another high watermark or log start than was last told, another history
+than the follower's, or a replica that the consumer is to read instead.
 
 Invariants:
 
@@ -99,6 +100,10 @@ class Fetch(Protocol):
         """Time has passed: look anew which partitions are to be read."""
         ...
 
+    def is_behind(self, fetched: FetchedPartition) -> bool:
+        """Whether the session's client was last told of another high watermark than this."""
+        ...
+
     def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:
         """The next of ``asked`` gave so much. ``at_ends``: where that was all, by what to find out whether it still is;
         without any it is not known.
@@ -166,6 +171,9 @@ class SessionlessFetch:
     def again(self) -> None:
         pass
 
+    def is_behind(self, _fetched: FetchedPartition) -> bool:
+        return False
+
     def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:  # noqa: ARG002
         self._fetched += fetched
 
@@ -200,6 +208,8 @@ class _Cached:
             or bool(fetched.records)
             or fetched.high_watermark != self.high_watermark
             or fetched.log_start_offset != self.log_start_offset
+            or fetched.diverging is not None
+            or fetched.preferred_read_replica >= 0
         )
         self.high_watermark = -1 if failed else fetched.high_watermark  # told anew once the error is over
         self.log_start_offset = fetched.log_start_offset
@@ -318,6 +328,11 @@ class FetchSession:
         cached = self.watched.get(tp)
         return None if cached is None or cached.at_end is None else (cached.asked, cached.at_end.bound)
 
+    def is_behind(self, fetched: FetchedPartition) -> bool:
+        """Whether another high watermark than this was told last."""
+        cached = self.partitions.get(_key(fetched, uses_ids=self.uses_ids))
+        return cached is not None and cached.high_watermark != fetched.high_watermark
+
     def prune(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None]) -> list[FetchedPartition]:
         """What of ``fetched`` is news; what gave records goes to the end."""
         news = []
@@ -388,6 +403,9 @@ class IncrementalFetch:
 
     def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:
         self._news += self._session.prune(fetched, at_ends)
+
+    def is_behind(self, fetched: FetchedPartition) -> bool:
+        return self._session.is_behind(fetched)
 
     def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:
         if self._is_late:

@@ -123,6 +123,11 @@ class MetadataCache:
         found = topic.partitions.get(tp.partition) if topic else None
         return self.brokers.get(found.leader) if found else None
 
+    def rack_of(self, broker_id: int) -> str | None:
+        """Where a live broker stands; None of one that is not there, or does not say."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.rack
+
     def leader_hint(self, tp: TopicPartition) -> LeaderHint | None:
         """Where a client that asked the wrong broker finds the partition."""
         topic = self._topics.get(tp.topic)

@@ -19,6 +19,9 @@ ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 """What Kafka calls its assignors in ``group.consumer.assignors``, and their names."""
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+"""What Kafka calls the ways of ``replica.selector.class``."""
 _logger = logging.getLogger(__name__)
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
@@ -310,6 +313,14 @@ class BrokerConfig:
         "How much of what a broker is to lead others may lead before it is given back.",
         at_least(0),
     )
+    replica_selector_class: str = setting(
+        "replica.selector.class",
+        T.STRING,
+        "",
+        "Which replica consumers are sent to: RackAwareReplicaSelector, the one in their client.rack;"
+        " LeaderSelector or empty, the leader.",
+        one_of("", LEADER_SELECTOR, RACK_AWARE_SELECTOR),
+    )
     num_replica_fetchers: int = setting(
         "num.replica.fetchers", T.INT, 1, "Connections to each broker that is followed.", at_least(1)
     )
@@ -409,6 +420,11 @@ class BrokerConfig:
         at_least(1),
     )
     topic_defaults: TopicConfig = TopicConfig()  # noqa: RUF009 (frozen, so one instance may serve all)
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """Whether consumers are sent to a replica in their rack."""
+        return self.replica_selector_class == RACK_AWARE_SELECTOR
 
 
 def topic_synonyms() -> dict[str, str]:

@@ -31,7 +31,7 @@ _LEFT_OUT = frozenset(
     num.io.threads num.network.threads
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.topic.compression.codec
     offsets.topic.segment.bytes producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
-    replica.selector.class replica.socket.receive.buffer.bytes
+    replica.socket.receive.buffer.bytes
     request.timeout.ms reserved.broker.max.id
     server.max.startup.time.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes telemetry.max.bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -62,6 +62,8 @@ class LocalCluster(Running):
     tick_time_ms: ClassVar[int] = 2000
     fsync_zookeeper: ClassVar[bool] = True
     supervised: ClassVar[bool] = True
+    own_args: Mapping[int, Sequence[str]] = {}
+    """What is on the command lines of single brokers besides."""
 
     def __init__(
         self,
@@ -220,7 +222,7 @@ class LocalCluster(Running):
             port=self._broker_port(broker_id, remembered.get(f"broker-{broker_id}", 0)),
             host=self.host,
             advertised_host=self._advertised_host,
-            arguments=self._broker_args,
+            arguments=(*self._broker_args, *self.own_args.get(broker_id, ())),
             program=self.program,
         )
         return BrokerProcess(spec, self.directory.log(f"broker-{broker_id}"))

@@ -74,7 +74,8 @@ class Following:
             if records:
                 partition.append_as_follower(records)
                 self._logs.written(partition.log.directory)
-            partition.follow(high_watermark, log_start)
+            if partition.follow(high_watermark, log_start):
+                self._replicas.fetch_purgatory.check(tp)
         except (LogDirFailed, LogClosed, OSError) as error:
             raise self._replicas.refused(partition, error) from error
         except (CorruptRecord, LogError) as error:
@@ -118,3 +119,4 @@ class Following:
                 partition.truncated()
                 self._replicas.futures.cut(tp, partition.log_end_offset)
                 self._logs.being_cut.discard(tp)
+                self._replicas.fetch_purgatory.check(tp)

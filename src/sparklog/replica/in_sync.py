@@ -25,23 +25,25 @@ class Proposal(NamedTuple):
 class FollowerProgress:
     """What the leader knows of one follower."""
 
-    __slots__ = ("_fetched_at", "_leader_end", "broker_epoch", "caught_up_at", "end_offset")
+    __slots__ = ("_fetched_at", "_leader_end", "broker_epoch", "caught_up_at", "end_offset", "start_offset")
 
     def __init__(self, caught_up_at: int) -> None:
         self.end_offset = UNKNOWN
+        self.start_offset = UNKNOWN
         self.broker_epoch = UNKNOWN
         self.caught_up_at = caught_up_at
         """When it was last known to have all that the leader had."""
         self._fetched_at = 0
         self._leader_end = UNKNOWN
 
-    def fetched(self, end: int, leader_end: int, now: int, broker_epoch: int) -> None:
-        """It asked for what follows ``end``, when the leader's log ended at ``leader_end``."""
+    def fetched(self, end: int, leader_end: int, now: int, broker_epoch: int, start: int = UNKNOWN) -> None:
+        """It has ``start`` to ``end`` and asked for what follows, when the leader's log ended at ``leader_end``."""
         if end >= leader_end:
             self.caught_up_at = max(self.caught_up_at, now)
         elif end >= self._leader_end:
             self.caught_up_at = max(self.caught_up_at, self._fetched_at)
         self.end_offset = end
+        self.start_offset = start
         self.broker_epoch = broker_epoch
         self._leader_end = leader_end
         self._fetched_at = now
@@ -53,7 +55,8 @@ class FollowerProgress:
 
     def go_on_from(self, before: FollowerProgress) -> None:
         """The leader stays in office under another epoch: what the follower has is known."""
-        self.end_offset, self.broker_epoch = before.end_offset, before.broker_epoch
+        self.end_offset, self.start_offset = before.end_offset, before.start_offset
+        self.broker_epoch = before.broker_epoch
         self._leader_end, self._fetched_at = before._leader_end, before._fetched_at
 
     def has_caught_up(self, leader_end: int, now: int, max_lag: int) -> bool:
@@ -126,6 +129,19 @@ class InSyncReplicas:
         """Whether the follower has all that was shown, and all that there was when this leader began."""
         end = self.followers[replica].end_offset
         return replica not in self.isr and end >= high_watermark and end >= self.epoch_start
+
+    def furthest_with(self, offset: int, among: Callable[[int], bool]) -> int | None:
+        """The follower in sync that has most of those that have ``offset``, and that ``among`` holds for; None if there
+        is none. Of two alike the one that caught up last.
+
+        Source: Kafka 3.9, ``ReplicaManager.findPreferredReadReplica``, ``ReplicaView.comparator``.
+        """
+        found = [
+            (progress.end_offset, progress.caught_up_at, replica)
+            for replica, progress in self.followers.items()
+            if replica in self.isr and progress.start_offset <= offset <= progress.end_offset and among(replica)
+        ]
+        return max(found)[2] if found else None
 
     def lagging(self, leader_end: int, now: int, max_lag: int) -> list[int]:
         """The members that have not kept up."""

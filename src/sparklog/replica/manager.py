@@ -34,7 +34,7 @@ from sparklog.replica.at_end import AtEnd
 from sparklog.replica.following import Following
 from sparklog.replica.future import FutureReplicas
 from sparklog.replica.in_sync import Proposal
-from sparklog.replica.partition import Partition, PartitionRead
+from sparklog.replica.partition import NO_REPLICA, Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
 from sparklog.replica.throttle import ReplicationThrottle, names_replica
 from sparklog.structs import IsolationLevel, TopicPartition
@@ -63,6 +63,8 @@ class ReplicaFetch(NamedTuple):
     leader_epoch: int
     """Under which it believes to follow."""
     max_bytes: int
+    log_start_offset: int = -1
+    """Where its log begins; -1 where it does not say."""
 
 
 class ReplicaManager:
@@ -380,11 +382,9 @@ class ReplicaManager:
         diverging = partition.divergence(asked.offset, asked.latest_epoch)
         if diverging is None:
             if is_news:
-                self._has_fetched(partition, follower, asked.offset)
+                self._has_fetched(partition, follower, asked)
             return self._read(partition, asked.offset, asked.max_bytes, None, min_one_batch=min_one_batch)
-        committed = partition.high_watermark.offset
-        start = partition.log_start_offset
-        return PartitionRead(None, None, partition.bound(None), committed, committed, start, diverging)
+        return partition.unread(diverging)
 
     def is_throttled(self, tp: TopicPartition) -> bool:
         """Whether what is sent of the partition to followers counts for ``leader_throttle``, or what is copied of it
@@ -409,8 +409,8 @@ class ReplicaManager:
         partition = self._partitions.get(tp)
         return partition is not None and follower not in partition.isr and self.leader_throttle.is_exceeded()
 
-    def _has_fetched(self, partition: Partition, follower: Follower, offset: int) -> None:
-        if partition.fetched(follower.id, offset, follower.epoch):
+    def _has_fetched(self, partition: Partition, follower: Follower, asked: ReplicaFetch) -> None:
+        if partition.fetched(follower.id, asked.offset, follower.epoch, asked.log_start_offset):
             self._wake(partition.tp)
         proposal = partition.wants_to_join(follower.id)
         if proposal is not None:
@@ -503,17 +503,45 @@ class ReplicaManager:
         isolation: IsolationLevel,
         *,
         leader_epoch: int = -1,
+        of_leader: bool = True,
         min_one_batch: bool,
     ) -> PartitionRead:
-        """What a consumer gets of the partition from ``offset`` on.
+        """What a consumer gets of the partition from ``offset`` on; unless it is to be ``of_leader``, followers give it
+        too, as far as they know it to be committed.
 
         Raises ApiError with the code to answer, also where ``topic_id`` or ``leader_epoch`` (-1) is said and another.
         """
         partition = self.partition(tp)
         if topic_id is not None:
             partition.check_topic(topic_id)
-        partition.check_leader(leader_epoch)
+        if of_leader:
+            partition.check_leader(leader_epoch)
+        else:
+            partition.check_epoch(leader_epoch)
         return self._read(partition, offset, max_bytes, isolation, min_one_batch=min_one_batch)
+
+    def sent_away(
+        self,
+        tp: TopicPartition,
+        topic_id: UUID | None,
+        offset: int,
+        rack: str,
+        rack_of: Callable[[int], str | None],
+        *,
+        leader_epoch: int = -1,
+    ) -> PartitionRead | None:
+        """What a consumer in ``rack`` is told that a follower there is to serve; None if it is to be served here.
+
+        Raises ApiError with the code to answer.
+        """
+        partition = self.partition(tp)
+        preferred = partition.preferred_replica(offset, rack, rack_of)
+        if preferred == NO_REPLICA:
+            return None
+        if topic_id is not None:
+            partition.check_topic(topic_id)
+        partition.check_leader(leader_epoch)
+        return partition.unread(preferred=preferred)
 
     def _read(
         self,
@@ -555,25 +583,42 @@ class ReplicaManager:
     def start_of_readable(self, tp: TopicPartition, offset: int, bound: LogPosition) -> LogPosition:
         """Where the first batch begins that a reader from ``offset`` on may see; ``bound`` where there is none."""
         partition = self._partitions.get(tp)
-        if partition is None or offset >= bound.offset:
+        if partition is None or offset == bound.offset:
             return bound
         try:
             return partition.start_of_readable(offset, bound)
         except (LogClosed, CorruptRecord, OSError):  # whoever reads it is told
             return bound
 
-    def available(self, tp: TopicPartition, since: LogPosition, isolation: IsolationLevel | None) -> int:
+    def available(
+        self,
+        tp: TopicPartition,
+        since: LogPosition,
+        isolation: IsolationLevel | None,
+        *,
+        leader_epoch: int = -1,
+        of_leader: bool = True,
+    ) -> int:
         """Bytes that may be seen from ``since`` on; ENDLESS from an earlier segment, and where a reader is refused."""
         partition = self._partitions.get(tp)
-        if partition is None or not partition.is_leader:
+        if partition is None or (of_leader and not partition.is_leader):
+            return ENDLESS
+        if 0 <= leader_epoch != partition.leader_epoch:
             return ENDLESS
         try:
             bound = partition.bound(isolation)
         except (LogClosed, CorruptRecord, OSError):
             return ENDLESS
+        if bound.offset <= since.offset:
+            return 0 if since.offset <= partition.log_end_offset else ENDLESS
         if bound.segment_base != since.segment_base:
             return ENDLESS
         return bound.position - since.position
+
+    def shows_until(self, tp: TopicPartition) -> int:
+        """The high watermark; -1 of a partition that is not here."""
+        partition = self._partitions.get(tp)
+        return -1 if partition is None else partition.high_watermark.offset
 
     def apply_retention(self) -> Generator[None, None, None]:
         """Delete the segments that their topics' retention no longer wants, and the files deleted long enough ago; some

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from sparklog.clock import Clock, SystemClock, monotonic_ms
@@ -27,13 +28,23 @@ from sparklog.replica.in_sync import FollowerProgress, InSyncReplicas, Proposal
 from sparklog.structs import NO_LEADER, FileSlice, IsolationLevel, OffsetAndEpoch, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
+NO_REPLICA: Final = -1
 _ALL_COMMITTED = -1
 
 
 class PartitionRead:
     """What a read gave, and how far it could see. Not to be changed."""
 
-    __slots__ = ("aborted", "bound", "diverging", "high_watermark", "last_stable_offset", "log_start_offset", "records")
+    __slots__ = (
+        "aborted",
+        "bound",
+        "diverging",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "preferred",
+        "records",
+    )
 
     def __init__(
         self,
@@ -44,6 +55,7 @@ class PartitionRead:
         last_stable_offset: int,
         log_start_offset: int,
         diverging: OffsetAndEpoch | None = None,
+        preferred: int = NO_REPLICA,
     ) -> None:
         self.records = records
         """Whole batches but for the last one; None without any."""
@@ -55,6 +67,8 @@ class PartitionRead:
         self.log_start_offset = log_start_offset
         self.diverging = diverging
         """Where the follower's history leaves the leader's: the last epoch that both may have, and its end here."""
+        self.preferred = preferred
+        """The broker that the consumer is to ask instead; NO_REPLICA for none."""
 
 
 class Partition:
@@ -172,9 +186,13 @@ class Partition:
         )
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
-        """Raises ApiError if this broker does not lead, or the asker's epoch is not the current one (-1: not said)."""
+        """Raises ApiError if the asker's epoch is not the current one (-1: not said), or this broker does not lead."""
+        self.check_epoch(current_leader_epoch)
         if not self.is_leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._broker_id} does not lead {self.tp}")
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Raises ApiError if the asker believes in another leader epoch (-1: it does not say)."""
         if 0 <= current_leader_epoch < self.leader_epoch:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch of {self.tp} is {self.leader_epoch}")
         if current_leader_epoch > self.leader_epoch:
@@ -307,13 +325,15 @@ class Partition:
         if 0 <= broker_epoch < progress.broker_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica} has started again since")
 
-    def fetched(self, replica: int, offset: int, broker_epoch: int) -> bool:
-        """A follower has asked for what is at ``offset``: it has all before. Whether the high watermark has moved."""
+    def fetched(self, replica: int, offset: int, broker_epoch: int, start: int = NO_REPLICA) -> bool:
+        """A follower has asked for what is at ``offset``: it has all from ``start`` on, where it says so. Whether the
+        high watermark has moved.
+        """
         in_sync = self._in_sync
         if in_sync is None or not self.log.log_start_offset <= offset <= self.log.log_end_offset:
             return False
         now = monotonic_ms(self._clock)
-        in_sync.followers[replica].fetched(offset, self.log.log_end_offset, now, broker_epoch)
+        in_sync.followers[replica].fetched(offset, self.log.log_end_offset, now, broker_epoch, start)
         return offset > self._high_watermark.offset and self._advance()
 
     def progress_of(self, replica: int) -> FollowerProgress | None:
@@ -321,6 +341,17 @@ class Partition:
         in_sync = self._in_sync
         progress = None if in_sync is None or replica not in in_sync.isr else in_sync.followers.get(replica)
         return None if progress is None or progress.end_offset != self.log.log_end_offset else progress
+
+    def preferred_replica(self, offset: int, rack: str, rack_of: Callable[[int], str | None]) -> int:
+        """The follower that a consumer in ``rack`` is to read ``offset`` from; NO_REPLICA where it is this broker.
+
+        Source: Kafka 3.9, ``RackAwareReplicaSelector``.
+        """
+        in_sync = self._in_sync
+        if in_sync is None or rack_of(self._broker_id) == rack:
+            return NO_REPLICA
+        found = in_sync.furthest_with(offset, lambda replica: rack_of(replica) == rack)
+        return NO_REPLICA if found is None else found
 
     def wants_to_join(self, replica: int) -> Proposal | None:
         """The change of the ISR that the follower is due, which is under way from now on; None if none is."""
@@ -384,16 +415,18 @@ class Partition:
         """Write what the leader sent behind the end. Raises CorruptRecord, LogError or LogDirFailed."""
         self.log.append_as_follower(records)
 
-    def follow(self, high_watermark: int, log_start_offset: int) -> None:
-        """Take over how far the leader's log may be seen, and where it begins, as far as there is so much here.
+    def follow(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Take over how far the leader's log may be seen, and where it begins, as far as there is so much here. Whether
+        the high watermark has risen.
 
         Raises LogDirFailed if the disk refuses.
         """
-        known = min(high_watermark, self.log.log_end_offset)
+        known, moved = min(high_watermark, self.log.log_end_offset), False
         if known != self._high_watermark.offset and known >= self.log.log_start_offset:
-            self._advance_to(self.log.position_of(known))
+            moved = self._advance_to(self.log.position_of(known))
         if self.log.log_start_offset < log_start_offset <= self._high_watermark.offset:
             self.log.advance_start(log_start_offset)
+        return moved
 
     def shared_end(self, diverging: OffsetAndEpoch) -> int:
         """Where to cut a log of which the leader says that ``diverging`` is the last epoch that both may have.
@@ -430,6 +463,11 @@ class Partition:
 
     # Reading
 
+    def unread(self, diverging: OffsetAndEpoch | None = None, preferred: int = NO_REPLICA) -> PartitionRead:
+        """What a reader is told that is given no records, for it is to do something else first."""
+        ends = self._high_watermark.offset, self.last_stable_offset, self.log.log_start_offset
+        return PartitionRead(None, None, self._high_watermark, *ends, diverging, preferred)
+
     def read(
         self, offset: int, max_bytes: int, isolation: IsolationLevel | None, *, min_one_batch: bool
     ) -> PartitionRead:
@@ -456,8 +494,13 @@ class Partition:
         )
 
     def start_of_readable(self, offset: int, bound: LogPosition) -> LogPosition:
-        """Where the batch begins that holds ``offset`` or follows it; ``bound`` where that is not below it."""
+        """Where the batch begins that holds ``offset`` or follows it; ``bound`` where that is not below it.
+
+        An offset beyond the bound is one that another replica has shown already: nothing is readable until there.
+        """
         found = self.log.position_of(offset)
+        if offset > bound.offset:
+            return found
         below = (found.segment_base, found.position) < (bound.segment_base, bound.position)
         return found if below else bound
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparklog.local.broker import BrokerProcess
@@ -13,7 +13,7 @@ from sparklog.testing.broker import settings_arguments
 class ClusterHarness(LocalCluster):
     """``LocalCluster`` on free ports, with short sessions and unsupervised: killed brokers stay dead.
 
-    ``settings`` are every broker's, as for ``BrokerHarness``.
+    ``settings`` are every broker's, as for ``BrokerHarness``; ``racks`` those of the brokers, in their order.
     """
 
     tick_time_ms = 500
@@ -25,9 +25,11 @@ class ClusterHarness(LocalCluster):
         data_dir: Path,
         brokers: int = 1,
         settings: Mapping[str, object] | None = None,
+        racks: Sequence[str] = (),
         *,
         zookeepers: int | None = None,
     ) -> None:
+        self.own_args = {number: ("--set", f"broker.rack={rack}") for number, rack in enumerate(racks)}
         arguments = settings_arguments(settings)
         super().__init__(data_dir, brokers, base_port=0, broker_args=arguments, zookeepers=zookeepers)
 

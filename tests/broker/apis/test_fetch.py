@@ -59,7 +59,7 @@ class Broker:
         self.clock = ManualClock()
         self.replicas = ReplicaManager(ME, self.logs, loop, clock=self.clock, max_lag_ms=1000 * LAG_S)
         self.turns = Turns(loop, ManualClock())
-        self.config = SimpleNamespace(fetch_max_bytes=55 << 20)
+        self.config = SimpleNamespace(fetch_max_bytes=55 << 20, selects_by_rack=False)
         self.fetch_sessions = FetchSessions(10, 1000, random.Random(1).randrange)
         self.metadata = SimpleNamespace(
             knows=lambda tp: False, leader_hint=lambda tp: None, name_of=lambda topic_id: None

@@ -13,6 +13,10 @@ fewer records are given, or none.
 A follower (``replica_id``) is given all that the log has, and what it asks for tells how far it has come. Where its log
 has another history, it is told so and given nothing.
 
+A consumer of version 11 on may ask any replica (KIP-392). A leader with ``replica.selector.class`` sends one that says
+its rack to a follower there, and gives it nothing. Then followers hear at once of a high watermark that has risen
+since they were told last, or what they show would lag by a whole long poll.
+
 A request of many partitions is served in steps, ``SLICE`` of them a step. What is told of one partition is of one
 moment, of two of them it may be of two.
 """
@@ -42,6 +46,7 @@ API = ApiKey.FETCH
 VERSIONS = range(wire.MIN_VERSION, wire.MAX_VERSION + 1)
 _FIRST_VERSION_OF_STORAGE_ERRORS = 6
 _FIRST_VERSION_OF_ZSTD = 10
+_FIRST_VERSION_OF_RACKS = 11
 _MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 decode = wire.decode_request
@@ -67,7 +72,7 @@ def handle(
         return FetchAnswer([], error=error.code)
     if len(fetch.asked) > SLICE:
         return _serve_large(broker, request, fetch)
-    reading = _Reading(broker, request, fetch.rest, is_news=True)
+    reading = _Reading(broker, request, fetch, is_news=True)
     reading.read(fetch.asked)
     if not reading.is_enough:
         return _wait(broker, request, fetch, reading)
@@ -108,7 +113,7 @@ def _serve_large(
         return fetch.answer([])
     is_whole = False
     try:
-        reading = _Reading(broker, request, fetch.rest, is_news=True)
+        reading = _Reading(broker, request, fetch, is_news=True)
         for asked in sliced(fetch.asked):
             reading.read(asked)
             yield
@@ -137,13 +142,18 @@ class _Reading:
     """What the partitions of a request give, within the bytes that they may give together."""
 
     def __init__(
-        self, broker: BrokerContext, request: ApiRequest[FetchRequest], rest: Rest, *, is_news: bool = False
+        self, broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch, *, is_news: bool = False
     ) -> None:
         """``is_news``: the request has just come, so that a follower of this broker has come as far as it asks."""
         self._broker = broker
-        self._rest = rest
+        self._fetch = fetch
+        self._rest = rest = fetch.rest
         self._is_news = is_news
         self._follower = _follower_of(request.message)
+        self._of_leader = request.version < _FIRST_VERSION_OF_RACKS
+        by_rack = broker.config.selects_by_rack
+        self._rack = request.message.rack_id if by_rack and self._follower is None else ""
+        self._hastens = by_rack and self._follower is not None
         self._version = request.version
         self._message: FetchRequest = request.message
         self._uses_ids = _uses_ids(request)
@@ -157,6 +167,8 @@ class _Reading:
         """Of the same, whether that was all there is."""
         self.seen: dict[TopicPartition, tuple[FetchPartition, LogPosition]] = {}
         """What was asked of each partition that could be read, and how far it could be seen."""
+        self.shown: dict[TopicPartition, int] = {}
+        """The high watermarks that a follower knows by now, if it is to hear of others at once."""
 
     @property
     def is_enough(self) -> bool:
@@ -189,7 +201,10 @@ class _Reading:
             max_bytes = min(asked.max_bytes, max(self._most - self._size, 0)) if self._aborted < MOST_ABORTED else 0
             is_held_back = False
             try:
-                if self._follower is None:
+                read = self._sent_away(tp, topic_id, asked) if self._rack else None
+                if read is not None:
+                    self._failed = True
+                elif self._follower is None:
                     read = broker.replicas.read(
                         tp,
                         topic_id,
@@ -197,6 +212,7 @@ class _Reading:
                         max_bytes,
                         message.isolation,
                         leader_epoch=asked.current_leader_epoch,
+                        of_leader=self._of_leader,
                         min_one_batch=self._size == 0,
                     )
                 else:
@@ -225,6 +241,25 @@ class _Reading:
                 self._add(told)
             else:
                 self._add(told, self._at_end(tp, asked, read))
+            if self._hastens:
+                self._hasten(tp, told)
+
+    def _hasten(self, tp: TopicPartition, told: FetchedPartition) -> None:
+        """Let the follower hear of the high watermark now, if it knows another."""
+        self.shown[tp] = told.high_watermark
+        if self._fetch.is_behind(told):
+            self._failed = True
+
+    def _sent_away(self, tp: TopicPartition, topic_id: UUID | None, asked: FetchPartition) -> PartitionRead | None:
+        """Raises ApiError with the code to answer."""
+        return self._broker.replicas.sent_away(
+            tp,
+            topic_id,
+            asked.offset,
+            self._rack,
+            self._broker.metadata.rack_of,
+            leader_epoch=asked.current_leader_epoch,
+        )
 
     def _add(self, told: FetchedPartition, at_end: AtEnd | None = None) -> None:
         self.fetched.append(told)
@@ -232,6 +267,8 @@ class _Reading:
 
     def _at_end(self, tp: TopicPartition, asked: FetchPartition, read: PartitionRead) -> AtEnd | None:
         if read.records is not None or read.diverging is not None or asked.offset != read.bound.offset:
+            return None
+        if self._rack or self._hastens:  # it is to be told of more than that tells
             return None
         return self._broker.replicas.at_end(tp, read.bound, self._follower)
 
@@ -256,7 +293,9 @@ class _Reading:
             tp,
             topic_id,
             follower,
-            ReplicaFetch(asked.offset, asked.last_fetched_epoch, asked.current_leader_epoch, room),
+            ReplicaFetch(
+                asked.offset, asked.last_fetched_epoch, asked.current_leader_epoch, room, asked.log_start_offset
+            ),
             min_one_batch=self._size == 0 and not is_held_back,
             is_news=self._is_news,
         )
@@ -285,6 +324,7 @@ def _told(asked: FetchPartition, topic: str, read: PartitionRead) -> FetchedPart
         None if read.aborted is None else [(each.producer_id, each.first_offset) for each in read.aborted],
         [] if read.records is None else [read.records],
         diverging=read.diverging,
+        preferred_read_replica=read.preferred,
     )
 
 
@@ -305,9 +345,13 @@ def _failed(
 class _Wait:
     """How much a long poll could be given by now. What each partition adds is found out when it is looked at first."""
 
-    def __init__(self, broker: BrokerContext, message: FetchRequest, reading: _Reading, rest: Rest) -> None:
+    def __init__(self, broker: BrokerContext, request: ApiRequest[FetchRequest], reading: _Reading, rest: Rest) -> None:
+        message = request.message
+        is_follower = message.replica_id >= 0
         self._replicas = broker.replicas
-        self._isolation = None if message.replica_id >= 0 else message.isolation
+        self._isolation = None if is_follower else message.isolation
+        self._of_leader = is_follower or request.version < _FIRST_VERSION_OF_RACKS
+        self._shown = reading.shown
         self._wanted = reading.wanted
         self._seen = reading.seen
         self._rest = rest
@@ -320,11 +364,15 @@ class _Wait:
         found = self._seen.get(moved) or self._rest.seen(moved)
         if found is None:  # it is asked for no longer
             return False
+        if self._shown and self._replicas.shows_until(moved) != self._shown.get(moved):
+            return True
         asked, bound = found
         since = self._since.get(moved)
         if since is None:
             since = self._since[moved] = self._replicas.start_of_readable(moved, asked.offset, bound)
-        available = self._replicas.available(moved, since, self._isolation)
+        available = self._replicas.available(
+            moved, since, self._isolation, leader_epoch=asked.current_leader_epoch, of_leader=self._of_leader
+        )
         given = available if available >= ENDLESS else max(min(available, asked.max_bytes), 0)
         self._size += given - self._given.get(moved, 0)
         self._given[moved] = given
@@ -335,20 +383,22 @@ async def _wait(
     broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch, reading: _Reading
 ) -> FetchAnswer:
     message: FetchRequest = request.message
-    operation = _operation(broker, message, fetch, reading)
+    operation = _operation(broker, request, fetch, reading)
     operation.wait_for(reading.seen)
     operation.arm(message.max_wait_ms)
     await operation.future
     fetch.again()
-    again = _Reading(broker, request, fetch.rest)
+    again = _Reading(broker, request, fetch)
     again.read(fetch.asked)
     again.count()
     return fetch.answer(again.fetched, again.at_ends)
 
 
-def _operation(broker: BrokerContext, message: FetchRequest, fetch: Fetch, reading: _Reading) -> DelayedOperation:
+def _operation(
+    broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch, reading: _Reading
+) -> DelayedOperation:
     """What waits, as yet under the partitions alone that need not be read."""
-    enough = _Wait(broker, message, reading, fetch.rest).is_enough
+    enough = _Wait(broker, request, reading, fetch.rest).is_enough
     standing = fetch.rest.standing(broker.replicas.fetch_purgatory)
     if standing is None:
         return DelayedOperation(broker.replicas.fetch_purgatory, enough)
@@ -361,7 +411,7 @@ async def _wait_large(
 ) -> FetchAnswer:
     """``_wait`` in steps."""
     message: FetchRequest = request.message
-    operation = _operation(broker, message, fetch, reading)
+    operation = _operation(broker, request, fetch, reading)
     waiting = operation.future
     try:
         await broker.turns.drive(_enter(operation, list(reading.seen)), _what)
@@ -393,7 +443,7 @@ def _enter(operation: DelayedOperation, partitions: list[TopicPartition]) -> Ste
 
 
 def _reading_again(broker: BrokerContext, request: ApiRequest[FetchRequest], fetch: Fetch) -> Steps[FetchAnswer]:
-    reading = _Reading(broker, request, fetch.rest)
+    reading = _Reading(broker, request, fetch)
     for asked in sliced(fetch.asked):
         reading.read(asked)
         yield

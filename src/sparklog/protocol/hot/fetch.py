@@ -100,6 +100,8 @@ class FetchedPartition:
     """Told from version 16 on; not read when received."""
     diverging: OffsetAndEpoch | None = None
     """To a follower, from version 12 on: the last epoch that its log may share with this one, and its end here."""
+    preferred_read_replica: int = -1
+    """To a consumer, from version 11 on: the broker that it is to ask instead; -1 for none."""
 
 
 def decode_request(body: memoryview, version: int) -> FetchRequest:
@@ -352,7 +354,7 @@ def _write_fetched(writer: WireWriter, partition: FetchedPartition, version: int
     for producer_id, first_offset in partition.aborted or ():
         writer.raw(pack(producer_id, first_offset))
     if version >= 11:
-        writer.int32(-1)
+        writer.int32(partition.preferred_read_replica)
     writer.records(partition.records)
     if partition.diverging is not None and version >= DIVERGING_VERSION:
         end = partition.diverging
@@ -413,7 +415,7 @@ def _read_fetched(reader: WireReader, topic: str, topic_id: UUID, version: int) 
         partition.aborted.append((reader.int64(), reader.int64()))
         reader.skip_tags()
     if version >= 11:
-        reader.int32()
+        partition.preferred_read_replica = reader.int32()
     records = reader.bytes_or_none()
     if records:
         partition.records.append(records)
