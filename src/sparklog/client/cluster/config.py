@@ -130,6 +130,9 @@ class ClientConfig:
     metadata_max_age_ms: int = setting(
         "metadata.max.age.ms", ConfigType.INT, 300_000, "How old metadata may grow.", _positive()
     )
+    client_rack: str = setting(
+        "client.rack", ConfigType.STRING, "", "Where a reader stands: brokers may send it to a replica there."
+    )
     isolation: str = setting(
         "isolation.level",
         ConfigType.STRING,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from sparklog.errors import ApiError, ConnectionFailed, ErrorCode
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import A, MetadataResponse, Request
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import BrokerId, Endpoint, TopicPartition
 
 T = TypeVar("T")
 
@@ -100,6 +100,11 @@ class ClusterMetadata:
         """Where the leader of ``tp`` listens, as far as that is known without asking."""
         leader = self._leaders.leader(tp)
         return None if leader is None else self._leaders.brokers.get(leader)
+
+    @property
+    def brokers(self) -> Mapping[BrokerId, Endpoint]:
+        """The brokers that are in the cluster, as far as is known."""
+        return self._leaders.brokers
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Endpoint, list[TopicPartition]]:
         """The partitions under the brokers that lead them; one Metadata request for all topics not known.

@@ -12,6 +12,7 @@ from sparklog.client.cluster.retry import Backoff
 from sparklog.client.consumer.record import Header
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError, SparklogError
 from sparklog.fetch.position import FetchPositions, Refusal, fed, refusal_of
+from sparklog.fetch.read_replica import ReadReplicas
 from sparklog.fetch.scan import unreadable
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
@@ -21,7 +22,7 @@ from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.batch import RecordBatch
 from sparklog.record.columnar import COLUMNS, ColumnarDecoder
 from sparklog.record.layout import MAX_INT64
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import NO_EPOCH, NO_LEADER, Endpoint, LeaderEpoch, TopicPartition
 
 Positions = dict[TopicPartition, int]
 Batches = dict[TopicPartition, list[RecordBatch]]
@@ -54,6 +55,7 @@ class BatchConsumer:
         """Partitions that have a damaged batch at their position: they give nothing more until it is moved."""
         self._topic_ids: dict[str, UUID] = {}
         self._readers = FetchPositions(self._config.isolation_level, check_crcs=self._config.check_crcs)
+        self._replicas = ReadReplicas(self._config.client_rack, self._config.metadata_max_age_ms / 1000)
 
     def poll(self, max_wait_ms: int | None = None, patience_ms: int | None = None) -> Batches:
         """The next batches; brokers without any hold the question for ``fetch.max.wait.ms``, or as said.
@@ -95,7 +97,8 @@ class BatchConsumer:
 
     def _poll_once(self, wanted: Mapping[TopicPartition, int], wait_ms: int) -> tuple[Batches, Positions]:
         """What the brokers give that answer; what is wrong with the others is raised where none gives anything."""
-        groups, leaderless = self._cluster.led(wanted)
+        led, leaderless = self._cluster.led(wanted)
+        groups = self._by_replica(led)
         failure: SparklogError | None = None
         if leaderless:
             failure = self._why_not(leaderless)
@@ -106,14 +109,14 @@ class BatchConsumer:
                 asked.append((self._ask(endpoint, {tp: wanted[tp] for tp in partitions}, wait_ms), partitions))
             except SparklogError as error:
                 failure = error
-                self._forget_leaders(partitions)
+                self._forget_replicas(partitions)
         for connection, partitions in asked:
             try:
                 answers += self._answer(connection)
             except SparklogError as error:
                 connection.close()
                 failure = error
-                self._forget_leaders(partitions)
+                self._forget_replicas(partitions)
             except BaseException:
                 for each, _ in asked:
                     each.close()
@@ -125,6 +128,25 @@ class BatchConsumer:
     def _forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         for topic in {tp.topic for tp in partitions}:
             self._cluster.invalidate(topic)
+
+    @property
+    def _now(self) -> float:
+        return self._cluster.clock.monotonic()
+
+    def _by_replica(self, led: Mapping[Endpoint, list[TopicPartition]]) -> dict[Endpoint, list[TopicPartition]]:
+        """The partitions, which are given under their leaders, under the brokers that are to be read."""
+        now, brokers = self._now, self._cluster.brokers
+        groups: dict[Endpoint, list[TopicPartition]] = {}
+        for leader, partitions in led.items():
+            for tp in partitions:
+                replica = self._replicas.choose(tp, NO_LEADER, brokers, now)
+                groups.setdefault(brokers.get(replica, leader), []).append(tp)
+        return groups
+
+    def _forget_replicas(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            self._replicas.failed(tp, self._now)
+        self._forget_leaders(partitions)
 
     def _why_not(self, leaderless: list[TopicPartition]) -> ApiError:
         """Why the first of these has no leader; who leads it now is asked for at the next poll."""
@@ -140,12 +162,24 @@ class BatchConsumer:
         by_name = fetch.TOPIC_ID_VERSION - 1 if ZERO_UUID in topics.values() else None
         version = connection.versions.best(ApiKey.FETCH, by_name)
         most = self._config.max_partition_fetch_bytes
-        partitions = [FetchPartition(tp.topic, topics[tp.topic], tp.partition, at, most) for tp, at in wanted.items()]
+        partitions = [
+            FetchPartition(tp.topic, topics[tp.topic], tp.partition, at, most, self._epoch(tp))
+            for tp, at in wanted.items()
+        ]
         request = FetchRequest(
-            wait_ms, 1, self._config.fetch_max_bytes, partitions, isolation=self._config.isolation_level
+            wait_ms,
+            1,
+            self._config.fetch_max_bytes,
+            partitions,
+            isolation=self._config.isolation_level,
+            rack_id=self._replicas.rack(self._now),
         )
         connection.send(ApiKey.FETCH, version, fetch.encode_request(request, version))
         return connection
+
+    def _epoch(self, tp: TopicPartition) -> LeaderEpoch:
+        info = self._cluster.topic(tp.topic).partition(tp.partition)
+        return NO_EPOCH if info is None else info.leader_epoch
 
     def _topic_id(self, topic: str) -> UUID:
         """That of the topic for which the positions are; zeros where brokers have no ids."""
@@ -175,10 +209,15 @@ class BatchConsumer:
         for answer in answers:
             tp = TopicPartition(answer.topic or names[answer.topic_id], answer.partition)
             refusal = refusal_of(answer.error)
+            if refusal is not None and self._replicas.back_to_leader(tp) and refusal is Refusal.OUT_OF_RANGE:
+                continue
             if refusal is not None:
                 failure = ApiError(answer.error, f"partition {tp} at offset {wanted[tp]}: {answer.error.name}")
                 if refusal is Refusal.MOVED:
                     self._forget_leaders([tp])
+                continue
+            if answer.preferred_read_replica >= 0:
+                self._replicas.named(tp, answer.preferred_read_replica, self._now)
                 continue
             try:
                 found = self._readers.at(tp, wanted[tp]).take(answer, had_room=with_records == bool(answer.records))

@@ -36,7 +36,6 @@ class ConsumerConfig(ClientConfig):
     group_instance_id: str = setting(
         "group.instance.id", ConfigType.STRING, "", "Makes the member static: a restart moves no partition."
     )
-    client_rack: str = setting("client.rack", ConfigType.STRING, "", "Where this consumer runs.")
     session_timeout_ms: int = _ms("session.timeout.ms", 45_000, "How long a silent member stays in its group.")
     heartbeat_interval_ms: int = _ms("heartbeat.interval.ms", 3_000, "How often a member says that it lives.")
     max_poll_interval_ms: int = _ms("max.poll.interval.ms", 300_000, "Longest time between polls of a live member.")

@@ -1,6 +1,7 @@
 """What is asked of which broker, and what is made of its answers, with a broker in memory."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from sparklog.client.consumer.fetch.fetcher import Fetcher
 from sparklog.client.consumer.subscription import Position, SubscriptionState
 from sparklog.cluster.info import ClusterInfo, PartitionInfo, TopicInfo
 from sparklog.cluster.leaders import Leaders
-from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError
+from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition
@@ -104,7 +105,10 @@ class Rig:
             raise self.refusal
         if not self.answers:
             await asyncio.Event().wait()
-        error, session_id, partitions = self.answers.pop(0)
+        answer = self.answers.pop(0)
+        if answer is None:
+            raise ConnectionFailed("it has just died")
+        error, session_id, partitions = await answer if isinstance(answer, asyncio.Future) else answer
         return memoryview(
             b"".join(map(bytes, fetch.encode_response(partitions, version, error=error, session_id=session_id)))
         )
@@ -478,5 +482,84 @@ def test_nothing_at_the_end_is_no_hole():
             rig.answer(fetched(A, high_watermark=10))
         await rig.ask()
         assert [rig.wanted_of(each) for each in range(4)] == [[(0, 10)]] * 4
+
+    run(test)
+
+
+def sent_to(tp, broker):
+    return replace(fetched(tp), records=[], preferred_read_replica=broker)
+
+
+def test_the_replica_that_the_leader_names_is_asked_instead():
+    async def test(rig):
+        rig.read(A, B)
+        rig.answer(sent_to(A, 2), fetched(B, batch(0)))
+        rig.answer(fetched(A, batch(0)))
+        await rig.ask()
+        asked = [(broker, [each.partition for each in request.partitions]) for broker, _, request in rig.asked[1:3]]
+        assert sorted(asked) == [(1, [1]), (2, [0])]
+        assert rig.offsets() == [0]
+        assert not rig.refreshed
+
+    run(test)
+
+
+def test_after_metadata_has_aged_the_leader_is_asked_again():
+    async def test(rig):
+        rig.read(A)
+        rig.answer(sent_to(A, 2))
+        rig.answer(fetched(A, batch(0)))
+        await rig.ask()
+        assert [broker for broker, *_ in rig.asked] == [1, 2, 2]
+        rig.clock.advance(2)
+        rig.fetching.send()
+        await rig.settle()
+        assert [broker for broker, *_ in rig.asked] == [1, 2, 2, 1]
+
+    run(test, metadata_max_age_ms="1000")
+
+
+def test_what_a_follower_has_not_is_asked_of_the_leader_before_it_is_told():
+    async def test(rig):
+        rig.read(A)
+        rig.answer(sent_to(A, 2))
+        rig.answer(fetched(A, error=ErrorCode.OFFSET_OUT_OF_RANGE))
+        rig.answer(fetched(A, error=ErrorCode.OFFSET_OUT_OF_RANGE))
+        await rig.ask()
+        assert [broker for broker, *_ in rig.asked] == [1, 2, 1]
+        rig.fetching.raise_failure()
+        assert [tp for tp, _ in rig.lost] == [A], "the leader's word counts"
+
+    run(test)
+
+
+def test_a_follower_that_cannot_be_reached_is_left_to_the_leader():
+    async def test(rig):
+        rig.read(A)
+        rig.answer(sent_to(A, 2))
+        rig.answers.append(None)
+        rig.answer(fetched(A, batch(0)))
+        await rig.ask()
+        await asyncio.sleep(0.01)  # the backoff of 0 s
+        await rig.ask()
+        assert [(broker, request.rack_id) for broker, _, request in rig.asked][:3] == [(1, "r1"), (2, "r1"), (1, "")]
+        assert rig.offsets() == [0]
+
+    run(test)
+
+
+def test_what_two_brokers_give_of_one_offset_is_kept_once():
+    async def test(rig):
+        rig.read(A)
+        late = asyncio.get_running_loop().create_future()
+        rig.answers.append(late)
+        await rig.ask()
+        rig.describe((2, 1, 2))
+        rig.answer(fetched(A, batch(0)))
+        await rig.ask()
+        assert rig.offsets() == [0]
+        late.set_result((_NONE, 0, [fetched(A, batch(0))]))
+        await rig.settle()
+        assert rig.offsets() == [0]
 
     run(test)

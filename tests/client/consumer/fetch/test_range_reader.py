@@ -1,4 +1,5 @@
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,7 @@ from sparklog.client.cluster.retry import Backoff
 from sparklog.client.consumer.fetch import range_reader
 from sparklog.client.consumer.fetch.range_reader import fetch_range
 from sparklog.client.producer.batch_producer import BatchProducer
+from sparklog.cluster.info import PartitionInfo, TopicInfo
 from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, RemoteProtocolError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
@@ -21,7 +23,8 @@ from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
 
 _TP = TopicPartition("t", 0)
-_ENDPOINT = Endpoint("one", 1)
+_ENDPOINT, _NEAR = Endpoint("one", 1), Endpoint("two", 2)
+_EPOCH = 3
 
 
 class _Leader:
@@ -38,10 +41,18 @@ class _Leader:
         self.invalidated = []
         self.config = ClientConfig(api_timeout_ms=5_000, retry_backoff_ms=1)
         self.clock = ManualClock()
-        self.pool = SimpleNamespace(take=lambda endpoint: self, give_back=lambda connection: None)
+        self.pool = SimpleNamespace(take=self._take, give_back=lambda connection: None)
+        self.brokers = {1: _ENDPOINT, 2: _NEAR}
+        self.taken = []
+        self.racks = []
 
     def leader(self, tp):
-        return _ENDPOINT, SimpleNamespace(topic_id=UUID(int=7))
+        partition = PartitionInfo(0, 1, _EPOCH, (1, 2), (1, 2))
+        return _ENDPOINT, TopicInfo("t", UUID(int=7), False, (partition,))
+
+    def _take(self, endpoint):
+        self.taken.append(endpoint)
+        return self
 
     def backoff(self):
         return Backoff(self.config, self.clock, self.config.api_timeout_ms)
@@ -53,9 +64,10 @@ class _Leader:
         if len(self.asked) == self.fails_at:
             self.fails_at = None
             raise ConnectionFailed("the leader has just died")
-        self.asked += [
-            each.offset for each in fetch.decode_request(memoryview(b"".join(map(bytes, body))), version).partitions
-        ]
+        request = fetch.decode_request(memoryview(b"".join(map(bytes, body))), version)
+        self.racks.append(request.rack_id)
+        self.asked += [each.offset for each in request.partitions]
+        assert all(each.current_leader_epoch == _EPOCH for each in request.partitions)
 
     def receive(self):
         self.clock.advance(1)
@@ -218,3 +230,35 @@ def test_giving_up_half_way_closes_the_connection(metadata, filled):
     with closing(batches):
         next(batches)
     assert _offsets(fetch_range(metadata, filled, 0, 10))[0] == 0
+
+
+def _to_the_near_one():
+    return FetchedPartition("t", UUID(int=7), 0, high_watermark=100, last_stable_offset=100, preferred_read_replica=2)
+
+
+def test_the_replica_that_the_leader_names_is_read():
+    cluster = _Leader(_to_the_near_one(), _fetched(_batch(0, 2)), _fetched(_batch(2, 2)))
+    assert cluster.read(0, 4) == [0, 2]
+    assert (cluster.taken, cluster.asked) == ([_ENDPOINT, _NEAR], [0, 0, 2])
+
+
+def test_what_the_replica_has_not_is_asked_of_the_leader():
+    refused = _fetched(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+    cluster = _Leader(_to_the_near_one(), refused, _fetched(_batch(0, 2)))
+    assert cluster.read(0, 2) == [0]
+    assert cluster.taken == [_ENDPOINT, _NEAR, _ENDPOINT]
+
+
+def test_a_replica_that_does_not_get_on_is_left_and_no_other_is_named_for_a_while():
+    cluster = _Leader(_to_the_near_one(), _fetched(high_watermark=0), _fetched(_batch(0, 2)))
+    cluster.config = replace(cluster.config, client_rack="here")
+    assert cluster.read(0, 2) == [0]
+    assert (cluster.taken, cluster.racks) == ([_ENDPOINT, _NEAR, _ENDPOINT], ["here", "here", ""])
+
+
+def test_a_replica_that_cannot_be_reached_is_left():
+    cluster = _Leader(_to_the_near_one(), _fetched(_batch(0, 2)))
+    cluster.fails_at = 1
+    cluster.config = replace(cluster.config, client_rack="here")
+    assert cluster.read(0, 2) == [0]
+    assert (cluster.taken, cluster.racks) == ([_ENDPOINT, _NEAR, _ENDPOINT], ["here", ""])

@@ -25,6 +25,7 @@ from sparklog.client.consumer.subscription import SubscriptionState
 from sparklog.client.consumer.topics import refresh_wanted
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, RemoteProtocolError, SparklogError
 from sparklog.fetch.position import FetchPositions, Refusal, fed, refusal_of
+from sparklog.fetch.read_replica import ReadReplicas
 from sparklog.fetch.session import LOST, FetchPlan, FetchSession
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
@@ -65,6 +66,7 @@ class Fetcher:
         self._refreshing: asyncio.Task[None] | None = None
         self._answers = 0
         self._positions = FetchPositions(config.isolation_level, check_crcs=config.check_crcs)
+        self._replicas = ReadReplicas(config.client_rack, config.metadata_max_age_ms / 1000)
         self._failures: dict[TopicPartition, tuple[int, Exception]] = {}
         self._is_closed = False
         self._on_out_of_range = on_out_of_range
@@ -102,23 +104,33 @@ class Fetcher:
     def _wanted(self) -> dict[BrokerId, _Asked]:
         wanted: dict[BrokerId, _Asked] = {}
         crowded: set[BrokerId] = set()
-        full = self._buffer.nbytes >= self._config.fetch_max_bytes
+        full, now = self._buffer.nbytes >= self._config.fetch_max_bytes, self._now
         for tp in sorted(self._subscription.fetchable(), key=lambda each: self._buffer.buffer(each).fed_by):
             if tp in self._failures:
                 continue
-            leader = self._session.leaders.leader(tp)
-            if leader is None:
+            broker = self._broker_of(tp, now)
+            if broker is None:
                 self._refresh()
                 continue
             buffer = self._buffer.buffer(tp)
             if full or buffer.nbytes >= self._config.max_partition_fetch_bytes:
-                crowded.add(leader)
+                crowded.add(broker)
                 continue
-            asked = wanted.setdefault(leader, _Asked({}, {}, self._config.fetch_max_wait_ms))
+            asked = wanted.setdefault(broker, _Asked({}, {}, self._config.fetch_max_wait_ms))
             asked.partitions[tp] = self._partition(tp, buffer)
             asked.incarnations[tp] = buffer.incarnation
         short = min(_CROWDED_WAIT_MS, self._config.fetch_max_wait_ms)
         return {each: asked._replace(wait_ms=short) if each in crowded else asked for each, asked in wanted.items()}
+
+    @property
+    def _now(self) -> float:
+        return self._session.clock.monotonic()
+
+    def _broker_of(self, tp: TopicPartition, now: float) -> BrokerId | None:
+        """Whom to ask for the partition; None while nobody is known to lead it."""
+        leaders = self._session.leaders
+        leader = leaders.leader(tp)
+        return None if leader is None else self._replicas.choose(tp, leader, leaders.brokers, now)
 
     def _partition(self, tp: TopicPartition, buffer: PartitionBuffer) -> FetchPartition:
         leaders = self._session.leaders
@@ -145,6 +157,7 @@ class Fetcher:
             if not (isinstance(error, SparklogError) and is_retriable(error)):
                 self._fail(asked, error)
             for tp in asked.partitions:
+                self._replicas.failed(tp, self._now)
                 self._session.leaders.invalidate(tp.topic)
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
         finally:
@@ -184,7 +197,7 @@ class Fetcher:
             isolation=self._config.isolation_level,
             session_id=plan.session_id,
             session_epoch=plan.epoch,
-            rack_id=self._config.client_rack,
+            rack_id=self._replicas.rack(self._now),
             forgotten=plan.forgotten,
         )
 
@@ -203,6 +216,11 @@ class Fetcher:
             text = f"topic {tp.topic!r} was deleted and created again; offset {request.offset} is of the one before"
             self._failures[tp] = (asked.incarnations[tp], ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
             return
+        if fetched.preferred_read_replica >= 0:
+            self._replicas.named(tp, fetched.preferred_read_replica, self._now)
+            return
+        if request.offset != self._buffer.buffer(tp).fetch_position:
+            return  # another broker was asked meanwhile, and has answered
         state = self._subscription.state(tp)
         state.high_watermark, state.log_start_offset = fetched.high_watermark, fetched.log_start_offset
         state.last_stable_offset = fetched.last_stable_offset
@@ -218,6 +236,9 @@ class Fetcher:
     def _refused(
         self, tp: TopicPartition, refusal: Refusal, code: ErrorCode, request: FetchPartition, incarnation: int
     ) -> None:
+        was_follower = self._replicas.back_to_leader(tp)
+        if refusal is Refusal.OUT_OF_RANGE and was_follower:
+            return
         if refusal is Refusal.MOVED:
             self._session.leaders.invalidate(tp.topic)
             self._refresh()

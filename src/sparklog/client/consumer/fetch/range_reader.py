@@ -7,16 +7,18 @@ from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
 from sparklog.client.cluster.offsets import earliest_offsets, latest_offsets
+from sparklog.cluster.info import TopicInfo
 from sparklog.cluster.leader_errors import is_leader_error
-from sparklog.errors import ApiError, ErrorCode, SparklogError
+from sparklog.errors import ApiError, ConnectionFailed, ErrorCode, SparklogError
 from sparklog.fetch.position import FetchPosition, Refusal, refusal_of
+from sparklog.fetch.read_replica import ReadReplicas
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch
 from sparklog.protocol.hot.fetch import FetchedPartition, FetchPartition, FetchRequest
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.batch import RecordBatch
-from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.structs import NO_EPOCH, Endpoint, IsolationLevel, TopicPartition
 
 _FIRST_GUESS = 1024
 """Bytes an offset takes, as long as no answer has shown it."""
@@ -62,7 +64,9 @@ class _RangeReader:
         self._bytes_seen = 0
         self._connection: BlockingConnection | None = None
         self._version = 0
+        self._leader_epoch = NO_EPOCH
         self._in_flight = False
+        self._replicas = ReadReplicas(self._config.client_rack, self._config.metadata_max_age_ms / 1000)
 
     def batches(self) -> Iterator[RecordBatch]:
         backoff = self._cluster.backoff()
@@ -71,6 +75,10 @@ class _RangeReader:
                 batches = self._advance()
             except SparklogError as error:
                 self.hang_up()
+                if isinstance(error, ConnectionFailed):
+                    self._replicas.failed(self._tp, self._now)
+                else:
+                    self._replicas.back_to_leader(self._tp)
                 backoff.wait(error)
                 if is_leader_error(error):
                     self._cluster.invalidate(self._tp.topic)
@@ -96,9 +104,13 @@ class _RangeReader:
         if not self._in_flight:
             self._ask()
         fetched = self._answer()
+        if fetched is None:
+            return None
         before = self._position.offset
         found = self._position.take(fetched, had_room=True)
         if found.next_offset == before:
+            if self._replicas.failed(self._tp, self._now):  # the end of the range is committed: the leader shows it
+                self.hang_up()
             return None
         self._bytes_seen += sum(batch.size_in_bytes for batch in found.batches)
         if found.next_offset < self._end:
@@ -112,14 +124,19 @@ class _RangeReader:
         except SparklogError:
             self.hang_up()
 
+    @property
+    def _now(self) -> float:
+        return self._cluster.clock.monotonic()
+
     def _ask(self) -> None:
         if self._connection is None:
-            endpoint, topic = self._cluster.leader(self._tp)
+            leader, topic = self._cluster.leader(self._tp)
             if self.topic_id not in (None, ZERO_UUID, topic.topic_id):
                 raise ApiError(
                     ErrorCode.OFFSET_OUT_OF_RANGE, f"topic {self._tp.topic!r} was deleted and created again meanwhile"
                 )
             self.topic_id = topic.topic_id
+            endpoint = self._replica(topic) or leader
             self._connection = self._cluster.pool.take(endpoint)
             by_name = fetch.TOPIC_ID_VERSION - 1 if topic.topic_id == ZERO_UUID else None
             self._version = self._connection.versions.best(ApiKey.FETCH, by_name)
@@ -127,9 +144,22 @@ class _RangeReader:
         self._connection.send(ApiKey.FETCH, self._version, body)
         self._in_flight = True
 
+    def _replica(self, topic: TopicInfo) -> Endpoint | None:
+        """Where the replica that is to be read listens; None where nothing is known of it."""
+        info, brokers = topic.partition(self._tp.partition), self._cluster.brokers
+        if info is None:
+            return None
+        self._leader_epoch = info.leader_epoch
+        return brokers.get(self._replicas.choose(self._tp, info.leader, brokers, self._now))
+
     def _request(self, max_bytes: int) -> FetchRequest:
         asked = FetchPartition(
-            self._tp.topic, self.topic_id or ZERO_UUID, self._tp.partition, self._position.offset, max_bytes
+            self._tp.topic,
+            self.topic_id or ZERO_UUID,
+            self._tp.partition,
+            self._position.offset,
+            max_bytes,
+            self._leader_epoch,
         )
         return FetchRequest(
             max_wait_ms=self._config.fetch_max_wait_ms,
@@ -137,6 +167,7 @@ class _RangeReader:
             max_bytes=self._config.fetch_max_bytes,
             partitions=[asked],
             isolation=self._isolation,
+            rack_id=self._replicas.rack(self._now),
         )
 
     def _bytes_to_ask(self) -> int:
@@ -147,7 +178,8 @@ class _RangeReader:
         enough = int((self._end - position) * bytes_per_offset * 1.05) + _LEAST_FETCH
         return min(enough, self._config.max_partition_fetch_bytes)
 
-    def _answer(self) -> FetchedPartition:
+    def _answer(self) -> FetchedPartition | None:
+        """What the partition gave; None where another broker is to be asked."""
         assert self._connection is not None
         _, version, body = self._connection.receive()
         self._in_flight = False
@@ -156,10 +188,17 @@ class _RangeReader:
             error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         code = error if error is not ErrorCode.NONE else partitions[0].error
         refusal = refusal_of(code)
+        if refusal is Refusal.OUT_OF_RANGE and self._replicas.back_to_leader(self._tp):
+            self.hang_up()
+            return None
         if refusal is Refusal.OUT_OF_RANGE:
             raise self._out_of_range()
         if refusal is not None:
             raise ApiError(code, f"fetch of partition {self._tp} at offset {self._position.offset}: {code.name}")
+        if partitions[0].preferred_read_replica >= 0:
+            self._replicas.named(self._tp, partitions[0].preferred_read_replica, self._now)
+            self.hang_up()
+            return None
         return partitions[0]
 
     def _out_of_range(self) -> ApiError:
