@@ -3522,12 +3522,14 @@ class LeaseSegmentsRequest(Request[LeaseSegmentsResponse]):
             partition_index: int
             start_offset: int
             end_offset: int
+            current_leader_epoch: int
             def __init__(
                 self,
                 *,
                 partition_index: int = ...,
                 start_offset: int = ...,
                 end_offset: int = ...,
+                current_leader_epoch: int = ...,
                 version: int | None = ...,
             ) -> None: ...
 

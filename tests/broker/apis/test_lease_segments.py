@@ -13,7 +13,7 @@ from sparklog.protocol.messages import LeaseSegmentsRequest
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.testing.steps import counted, finish
 
-SLICE, SEGMENTS = 3, 10
+SLICE, SEGMENTS, EPOCH = 3, 10, 6
 THROUGHOUT = AbortedTransaction(7, 0, 1 << 20, 0)
 
 
@@ -32,6 +32,10 @@ class Partition:
         if len(self.slices) == self.moved_after:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
+    def check_epoch(self, epoch):
+        if epoch != EPOCH + (len(self.slices) == self.moved_after):
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+
     def extents(self, start, end, _isolation, most, lease):
         found = self.log.extents(start, end, most, lease)
         self.slices.append(len(found.files))
@@ -47,12 +51,12 @@ def partition(tmp_path, monkeypatch):
     return Partition(tmp_path / "t-0")
 
 
-def asking(partition, most=-1, end=1 << 40):
+def asking(partition, most=-1, end=1 << 40, **how):
     """The steps of the answer."""
-    return asking_for(partition, (1, end), most=most)
+    return asking_for(partition, (1, end), most=most, **how)
 
 
-def asking_for(partition, *ranges, most=-1):
+def asking_for(partition, *ranges, most=-1, version=0, epoch=-1):
     """The steps of the answer to a request for several ranges."""
     topic = LeaseSegmentsRequest.LeaseTopic
     message = LeaseSegmentsRequest(
@@ -65,13 +69,16 @@ def asking_for(partition, *ranges, most=-1):
                 topic="t",
                 topic_id=ZERO_UUID,
                 partitions=[
-                    topic.LeasePartition(partition_index=0, start_offset=start, end_offset=end) for start, end in ranges
+                    topic.LeasePartition(
+                        partition_index=0, start_offset=start, end_offset=end, current_leader_epoch=epoch
+                    )
+                    for start, end in ranges
                 ],
             )
         ],
     )
     broker = SimpleNamespace(leases=SimpleNamespace(end=lambda _: None), held=lambda _: partition)
-    return lease_segments.handle(broker, ApiRequest(lease_segments.API, 0, "c", "h", message))
+    return lease_segments.handle(broker, ApiRequest(lease_segments.API, version, "c", "h", message))
 
 
 def told(answer):
@@ -124,3 +131,22 @@ def test_ranges_that_do_not_overlap_are_told_in_any_order(partition):
     asked = [(6, 9), (0, 3), (3, 6), (9, 9), (20, 5)]
     partitions = finish(asking_for(partition, *asked)).topics[0].partitions
     assert [each.error_code for each in partitions] == [ErrorCode.NONE] * 5
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [
+        (0, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (1, EPOCH + 1, ErrorCode.NONE),
+        (1, EPOCH, ErrorCode.FENCED_LEADER_EPOCH),
+    ],
+)
+def test_from_the_second_version_on_a_follower_tells_under_its_epoch(partition, version, epoch, code):
+    partition.moved_after = 0
+    partition.check_epoch = lambda told: None if told == EPOCH + 1 else Partition.check_epoch(partition, told)
+    assert told(finish(asking(partition, version=version, epoch=epoch)))[0] is code
+
+
+def test_a_change_of_epoch_between_two_steps_is_told(partition):
+    partition.moved_after = 2
+    assert told(finish(asking(partition, version=1, epoch=EPOCH)))[0] is ErrorCode.FENCED_LEADER_EPOCH

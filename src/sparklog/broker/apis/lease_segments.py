@@ -1,6 +1,7 @@
 """LeaseSegments: which bytes of which files hold ranges of offsets; the files keep their names for as long as granted.
 
-What is told is what a Fetch of the same isolation level would be given. With a duration of 0 nothing is leased: who
+What is told is what a Fetch of the same isolation level would be given. From version 1 on any replica tells it, as far
+as it shows its log; a request of version 0 is for the leader. With a duration of 0 nothing is leased: who
 plans learns how many bytes there are. Granted leases end at their time, or when a later request says so. A request may
 name several ranges of a partition; one that overlaps another before it is refused, so that no file is told for each of
 many.
@@ -27,7 +28,8 @@ from sparklog.record.layout import MAX_INT64
 from sparklog.structs import IsolationLevel, TopicPartition
 
 API = ApiKey.LEASE_SEGMENTS
-VERSIONS = range(0, 1)
+VERSIONS = range(0, 2)
+_FIRST_VERSION_OF_REPLICAS = 1
 _NO_LEASE = -1
 _SLICE = 100
 """So many files are looked up in one step."""
@@ -68,24 +70,18 @@ def handle(broker: BrokerContext, request: ApiRequest[LeaseSegmentsRequest]) -> 
         number, lease = broker.leases.grant(duration_ms / 1000)
     topics, asked = [], _Ranges()
     for topic in message.topics:
-        answers = yield from each_in_steps(partial(_answer, broker, message, topic, asked, lease), topic.partitions)
+        found = _Finder(broker, message, topic, lease, of_leader=request.version < _FIRST_VERSION_OF_REPLICAS)
+        answers = yield from each_in_steps(partial(_answer, found, asked), topic.partitions)
         topics.append(_Topic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
         yield
     return LeaseSegmentsResponse(throttle_time_ms=0, lease_id=number, duration_ms=duration_ms, topics=topics)
 
 
-def _answer(
-    broker: BrokerContext,
-    message: LeaseSegmentsRequest,
-    topic: _AskedTopic,
-    ranges: _Ranges,
-    lease: Lease | None,
-    asked: _AskedTopic.LeasePartition,
-) -> Steps[_Partition]:
+def _answer(finder: _Finder, ranges: _Ranges, asked: _AskedTopic.LeasePartition) -> Steps[_Partition]:
     code, found = ErrorCode.NONE, _Found()
     try:
-        ranges.add(TopicPartition(topic.topic, asked.partition_index), asked.start_offset, asked.end_offset)
-        found = yield from _find(broker, message, topic, asked, lease)
+        ranges.add(finder.partition(asked), asked.start_offset, asked.end_offset)
+        found = yield from finder.find(asked)
     except ApiError as error:
         code = error.code
     except (CorruptRecord, LogClosed, OSError):
@@ -103,51 +99,60 @@ def _answer(
     )
 
 
-def _find(
-    broker: BrokerContext,
-    message: LeaseSegmentsRequest,
-    topic: _AskedTopic,
-    asked: _AskedTopic.LeasePartition,
-    lease: Lease | None,
-) -> Steps[_Found]:
-    """A slice of the files a step. What is told of a slice is of one moment; the next begins where it ends, in the
-    files that hold that offset by then.
-    """
-    most = None if message.max_files < 0 else message.max_files
-    files: list[Extent] = []
-    aborted: dict[AbortedTransaction, None] = {}
-    start = asked.start_offset
-    while True:
-        wanted = _SLICE if most is None else min(_SLICE, most - len(files))
-        found = _find_some(broker, message, topic, asked, start, wanted, lease)
-        files += found.extents.files
-        aborted |= dict.fromkeys(found.aborted)
-        start = found.extents.end_offset
-        if len(found.extents.files) < wanted or len(files) == most:
-            return found._replace(extents=Extents(files, start), aborted=[*aborted])
-        yield
+class _Finder:
+    """Finds what a request asks of the partitions of one topic."""
 
+    def __init__(
+        self,
+        broker: BrokerContext,
+        message: LeaseSegmentsRequest,
+        topic: _AskedTopic,
+        lease: Lease | None,
+        *,
+        of_leader: bool,
+    ) -> None:
+        """``of_leader``: the leader is meant, not any replica."""
+        self._broker = broker
+        self._topic = topic
+        self._lease = lease
+        self._of_leader = of_leader
+        self._most = None if message.max_files < 0 else message.max_files
+        self._is_committed = message.isolation_level == IsolationLevel.READ_COMMITTED
 
-def _find_some(
-    broker: BrokerContext,
-    message: LeaseSegmentsRequest,
-    topic: _AskedTopic,
-    asked: _AskedTopic.LeasePartition,
-    start: int,
-    most: int,
-    lease: Lease | None,
-) -> _Found:
-    partition = broker.held(TopicPartition(topic.topic, asked.partition_index))
-    if topic.topic_id not in (None, ZERO_UUID):
-        partition.check_topic(topic.topic_id)
-    partition.check_leader()
-    committed = message.isolation_level == IsolationLevel.READ_COMMITTED
-    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    extents = partition.extents(start, asked.end_offset, isolation, most, lease)
-    aborted = []
-    if committed and extents.files:
-        aborted = partition.aborted_transactions(start, extents.end_offset)
-    return _Found(partition.log_start_offset, extents, aborted)
+    def partition(self, asked: _AskedTopic.LeasePartition) -> TopicPartition:
+        return TopicPartition(self._topic.topic, asked.partition_index)
+
+    def find(self, asked: _AskedTopic.LeasePartition) -> Steps[_Found]:
+        """A slice of the files a step. What is told of a slice is of one moment; the next begins where it ends, in the
+        files that hold that offset by then.
+        """
+        files: list[Extent] = []
+        aborted: dict[AbortedTransaction, None] = {}
+        start = asked.start_offset
+        while True:
+            wanted = _SLICE if self._most is None else min(_SLICE, self._most - len(files))
+            found = self._find_some(asked, start, wanted)
+            files += found.extents.files
+            aborted |= dict.fromkeys(found.aborted)
+            start = found.extents.end_offset
+            if len(found.extents.files) < wanted or len(files) == self._most:
+                return found._replace(extents=Extents(files, start), aborted=[*aborted])
+            yield
+
+    def _find_some(self, asked: _AskedTopic.LeasePartition, start: int, most: int) -> _Found:
+        partition = self._broker.held(self.partition(asked))
+        if self._topic.topic_id not in (None, ZERO_UUID):
+            partition.check_topic(self._topic.topic_id)
+        if self._of_leader:
+            partition.check_leader()
+        else:
+            partition.check_epoch(asked.current_leader_epoch)
+        isolation = IsolationLevel.READ_COMMITTED if self._is_committed else IsolationLevel.READ_UNCOMMITTED
+        extents = partition.extents(start, asked.end_offset, isolation, most, self._lease)
+        aborted = []
+        if self._is_committed and extents.files:
+            aborted = partition.aborted_transactions(start, extents.end_offset)
+        return _Found(partition.log_start_offset, extents, aborted)
 
 
 def _file(extent: Extent) -> _Partition.LeasedFile:

@@ -1,9 +1,13 @@
-"""Reads ranges from the segment files themselves, under a lease from the leader; ``docs/adr/0012`` says why it is safe.
+"""Reads ranges from the segment files themselves, under a lease from a replica; ``docs/adr/0012`` says why it is safe.
+
+The leader is asked first, then those that are in sync with it: a task may see the files of another replica than the
+leader's, and a leader that has died keeps no task from reading. A follower shows less than its leader, for a moment; it
+grants what it shows, and the rest is asked of the next replica, at last by Fetch (``docs/adr/0024``).
 
 A task opens a file only where a broker of the cluster may keep it (``segment_files``), and reads it only if it is the
-one that the leader means: by device and inode, and by offset and CRC of the first batch. If ``directReadMapping`` says
+one that the broker means: by device and inode, and by offset and CRC of the first batch. If ``directReadMapping`` says
 that the broker's directory is mounted under another path, inodes may differ: then the topic id in
-``partition.metadata`` must be the leader's. Every doubt raises NotDirect, and the task fetches the remainder.
+``partition.metadata`` must be that of the lease. Every doubt raises NotDirect, and the task fetches the remainder.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.client.cluster.leases import LeasedFile, RangeAsked, RangeLease, end_lease, lease_ranges
 from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.client.cluster.retry import is_retriable
 from sparklog.cluster.leader_errors import is_leader_error
 from sparklog.errors import ApiError, ConnectionFailed, CorruptRecord, ErrorCode, NotDirect, SparklogError
 from sparklog.log.extents import ExtentReader
@@ -26,7 +31,7 @@ from sparklog.spark.options.directories import DirectMode
 from sparklog.spark.read.direct_options import DirectOptions
 from sparklog.spark.read.offsets import OffsetRange
 from sparklog.spark.read.segment_files import NOT_VISIBLE, SegmentFiles, topic_id_of
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import BrokerId, Endpoint, TopicPartition
 
 if TYPE_CHECKING:
     from sparklog.spark.read.fetch_paths import ReadPathCounters
@@ -70,7 +75,7 @@ class DirectReader:
         self._ranges = list(ranges)
         self._reader = ExtentReader()
         self._opened: dict[OffsetRange, _OpenRange] = {}
-        self._refused: dict[Endpoint, str] = {}  # leader → why this task does not ask it again
+        self._refused: dict[Endpoint, str] = {}  # broker → why this task does not ask it again
         self._has_asked_for_topics = False
         self._segment_files: SegmentFiles | None = None
 
@@ -105,61 +110,101 @@ class DirectReader:
 
     def _open_next(self, left: OffsetRange, wanted: OffsetRange) -> None:
         """Open the files of the remainder ``left`` of a range, and of ranges after it."""
-        leases = self._lease(left, wanted)
+        try:
+            if self.is_required:
+                self._cluster.retrying(lambda: self._open_at_any(left, wanted))
+            else:
+                self._open_at_any(left, wanted)
+        except (ApiError, ConnectionFailed) as error:
+            if self.is_required:
+                raise
+            raise NotDirect(NO_LEASE, str(error)) from error  # a Fetch may succeed, or raises the better error
+
+    def _open_at_any(self, left: OffsetRange, wanted: OffsetRange) -> None:
+        """Open them at the first replica that grants them and whose files are here, the leader before the others.
+
+        Raises why the leader does not; what may pass, of any of them, before what will not. The leader's word counts
+        where it refuses the offsets or the topic.
+        """
+        failure: SparklogError | None = None
+        for broker in self._replicas(left.tp):
+            try:
+                self._open_at(broker, left, wanted)
+                return
+            except (ApiError, ConnectionFailed, NotDirect) as error:
+                if failure is None and isinstance(error, ApiError) and not is_retriable(error):
+                    raise
+                if failure is None or (is_retriable(error) and not is_retriable(failure)):
+                    failure = error
+        assert failure is not None
+        raise failure
+
+    def _replicas(self, tp: TopicPartition) -> list[Endpoint]:
+        """The leader, and those that were in sync with it when its metadata came. Raises ApiError, ConnectionFailed."""
+        leader, topic = self._cluster.leader(tp)
+        info, brokers = topic.partition(tp.partition), self._cluster.brokers
+        in_sync = () if info is None else info.isr
+        return [leader, *(brokers[BrokerId(each)] for each in in_sync if brokers.get(BrokerId(each), leader) != leader)]
+
+    def _open_at(self, broker: Endpoint, left: OffsetRange, wanted: OffsetRange) -> None:
+        """Open them at one replica. Raises NotDirect, ApiError, ConnectionFailed."""
+        if broker in self._refused:
+            raise NotDirect(self._refused[broker], f"as was seen of broker {broker} before")
+        leases = self._request_leases(broker, left, wanted)
         try:
             for each, lease in leases.items():
                 if lease.end_offset > each.start:
                     self._opened[each] = self._open_files(each.tp, lease)
         except NotDirect as error:
-            self._refused[leases[left].leader] = error.reason
+            self._refused[broker] = error.reason
             if left not in self._opened:
                 raise
         finally:
             with suppress(ConnectionFailed):
                 end_lease(self._cluster, leases[left])
         if left not in self._opened:
-            raise NotDirect(NO_LEASE, f"partition {left.tp} is not committed up to offset {left.end} here")
+            text = f"partition {left.tp} is not committed up to offset {left.end} at broker {broker}"
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
 
-    def _lease(self, left: OffsetRange, wanted: OffsetRange) -> dict[OffsetRange, RangeLease]:
-        """The leases of the remainder ``left``, and of ranges after it. Raises NotDirect."""
+    def _request_leases(
+        self, broker: Endpoint, left: OffsetRange, wanted: OffsetRange
+    ) -> dict[OffsetRange, RangeLease]:
+        """The leases of the remainder ``left``, and of ranges after it."""
+        ranges = [left, *self._next_at(broker, wanted)]
+        most = max(_FILES_AT_ONCE // len(ranges), 1)
         try:
-            leader = self._cluster.leader(left.tp)[0]
-            if leader in self._refused:
-                raise NotDirect(self._refused[leader], f"as was seen of broker {leader} before")
-            return self._request_leases(left, wanted)
-        except (ApiError, ConnectionFailed) as error:
-            if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
-                raise NotDirect(NOT_SERVED, str(error)) from error
-            if self.is_required:
-                raise
-            raise NotDirect(NO_LEASE, str(error)) from error  # a Fetch may succeed, or raises the better error
+            leases = lease_ranges(self._cluster, [RangeAsked(*each) for each in ranges], broker=broker, max_files=most)
+            if isinstance(leases[0], ApiError):
+                raise leases[0]
+        except SparklogError as error:
+            self._learn(broker, left.tp, error)
+            raise
+        granted = zip(ranges, leases, strict=True)
+        return {each: lease for each, lease in granted if isinstance(lease, RangeLease)}
 
-    def _request_leases(self, left: OffsetRange, wanted: OffsetRange) -> dict[OffsetRange, RangeLease]:
-        def attempt() -> dict[OffsetRange, RangeLease]:
-            ranges = [left, *self._next_of_leader(wanted)]
-            most = max(_FILES_AT_ONCE // len(ranges), 1)
-            try:
-                leases = lease_ranges(self._cluster, [RangeAsked(*each) for each in ranges], max_files=most)
-                if isinstance(leases[0], ApiError):
-                    raise leases[0]
-            except SparklogError as error:
-                if is_leader_error(error):
-                    self._cluster.invalidate(left.tp.topic)
-                raise
-            granted = zip(ranges, leases, strict=True)
-            return {each: lease for each, lease in granted if isinstance(lease, RangeLease)}
+    def _learn(self, broker: Endpoint, tp: TopicPartition, error: SparklogError) -> None:
+        """What an error means for the next attempts. Raises NotDirect where the broker grants no leases at all."""
+        if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+            self._refused[broker] = NOT_SERVED
+            raise NotDirect(NOT_SERVED, str(error)) from error
+        if isinstance(error, ConnectionFailed) and not self.is_required:
+            self._refused[broker] = NO_LEASE
+        if is_leader_error(error):
+            self._cluster.invalidate(tp.topic)
 
-        return self._cluster.retrying(attempt) if self.is_required else attempt()
-
-    def _next_of_leader(self, wanted: OffsetRange) -> list[OffsetRange]:
-        """The ranges after one that have the same leader, as far as the metadata in hand tells."""
-        leader = self._cluster.leader(wanted.tp)[0]
+    def _next_at(self, broker: Endpoint, wanted: OffsetRange) -> list[OffsetRange]:
+        """The ranges after one that have the same leader, and a replica at ``broker``, by the metadata in hand."""
         index = self._ranges.index(wanted) + 1
         coming = [each for each in self._ranges[index : index + _FILES_AT_ONCE - 1] if each not in self._opened]
         found = []
         with suppress(ApiError, ConnectionFailed):  # the read of that range will raise it
+            leader = self._cluster.leader(wanted.tp)[0]
             self._fetch_topics_once()
-            found = [each for each in coming if self._cluster.known_leader(each.tp) == leader]
+            found = [
+                each
+                for each in coming
+                if self._cluster.known_leader(each.tp) == leader and broker in self._replicas(each.tp)
+            ]
         return found
 
     def _fetch_topics_once(self) -> None:
