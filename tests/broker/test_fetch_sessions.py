@@ -518,8 +518,8 @@ def test_what_the_client_is_to_do_first_is_news(sessions, news):
 def test_a_session_knows_which_high_watermark_was_told_last(sessions):
     session = sessions.grant(1, FOLLOWER)
     fetch = sessions.begin(request(session=session, epoch=1))
-    assert not fetch.is_behind(told(asked(), 5))
-    assert fetch.is_behind(told(asked(), 6))
+    assert not fetch.is_behind(asked(), 5)
+    assert fetch.is_behind(asked(), 6)
     fetch.answer([told(asked(), 6)])
-    assert not sessions.begin(request(session=session, epoch=2)).is_behind(told(asked(), 6))
-    assert not sessions.begin(request(asked())).is_behind(told(asked(), 6)), "all is told at its end"
+    assert not sessions.begin(request(session=session, epoch=2)).is_behind(asked(), 6)
+    assert not sessions.begin(request(asked())).is_behind(asked(), 6), "all is told at its end"

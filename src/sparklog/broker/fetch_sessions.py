@@ -100,7 +100,7 @@ class Fetch(Protocol):
         """Time has passed: look anew which partitions are to be read."""
         ...
 
-    def is_behind(self, fetched: FetchedPartition) -> bool:
+    def is_behind(self, asked: FetchPartition, high_watermark: int) -> bool:
         """Whether the session's client was last told of another high watermark than this."""
         ...
 
@@ -171,7 +171,7 @@ class SessionlessFetch:
     def again(self) -> None:
         pass
 
-    def is_behind(self, _fetched: FetchedPartition) -> bool:
+    def is_behind(self, _asked: FetchPartition, _high_watermark: int) -> bool:
         return False
 
     def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:  # noqa: ARG002
@@ -328,10 +328,10 @@ class FetchSession:
         cached = self.watched.get(tp)
         return None if cached is None or cached.at_end is None else (cached.asked, cached.at_end.bound)
 
-    def is_behind(self, fetched: FetchedPartition) -> bool:
+    def is_behind(self, asked: FetchPartition, high_watermark: int) -> bool:
         """Whether another high watermark than this was told last."""
-        cached = self.partitions.get(_key(fetched, uses_ids=self.uses_ids))
-        return cached is not None and cached.high_watermark != fetched.high_watermark
+        cached = self.partitions.get(_key(asked, uses_ids=self.uses_ids))
+        return cached is not None and cached.high_watermark != high_watermark
 
     def prune(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None]) -> list[FetchedPartition]:
         """What of ``fetched`` is news; what gave records goes to the end."""
@@ -404,8 +404,8 @@ class IncrementalFetch:
     def take(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> None:
         self._news += self._session.prune(fetched, at_ends)
 
-    def is_behind(self, fetched: FetchedPartition) -> bool:
-        return self._session.is_behind(fetched)
+    def is_behind(self, asked: FetchPartition, high_watermark: int) -> bool:
+        return self._session.is_behind(asked, high_watermark)
 
     def answer(self, fetched: list[FetchedPartition], at_ends: Sequence[AtEnd | None] = ()) -> FetchAnswer:
         if self._is_late:

@@ -201,9 +201,8 @@ class _Reading:
             max_bytes = min(asked.max_bytes, max(self._most - self._size, 0)) if self._aborted < MOST_ABORTED else 0
             is_held_back = False
             try:
-                read = self._sent_away(tp, topic_id, asked) if self._rack else None
-                if read is not None:
-                    self._failed = True
+                if self._rack:
+                    read = self._read_near(tp, topic_id, asked, max_bytes)
                 elif self._follower is None:
                     read = broker.replicas.read(
                         tp,
@@ -241,24 +240,31 @@ class _Reading:
                 self._add(told)
             else:
                 self._add(told, self._at_end(tp, asked, read))
-            if self._hastens:
-                self._hasten(tp, told)
 
-    def _hasten(self, tp: TopicPartition, told: FetchedPartition) -> None:
+    def _hasten(self, tp: TopicPartition, asked: FetchPartition, high_watermark: int) -> None:
         """Let the follower hear of the high watermark now, if it knows another."""
-        self.shown[tp] = told.high_watermark
-        if self._fetch.is_behind(told):
+        self.shown[tp] = high_watermark
+        if self._fetch.is_behind(asked, high_watermark):
             self._failed = True
 
-    def _sent_away(self, tp: TopicPartition, topic_id: UUID | None, asked: FetchPartition) -> PartitionRead | None:
-        """Raises ApiError with the code to answer."""
-        return self._broker.replicas.sent_away(
+    def _read_near(
+        self, tp: TopicPartition, topic_id: UUID | None, asked: FetchPartition, max_bytes: int
+    ) -> PartitionRead:
+        """For a consumer that says its rack. Raises ApiError with the code to answer."""
+        replicas, rack_of, epoch = self._broker.replicas, self._broker.metadata.rack_of, asked.current_leader_epoch
+        sent_away = replicas.sent_away(tp, topic_id, asked.offset, self._rack, rack_of, leader_epoch=epoch)
+        if sent_away is not None:
+            self._failed = True  # it is told at once
+            return sent_away
+        return replicas.read(
             tp,
             topic_id,
             asked.offset,
-            self._rack,
-            self._broker.metadata.rack_of,
-            leader_epoch=asked.current_leader_epoch,
+            max_bytes,
+            self._message.isolation,
+            leader_epoch=epoch,
+            of_leader=False,
+            min_one_batch=self._size == 0,
         )
 
     def _add(self, told: FetchedPartition, at_end: AtEnd | None = None) -> None:
@@ -299,6 +305,8 @@ class _Reading:
             min_one_batch=self._size == 0 and not is_held_back,
             is_news=self._is_news,
         )
+        if self._hastens:
+            self._hasten(tp, asked, read.high_watermark)
         if read.diverging is not None:
             self._failed = True  # it is told at once
         return read
