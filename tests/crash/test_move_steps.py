@@ -146,6 +146,7 @@ def crashed_at(home, n):
     return (files, move) if files.crashed else None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_process_that_dies_at_any_step_loses_nothing(tmp_path):
     n = 0

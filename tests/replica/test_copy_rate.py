@@ -28,6 +28,7 @@ def test_the_next_waits_for_what_was_copied(size):
         clock = ManualClock()
         rate = CopyRate(clock, 1000)
         paid = asyncio.ensure_future(rate.pay(size))
+        await asyncio.sleep(0)
         clock.advance(size / 1000 - 0.5)
         await turns()
         assert not paid.done()
