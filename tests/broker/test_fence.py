@@ -36,7 +36,8 @@ class Stage:
 
 
 def request(controller_epoch, broker_epoch=100, controller_id=1):
-    return SimpleNamespace(controller_id=controller_id, controller_epoch=controller_epoch, broker_epoch=broker_epoch)
+    office = {"controller_id": controller_id, "controller_epoch": controller_epoch}
+    return SimpleNamespace(**office, broker_epoch=broker_epoch, is_k_raft_controller=False)
 
 
 async def spin():
@@ -55,6 +56,16 @@ def test_the_controller_in_office_is_obeyed_and_looked_up_once_an_epoch():
         assert await stage.admit(3) is ErrorCode.STALE_CONTROLLER_EPOCH
         assert await stage.admit(5) is ErrorCode.STALE_CONTROLLER_EPOCH, "an epoch has one controller"
         assert stage.looks == 2
+
+    asyncio.run(test())
+
+
+def test_the_controller_of_a_migration_to_kraft_is_not_obeyed():
+    async def test():
+        stage = Stage(epoch=3)
+        asked = request(3)
+        asked.is_k_raft_controller = True
+        assert await stage.fence.admit(asked) is ErrorCode.STALE_CONTROLLER_EPOCH
 
     asyncio.run(test())
 

@@ -160,6 +160,18 @@ class FakeBroker:
         }
 
     @property
+    def followed(self):
+        """Each leader that it was told to follow, and the brokers of which it knew then."""
+        found, living = [], set()
+        for api, message in self.heard:
+            if api is ApiKey.UPDATE_METADATA:
+                living = {each.id for each in message.live_brokers}
+            elif api is ApiKey.LEADER_AND_ISR:
+                states = [each for topic in message.topic_states for each in topic.partition_states]
+                found += [(each.leader, living) for each in states if each.leader not in (-1, self.id)]
+        return found
+
+    @property
     def led(self):
         """The partitions of which it was ever told a leader."""
         return {
@@ -354,6 +366,23 @@ def test_a_broker_that_comes_is_told_of_the_whole_cluster_and_then_of_what_chang
         await until(lambda: TopicPartition("u", 0) in two.leads)
         first, *others = [message.type for api, message in two.heard if api is ApiKey.UPDATE_METADATA]
         assert (first, {*others}) == (FULL, {INCREMENTAL})
+
+    on_stage(test)
+
+
+def test_a_broker_hears_which_brokers_live_before_it_is_to_follow_one(on_stage):
+    async def test(stage, zk):
+        two = await stage.broker(2)
+        await stage.controller(2)
+        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (2, 1)}, UUID(int=1)), {})
+        await until(lambda: two.leads.get(T0) == 2)
+        await two.leave()
+        one = await stage.broker(1)
+        await until(lambda: one.leads.get(T0) == -1)
+        await two.register()
+        await until(lambda: one.leads.get(T0) == 2)
+        assert [leader for leader, _ in one.followed] == [2]
+        assert all(leader in living for leader, living in one.followed), "a broker of Kafka's would not follow it"
 
     on_stage(test)
 

@@ -79,6 +79,8 @@ class ControllerFence:
 
     def check(self, request: OfController) -> ErrorCode:
         """NONE if what was admitted may still be done in this turn of the loop, or the code to answer."""
+        if request.is_k_raft_controller:  # of a migration that this broker takes no part in
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         if request.broker_epoch != self._broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if (request.controller_id, request.controller_epoch) != self._office:

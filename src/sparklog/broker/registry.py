@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from sparklog.broker import apis
+from sparklog.config.protocol_version import FIRST_WITHOUT_KAFKA, ProtocolVersion
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import Encoded, Message, decode_request, encode
 from sparklog.protocol.slices import Steps, decoding
@@ -67,3 +68,25 @@ def _encode(message: Message | Encoded, version: int) -> list[Chunk] | None:
 
 HANDLERS: dict[int, Handler] = {handler.api.value: handler for handler in _handlers()}
 OFFERED: dict[ApiKey, range] = {handler.api: handler.versions for handler in HANDLERS.values()}
+
+_LAST_OF_KAFKA = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.END_TXN: 4,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: -1,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: -1,
+}
+"""The newest version that Kafka 3.9 serves in ZooKeeper mode, -1 for none, where sparklog serves newer ones, and a
+client that was offered them by one broker counts on them with all."""
+
+
+def offered(version: ProtocolVersion) -> dict[ApiKey, range]:
+    """What clients are offered where brokers may say to each other what is in ``version``."""
+    if version >= FIRST_WITHOUT_KAFKA:
+        return OFFERED
+    bounded = {
+        api: range(served.start, min(served.stop, _LAST_OF_KAFKA.get(api, served.stop) + 1))
+        for api, served in OFFERED.items()
+    }
+    return {api: served for api, served in bounded.items() if served}

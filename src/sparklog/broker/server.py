@@ -34,7 +34,7 @@ from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.predecessor import SessionFiles
 from sparklog.broker.preparation import Preparation
 from sparklog.broker.registration import Registration
-from sparklog.broker.registry import OFFERED
+from sparklog.broker.registry import offered
 from sparklog.broker.replication.departure import hand_over
 from sparklog.broker.replication.fetchers import Fetchers
 from sparklog.broker.replication.isr_changes import IsrChanges
@@ -47,6 +47,7 @@ from sparklog.broker.txn.markers import TransactionMarkers
 from sparklog.broker.txn.producer_ids import ProducerIds
 from sparklog.clock import Clock, SystemClock
 from sparklog.config.broker import BrokerConfig, parse_overrides
+from sparklog.config.protocol_version import parse_protocol_version
 from sparklog.controller.runtime import Controller
 from sparklog.controller.witnesses import Witnesses
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode, LogDirFailed, MalformedZnode
@@ -374,7 +375,7 @@ class Broker:
             turns=self._server.turns,
             fence=self._fence,
             producer_ids=producer_ids,
-            offered=OFFERED,
+            offered=offered(parse_protocol_version(config.inter_broker_protocol_version)),
         )
         self._steps |= {
             _Step.LEADERSHIP: self._hand_over,

@@ -10,6 +10,10 @@ from pathlib import Path
 from sparklog.config.definition import ConfigType as T
 from sparklog.config.definition import Definition, any_of, at_least, between, definitions, one_of, parse, setting
 from sparklog.config.kafka_broker import divide
+from sparklog.config.protocol_version import (
+    NEWEST,
+    complaint_about_protocol_version,
+)
 from sparklog.config.topic import NOTHING_COMPACTS, TopicConfig, check_together
 from sparklog.config.zookeeper_connect import complaint_about_connect
 from sparklog.errors import ConfigError
@@ -86,6 +90,13 @@ class BrokerConfig:
     )
     zookeeper_session_timeout_ms: int = setting(
         "zookeeper.session.timeout.ms", T.INT, 18_000, "Silence after which a broker counts as dead.", at_least(100)
+    )
+    inter_broker_protocol_version: str = setting(
+        "inter.broker.protocol.version",
+        T.STRING,
+        str(NEWEST),
+        "What brokers may say to each other: Kafka's version as long as brokers of Kafka are in the cluster.",
+        complaint_about_protocol_version,
     )
     num_partitions: int = setting(
         "num.partitions", T.INT, 1, "Partitions of a topic made without a number.", at_least(1)

@@ -23,7 +23,7 @@ _LEFT_OUT = frozenset(
     group.consumer.max.session.timeout.ms group.consumer.min.heartbeat.interval.ms
     group.consumer.min.session.timeout.ms group.coordinator.append.linger.ms group.coordinator.new.enable
     group.coordinator.threads initial.broker.registration.timeout.ms inter.broker.listener.name
-    inter.broker.protocol.version kafka.metrics.polling.interval.secs kafka.metrics.reporters
+    kafka.metrics.polling.interval.secs kafka.metrics.reporters
     listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
     log.cleaner.threads log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes

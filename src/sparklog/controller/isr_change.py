@@ -12,7 +12,7 @@ from sparklog.errors import ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
 
-_UNKNOWN_EPOCH = -1
+UNKNOWN_EPOCH = -1
 
 
 class IsrChange(NamedTuple):
@@ -53,4 +53,4 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
 
 def _is_online(context: ControllerContext, tp: TopicPartition, member: int, epoch: int) -> bool:
     broker = context.brokers.get(member)
-    return broker is not None and epoch in (_UNKNOWN_EPOCH, broker.epoch) and member in context.online(tp)
+    return broker is not None and epoch in (UNKNOWN_EPOCH, broker.epoch) and member in context.online(tp)

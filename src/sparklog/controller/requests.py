@@ -29,6 +29,8 @@ from sparklog.zk.znodes import BrokerInfo
 
 LEADER_DURING_DELETE = -2
 """The leader that UpdateMetadata gives a partition that is going away."""
+_HELD = frozenset({ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH})
+"""Of one partition: the broker holds it."""
 _MetadataState = UpdateMetadataRequest.UpdateMetadataTopicState.UpdateMetadataPartitionState
 
 
@@ -99,7 +101,8 @@ def leader_and_isr(
 def refused_replicas(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse) -> dict[TopicPartition, ErrorCode]:
     """The partitions of a LeaderAndIsr request that the broker does not hold, and why not.
 
-    Topics without an id are known by their place, which the answer keeps.
+    Topics without an id are known by their place, which the answer keeps. A broker of Kafka's that holds a partition
+    under the same leader epoch already says STALE_CONTROLLER_EPOCH of it (Kafka 3.9, ``becomeLeaderOrFollower``).
     """
     names: dict[UUID | None, str] = {
         topic.topic_id: topic.topic_name for topic in request.topic_states if topic.topic_id
@@ -110,7 +113,7 @@ def refused_replicas(request: LeaderAndIsrRequest, answer: LeaderAndIsrResponse)
         if name is None and place < len(request.topic_states):
             name = request.topic_states[place].topic_name
         for each in topic.partition_errors:
-            if each.error_code != ErrorCode.NONE and name is not None:
+            if each.error_code not in _HELD and name is not None:
                 refused[TopicPartition(name, each.partition_index)] = ErrorCode(each.error_code)
     return refused
 

@@ -158,6 +158,10 @@ class Controller:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered under {broker_epoch}")
         return context
 
+    def check_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Raises ApiError(NOT_CONTROLLER), or STALE_BROKER_EPOCH if the broker is not registered under this epoch."""
+        self._context_for(broker_id, broker_epoch)
+
     async def let_go(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """The broker is about to stop: have others lead what it leads. Returns what it leads still, for no other can.
 
@@ -444,11 +448,16 @@ class Controller:
         if not news and not self._brokers_changed:
             return
         for id_, channel in list(self._channels.items()):
-            full = id_ in fresh
-            mine = context.partitions_on(id_) if full else [tp for tp in changed if id_ in context.online(tp)]
-            if mine or full:
-                await self._send_states(context, channel, mine, full=full)
-            await self._tell(context, channel, list(context.states) if full else news, is_full=full)
+            if id_ in fresh:
+                await self._tell(context, channel, list(context.states), is_full=True)
+                await self._send_states(context, channel, context.partitions_on(id_), full=True)
+                continue
+            mine = [tp for tp in changed if id_ in context.online(tp)]
+            if mine and self._brokers_changed:  # a broker of Kafka's follows no leader that it has not heard of
+                await self._tell(context, channel, [])
+            if mine:
+                await self._send_states(context, channel, mine, full=False)
+            await self._tell(context, channel, news)
 
     async def _ask_again(self, context: ControllerContext, refused_before: set[int], failed: set[int]) -> None:
         """Find out which replicas the brokers hold by now: those they refused, or where a disk has failed all."""

@@ -615,6 +615,7 @@ class LeaderAndIsrRequest(Request[LeaderAndIsrResponse]):
         ) -> None: ...
 
     controller_id: int
+    is_k_raft_controller: bool
     controller_epoch: int
     broker_epoch: int
     type: int
@@ -624,6 +625,7 @@ class LeaderAndIsrRequest(Request[LeaderAndIsrResponse]):
         self,
         *,
         controller_id: int = ...,
+        is_k_raft_controller: bool = ...,
         controller_epoch: int = ...,
         broker_epoch: int = ...,
         type: int = ...,
@@ -691,6 +693,7 @@ class StopReplicaRequest(Request[StopReplicaResponse]):
         ) -> None: ...
 
     controller_id: int
+    is_k_raft_controller: bool
     controller_epoch: int
     broker_epoch: int
     topic_states: list[StopReplicaTopicState]
@@ -698,6 +701,7 @@ class StopReplicaRequest(Request[StopReplicaResponse]):
         self,
         *,
         controller_id: int = ...,
+        is_k_raft_controller: bool = ...,
         controller_epoch: int = ...,
         broker_epoch: int = ...,
         topic_states: Sequence[StopReplicaTopicState] = ...,
@@ -2931,6 +2935,7 @@ class AlterPartitionRequest(Request[AlterPartitionResponse]):
 
             partition_index: int
             leader_epoch: int
+            new_isr: list[int]
             new_isr_with_epochs: list[BrokerState]
             leader_recovery_state: int
             partition_epoch: int
@@ -2939,6 +2944,7 @@ class AlterPartitionRequest(Request[AlterPartitionResponse]):
                 *,
                 partition_index: int = ...,
                 leader_epoch: int = ...,
+                new_isr: Sequence[int] = ...,
                 new_isr_with_epochs: Sequence[BrokerState] = ...,
                 leader_recovery_state: int = ...,
                 partition_epoch: int = ...,
@@ -3235,6 +3241,32 @@ class ListTransactionsResponse(Response):
         error_code: int = ...,
         unknown_state_filters: Sequence[str] = ...,
         transaction_states: Sequence[TransactionState] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AllocateProducerIdsRequest(Request[AllocateProducerIdsResponse]):
+    broker_id: int
+    broker_epoch: int
+    def __init__(
+        self,
+        *,
+        broker_id: int = ...,
+        broker_epoch: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class AllocateProducerIdsResponse(Response):
+    throttle_time_ms: int
+    error_code: int
+    producer_id_start: int
+    producer_id_len: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        producer_id_start: int = ...,
+        producer_id_len: int = ...,
         version: int | None = ...,
     ) -> None: ...
 

@@ -40,6 +40,7 @@ class KafkaBroker(Running):
     """Kafka 3.9.1 in ZooKeeper mode, from the ``kafka`` JAR set, with every replication factor at 1.
 
     ``data_dir`` holds its log directory ``logs``, ``server.properties`` and ``kafka.log``. ``extra_props`` override.
+    ``java`` are options of the virtual machine.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class KafkaBroker(Running):
         broker_id: int = 0,
         extra_props: Mapping[str, object] | None = None,
         host: str = "127.0.0.1",
+        java: Sequence[str] = ("-Xmx1g",),
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
         self.log_dir = self.data_dir / "logs"
@@ -59,6 +61,7 @@ class KafkaBroker(Running):
         self.name = f"Kafka broker {broker_id}"
         self._zookeeper = zookeeper
         self._extra_props = dict(extra_props or {})
+        self._java = tuple(java)
         self._child = ChildProcess(self.name, self.data_dir / "kafka.log")
 
     @property
@@ -80,7 +83,7 @@ class KafkaBroker(Running):
         (self.data_dir / "server.properties").write_text(_properties(self._settings()))
         log4j = self.data_dir / "log4j.properties"
         log4j.write_text(_LOG4J)
-        options = ["-Xmx1g", f"-Dlog4j.configuration=file:{log4j}"]
+        options = [*self._java, f"-Dlog4j.configuration=file:{log4j}"]
         self._child.spawn(kafka_command("kafka.Kafka", str(self.data_dir / "server.properties"), options=options))
         try:
             self._child.wait_until(self._answers, START_TIMEOUT_S)

@@ -13,7 +13,7 @@ from sparklog.controller.isr_change import IsrChange
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import AlterPartitionRequest, decode_answer, encode
+from sparklog.protocol.messages import AlterPartitionRequest, decode_answer, decode_request, encode
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState, TopicAssignment
 
@@ -62,6 +62,20 @@ def handle(controller, *topics):
         return await alter_partition.handle(broker, ApiRequest(ApiKey.ALTER_PARTITION, 3, "c", "h", message))
 
     return decode_answer(message, 3, memoryview(bytes(encode(asyncio.run(handled()), 3))))
+
+
+def test_a_leader_of_kafkas_may_say_no_epochs():
+    controller = Controller({T0: PartitionState(1, 5, (1, 2), 4, version=8)})
+    state = Topic.PartitionData(partition_index=0, leader_epoch=5, new_isr=[1, 2], partition_epoch=7)
+    message = AlterPartitionRequest(broker_id=1, broker_epoch=101, topics=[topic(state)])
+    decoded = decode_request(ApiKey.ALTER_PARTITION, 2, memoryview(encode(message, 2)))
+
+    async def handled():
+        broker = SimpleNamespace(controller=controller, turns=Turns(asyncio.get_running_loop()))
+        return await alter_partition.handle(broker, ApiRequest(ApiKey.ALTER_PARTITION, 2, "c", "h", decoded))
+
+    assert asyncio.run(handled()).topics[0].partitions[0].partition_epoch == 8
+    assert controller.asked == (1, 101, {T0: IsrChange(1, 5, (1, 2), (-1, -1), 7)})
 
 
 def told(answer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparklog.broker.context import ApiRequest, BrokerContext
-from sparklog.controller.isr_change import IsrChange
+from sparklog.controller.isr_change import UNKNOWN_EPOCH, IsrChange
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
@@ -11,7 +11,7 @@ from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
 API = ApiKey.ALTER_PARTITION
-VERSIONS = range(3, 4)
+VERSIONS = range(2, 4)
 _Asked = AlterPartitionRequest.TopicData.PartitionData
 _Topic = AlterPartitionResponse.TopicData
 
@@ -51,13 +51,10 @@ async def handle(broker: BrokerContext, request: ApiRequest[AlterPartitionReques
 
 
 def _change(leader: int, asked: _Asked) -> IsrChange:
-    return IsrChange(
-        leader,
-        asked.leader_epoch,
-        tuple(each.broker_id for each in asked.new_isr_with_epochs),
-        tuple(each.broker_epoch for each in asked.new_isr_with_epochs),
-        asked.partition_epoch,
-    )
+    members = [(each.broker_id, each.broker_epoch) for each in asked.new_isr_with_epochs or ()]
+    members = members or [(each, UNKNOWN_EPOCH) for each in asked.new_isr or ()]  # version 2 says no epochs
+    isr, epochs = tuple(each for each, _ in members), tuple(epoch for _, epoch in members)
+    return IsrChange(leader, asked.leader_epoch, isr, epochs, asked.partition_epoch)
 
 
 def _told(number: int, outcome: PartitionState | ErrorCode) -> _Topic.PartitionData:

@@ -19,13 +19,18 @@ VERSIONS = range(0, 5)
 
 
 class _Feature(NamedTuple):
-    """``level`` is in force; levels 0 (it is off) up to it are known."""
+    """``level`` is in force, where this version of this API is offered; levels 0 (it is off) up to it are known."""
 
     name: str
     level: int
+    api: ApiKey
+    version: int
 
 
-_FEATURES = (_Feature("group.version", 1), _Feature("transaction.version", 2))
+_FEATURES = (
+    _Feature("group.version", 1, ApiKey.CONSUMER_GROUP_HEARTBEAT, 0),
+    _Feature("transaction.version", 2, ApiKey.END_TXN, 5),
+)
 """``group.version`` 1: the consumer group protocol (KIP-848); ``transaction.version`` 2: an epoch a transaction, and
 partitions that are added by their leaders (KIP-890). A client goes by these levels, not by the versions of the APIs."""
 _FINALIZED_EPOCH = 0
@@ -54,15 +59,16 @@ def response(offered: dict[ApiKey, range], error: ErrorCode, version: int) -> Ap
         ApiVersionsResponse.ApiVersion(api_key=api, min_version=versions.start, max_version=versions.stop - 1)
         for api, versions in sorted(offered.items())
     ]
+    features = [each for each in _FEATURES if each.version in offered.get(each.api, ())]
     supported = [
         ApiVersionsResponse.SupportedFeatureKey(name=each.name, min_version=0, max_version=each.level)
-        for each in (_FEATURES if version >= _FIRST_VERSION_OF_LEVEL_0 else ())
+        for each in (features if version >= _FIRST_VERSION_OF_LEVEL_0 else ())
     ]
     finalized = [
         ApiVersionsResponse.FinalizedFeatureKey(
             name=each.name, max_version_level=each.level, min_version_level=each.level
         )
-        for each in _FEATURES
+        for each in features
     ]
     return ApiVersionsResponse(
         error_code=error,

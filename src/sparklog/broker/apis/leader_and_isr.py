@@ -28,7 +28,7 @@ from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
 
 API = ApiKey.LEADER_AND_ISR
-VERSIONS = range(6, 7)
+VERSIONS = range(5, 8)
 _logger = logging.getLogger(__name__)
 _ASK_AGAIN_S = 0.2
 _AskedTopic = LeaderAndIsrRequest.LeaderAndIsrTopicState

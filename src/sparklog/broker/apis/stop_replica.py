@@ -18,7 +18,7 @@ from sparklog.protocol.messages import StopReplicaRequest, StopReplicaResponse
 from sparklog.structs import TopicPartition
 
 API = ApiKey.STOP_REPLICA
-VERSIONS = range(3, 4)
+VERSIONS = range(3, 5)
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[StopReplicaRequest]) -> StopReplicaResponse:

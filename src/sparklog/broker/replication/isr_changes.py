@@ -117,6 +117,7 @@ class IsrChanges:
                 _Topic.PartitionData(
                     partition_index=tp.partition,
                     leader_epoch=proposal.leader_epoch,
+                    new_isr=list(proposal.isr),
                     new_isr_with_epochs=[
                         _Topic.PartitionData.BrokerState(
                             broker_id=each, broker_epoch=broker_epoch if each == self._replicas.broker_id else epoch
