@@ -31,6 +31,7 @@ COMMANDS = {
     "log": "Look into log directories, check their files; move partitions.",
     "demo": "The guided tour: a year of flights through a log and Spark.",
     "zookeeper": "Run one ZooKeeper, of an ensemble, until SIGTERM or Ctrl-C.",
+    "takeover": "See whether a running cluster of Kafka's can be taken over.",
     "broker": "Run one broker until SIGTERM or Ctrl-C.",
 }
 """Command to summary, in the order of the help; the command NAME is ``sparklog.cli.NAME.NAME``."""

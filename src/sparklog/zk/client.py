@@ -78,7 +78,13 @@ class ZkClient:
     """One session with the ensemble. Every failure raises CoordinationError."""
 
     def __init__(
-        self, connect: str, *, session_timeout: float, connect_timeout: float = 15.0, on_session: Callable[[str], None]
+        self,
+        connect: str,
+        *,
+        session_timeout: float,
+        connect_timeout: float = 15.0,
+        on_session: Callable[[str], None],
+        makes_chroot: bool = True,
     ) -> None:
         ensemble = parse_connect(connect)
         self._session_timeout, self._connect_timeout = session_timeout, connect_timeout
@@ -95,7 +101,8 @@ class ZkClient:
             ) from error
         if ensemble.chroot:  # given later: while it connects kazoo would warn of one that is yet to be made
             try:
-                self.lasting(self._client.ensure_path, ensemble.chroot)
+                if makes_chroot:
+                    self.lasting(self._client.ensure_path, ensemble.chroot)
             except CoordinationError:
                 self.close()
                 raise
@@ -623,6 +630,18 @@ class ZkClient:
                     _check_office(answer.get())
 
     # znodes
+
+    def data(self, path: str) -> bytes | None:
+        """What a znode holds; None where there is no such znode."""
+        node = self._get(path)
+        return None if node is None else bytes(node[0] or b"")
+
+    def names(self, path: str) -> list[str]:
+        """The names below a znode; none where there is no such znode."""
+        try:
+            return sorted(self._client.get_children(path))
+        except NoNodeError:
+            return []
 
     def _get(self, path: str):  # type: ignore[no-untyped-def]
         try:

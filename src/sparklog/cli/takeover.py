@@ -1,0 +1,48 @@
+"""``sparklog takeover``: whether a running cluster of Kafka's can be taken over."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from sparklog.cli.display import output_option, show_json, show_table
+
+_SESSION_TIMEOUT_S = 10.0
+
+
+@click.group()
+def takeover() -> None:
+    """Take over a running cluster of Kafka 3.9 in ZooKeeper mode, broker by broker: docs/takeover.md."""
+
+
+@takeover.command()
+@click.option("--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help="ZooKeeper of the running cluster.")
+@output_option
+@click.pass_context
+def check(ctx: click.Context, zookeeper: str, *, as_json: bool) -> None:
+    """Say what would not work, and what to do about it; change nothing.
+
+    Ends with 1 if something is to be done first, with 0 if nothing is.
+
+    \b
+    sparklog takeover check --zookeeper zk1:2181/kafka
+    """
+    from sparklog.takeover.findings import findings
+    from sparklog.takeover.survey import survey
+    from sparklog.zk.client import ZkClient
+
+    zk = ZkClient(zookeeper, session_timeout=_SESSION_TIMEOUT_S, on_session=lambda _: None, makes_chroot=False)
+    try:
+        found = findings(zk.guarded(lambda: asyncio.run(survey(zk))))
+    finally:
+        zk.close()
+    if as_json:
+        show_json([each._asdict() for each in found])
+    elif found:
+        rows = [("first" if each.stops else "know", each.subject, each.what, each.remedy) for each in found]
+        show_table(("when", "subject", "what", "remedy"), rows)
+    else:
+        click.echo("nothing stands in the way")
+    if any(each.stops for each in found):
+        ctx.exit(1)

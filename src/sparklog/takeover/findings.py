@@ -1,0 +1,137 @@
+"""What does not work, or works otherwise, once brokers of sparklog have taken the place of Kafka's: found beforehand.
+
+Pure: what there is to be seen stands in the ``Survey``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from sparklog.config.protocol_version import parse_protocol_version
+from sparklog.config.topic import NOTHING_COMPACTS
+from sparklog.errors import ConfigError
+from sparklog.takeover.survey import Survey, SurveyedBroker, SurveyedTopic
+
+_PLAINTEXT = "PLAINTEXT"
+_VERSION = "inter.broker.protocol.version"
+_MOST_NAMED = 5
+_KEPT_IN_KAFKA = {
+    "authorizer.class.name": "there are no ACLs",
+    "remote.log.storage.system.enable": "there is no tiered storage",
+    "zookeeper.metadata.migration.enable": "there is no migration to KRaft",
+}
+"""Setting to why a broker that needs it cannot be replaced."""
+_OFF = ("", "false")
+_BEFORE_BATCHES = ("0.8", "0.9", "0.10")
+"""How the versions begin whose messages are in no batches of format v2, which are all that is stored here."""
+
+
+class Finding(NamedTuple):
+    """``stops`` a takeover until something is done about it, or else is to be known before."""
+
+    stops: bool
+    subject: str
+    what: str
+    remedy: str
+
+
+def findings(survey: Survey) -> list[Finding]:
+    """What stops a takeover first."""
+    found = [
+        *_of_cluster(survey),
+        *_of_versions(survey.brokers),
+        *(each for broker in survey.brokers for each in _of_broker(broker)),
+        *_of_topics(survey.topics),
+    ]
+    return sorted(found, key=lambda each: not each.stops)
+
+
+def _of_cluster(survey: Survey) -> Iterator[Finding]:
+    def stop(what: str, remedy: str) -> Finding:
+        return Finding(True, "cluster", what, remedy)
+
+    if not survey.brokers:
+        yield stop("no broker is registered", "name the ZooKeeper, and the chroot, of the running cluster")
+    elif not survey.has_controller:
+        yield stop("there is no controller", "wait until a broker is the controller")
+    if survey.is_migrating:
+        yield stop("a migration to KRaft is under way", "end it, or roll it back: only ZooKeeper mode is spoken here")
+    if survey.features:
+        yield stop(f"features are finalized: {', '.join(survey.features)}", "downgrade them: none is known here")
+    if survey.acls:
+        yield stop(f"there are ACLs ({survey.acls})", "there are none here: whoever reaches a broker may do everything")
+    if survey.tokens:
+        yield stop("there are delegation tokens", "let them expire: nobody proves here who he is")
+    if survey.is_reassigning:
+        yield stop("a reassignment of partitions is under way", "wait for its end, or cancel it")
+    if survey.quotas:
+        text = f"{survey.quotas} users, client ids or addresses have settings (quotas, SCRAM)"
+        yield Finding(False, "cluster", text, "nothing here heeds them; they stay in ZooKeeper")
+
+
+def _of_versions(brokers: Iterable[SurveyedBroker]) -> Iterator[Finding]:
+    told = {each.settings[_VERSION] for each in brokers if _VERSION in each.settings}
+    known = set()
+    for text in sorted(told):
+        try:
+            known.add(parse_protocol_version(text))
+        except ConfigError as error:
+            yield Finding(True, "cluster", f"{_VERSION}: {error}", "raise it on every broker, one after another")
+    if len(known) > 1:
+        text = f"the brokers differ in {_VERSION}: {', '.join(map(str, sorted(known)))}"
+        remedy = (
+            "end an upgrade of Kafka first; give brokers of sparklog the version of Kafka's as long as there are some"
+        )
+        yield Finding(True, "cluster", text, remedy)
+
+
+def _of_broker(broker: SurveyedBroker) -> Iterator[Finding]:
+    subject = f"broker {broker.id}"
+    if broker.silence:
+        yield Finding(True, subject, f"it could not be asked: {broker.silence}", "have it answer, and check again")
+    if (_PLAINTEXT, _PLAINTEXT) not in broker.listeners:
+        yield Finding(
+            True,
+            subject,
+            f"it has no listener {_PLAINTEXT} of the protocol {_PLAINTEXT}",
+            "give every broker one: it is all that is spoken here, and the name by which brokers find each other",
+        )
+    elif len(broker.listeners) > 1:
+        names = ", ".join(each.name for each in broker.listeners if each.name != _PLAINTEXT)
+        yield Finding(False, subject, f"it has other listeners: {names}", f"move their clients to {_PLAINTEXT}")
+    between = broker.settings.get("inter.broker.listener.name", "")
+    if between not in ("", _PLAINTEXT):
+        text = f"brokers speak to each other on the listener {between}"
+        yield Finding(True, subject, text, f"have them speak on {_PLAINTEXT}")
+    if not broker.is_recent:
+        yield Finding(True, subject, "it is older than Kafka 2.8", "upgrade it; what is tested is Kafka 3.9")
+    for name, reason in _KEPT_IN_KAFKA.items():
+        if broker.settings.get(name, "") not in _OFF:
+            yield Finding(True, subject, f"{name}={broker.settings[name]}", f"{reason} here: do without, and unset it")
+
+
+def _of_topics(topics: tuple[SurveyedTopic, ...]) -> Iterator[Finding]:
+    def named(chosen: Iterable[SurveyedTopic]) -> str:
+        names = [each.name for each in chosen]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        return ", ".join(names[:_MOST_NAMED]) + more
+
+    rules = (
+        (True, [t for t in topics if not t.has_id], "they have no topic id", "have the controller of Kafka 2.8 or newer"
+         " give them ids: restart the controller"),
+        (True, [t for t in topics if t.is_moving], "replicas of them are moving", "wait for the end, or cancel it"),
+        (True, [t for t in topics if t.leaderless], "partitions have no leader", "start the brokers that have them"),
+        (True, [t for t in topics if t.lagging], "replicas are not in sync", "wait until they are"),
+        (True, [t for t in topics if t.settings.get("remote.storage.enable", "") not in _OFF], "they have tiered"
+         " storage, which there is none of here", "bring them back to the brokers' disks, and turn it off"),
+        (True, [t for t in topics if t.settings.get("message.format.version", "").startswith(_BEFORE_BATCHES)], "they"
+         " keep a message format from before Kafka 0.11", "unset it, and copy what is stored so to another topic"),
+        (False, [t for t in topics if t.single], "partitions have one replica", "they are away while their broker is"
+         " replaced; more replicas keep them served"),
+        (False, [t for t in topics if "compact" in t.settings.get("cleanup.policy", "")], NOTHING_COMPACTS,
+         "look after the room on the disks"),
+    )  # fmt: skip
+    for stops, chosen, what, remedy in rules:
+        if chosen:
+            yield Finding(stops, f"topics {named(chosen)}", what, remedy)

@@ -1,0 +1,84 @@
+from dataclasses import replace
+
+import pytest
+
+from sparklog.takeover.findings import findings
+from sparklog.takeover.survey import Listener, Survey, SurveyedBroker, SurveyedTopic
+
+SETTINGS = {
+    "inter.broker.protocol.version": "3.9-IV0",
+    "authorizer.class.name": "",
+    "remote.log.storage.system.enable": "false",
+    "zookeeper.metadata.migration.enable": "false",
+}
+BROKER = SurveyedBroker(1, (Listener("PLAINTEXT", "PLAINTEXT"),), SETTINGS)
+TOPIC = SurveyedTopic("clicks")
+SOUND = Survey((BROKER, replace(BROKER, id=2)), (TOPIC,))
+
+
+def broker(**changes):
+    return replace(SOUND, brokers=(replace(BROKER, **changes), replace(BROKER, id=2)))
+
+
+def setting(name, value):
+    return broker(settings=SETTINGS | {name: value})
+
+
+def topic(**changes):
+    return replace(SOUND, topics=(TOPIC, replace(TOPIC, name="odd", **changes)))
+
+
+def test_a_cluster_that_can_be_taken_over_has_no_findings():
+    assert findings(SOUND) == []
+
+
+@pytest.mark.parametrize(
+    "survey",
+    [
+        Survey(),
+        replace(SOUND, has_controller=False),
+        replace(SOUND, is_migrating=True),
+        replace(SOUND, features=("metadata.version",)),
+        replace(SOUND, acls=1),
+        replace(SOUND, tokens=1),
+        replace(SOUND, is_reassigning=True),
+        broker(silence="it does not answer"),
+        broker(is_recent=False),
+        broker(listeners=(Listener("SSL", "SSL"),)),
+        broker(listeners=(Listener("INTERNAL", "PLAINTEXT"),)),
+        setting("inter.broker.listener.name", "INTERNAL"),
+        setting("inter.broker.protocol.version", "2.7-IV2"),
+        setting("inter.broker.protocol.version", "3.8"),
+        setting("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+        setting("remote.log.storage.system.enable", "true"),
+        setting("zookeeper.metadata.migration.enable", "true"),
+        topic(has_id=False),
+        topic(is_moving=True),
+        topic(lagging=(0,)),
+        topic(leaderless=(0,)),
+        topic(settings={"remote.storage.enable": "true"}),
+        topic(settings={"message.format.version": "0.10.2"}),
+    ],
+)
+def test_what_stops_a_takeover_is_found_and_has_a_remedy(survey):
+    found = findings(survey)
+    assert [each.stops for each in found] == [True] * len(found) != []
+    assert all(each.remedy for each in found)
+
+
+@pytest.mark.parametrize(
+    "survey",
+    [
+        replace(SOUND, quotas=2),
+        broker(listeners=(Listener("PLAINTEXT", "PLAINTEXT"), Listener("SSL", "SSL"))),
+        topic(single=(0, 1)),
+        topic(settings={"cleanup.policy": "compact"}),
+    ],
+)
+def test_what_is_to_be_known_stops_nothing(survey):
+    assert [each.stops for each in findings(survey)] == [False]
+
+
+def test_what_stops_comes_first():
+    both = replace(topic(single=(0,)), acls=1)
+    assert [each.stops for each in findings(both)] == [True, False]
