@@ -155,9 +155,12 @@ class LogLoader:
         self._state_is_current = False
 
     def _open_epochs(self) -> tuple[LeaderEpochCache, bool]:
-        """The epochs, and whether the checkpoint is missing or useless."""
+        """The epochs, and whether the checkpoint is missing or useless; Kafka makes each log with an empty one."""
+        path = self.directory / LEADER_EPOCHS
+        if not path.exists() or not path.stat().st_size:
+            return LeaderEpochCache(self.directory, anew=True), True
         try:
-            return LeaderEpochCache(self.directory), not (self.directory / LEADER_EPOCHS).exists()
+            return LeaderEpochCache(self.directory), False
         except CorruptRecord as error:
             _logger.warning("%s; the epochs are taken from the batches instead", error)
             return LeaderEpochCache(self.directory, anew=True), True
