@@ -33,7 +33,6 @@ GROUPS = {
     "txn": ("list", "describe", "commit", "abort", "find-hanging"),
     "writes": ("list", "finish", "declare"),
     "log": ("dump", "verify", "dirs", "move"),
-    "log": ("dump", "verify"),
     "takeover": ("check",),
 }
 COMMAND_LINES = [[name] for name in COMMANDS] + [[group, name] for group, names in GROUPS.items() for name in names]
