@@ -70,10 +70,11 @@ class ControllerFence:
         if self._broker_epoch is not None and request.controller_epoch > self._office.epoch:
             await self._learn()
         code = self.check(request)
-        if request.controller_epoch > self._office.epoch:
+        if code is not ErrorCode.NONE:
             self._warn(
-                f"refused a request of a controller {request.controller_id}, epoch {request.controller_epoch}: "
-                f"ZooKeeper knows of controller {self._office.holder}, epoch {self._office.epoch}"
+                f"refused a request of a controller {request.controller_id}, epoch {request.controller_epoch}, to the "
+                f"broker of epoch {request.broker_epoch}: ZooKeeper knows of controller {self._office.holder}, epoch "
+                f"{self._office.epoch}, and this broker has epoch {self._broker_epoch}"
             )
         return code
 

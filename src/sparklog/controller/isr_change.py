@@ -39,7 +39,8 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
     if set(change.isr) == set(state.isr) and change.partition_epoch <= state.version:
         return ErrorCode.NONE  # the answer was lost
     if change.partition_epoch != state.version:
-        return ErrorCode.INVALID_UPDATE_VERSION
+        is_behind = change.partition_epoch < state.version
+        return ErrorCode.INVALID_UPDATE_VERSION if is_behind else ErrorCode.NOT_CONTROLLER
     if change.leader not in change.isr or len(set(change.isr)) < len(change.isr):
         return ErrorCode.INVALID_REQUEST
     if not set(change.isr) <= {*context.replicas(tp), *state.isr}:  # who was to go may be in sync still

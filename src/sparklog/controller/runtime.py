@@ -40,6 +40,7 @@ from sparklog.protocol.messages import (
     UpdateMetadataResponse,
 )
 from sparklog.protocol.slices import Steps
+from sparklog.rate_limit import RateLimitedLogger
 from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import BrokerInfo, PartitionState
@@ -49,6 +50,8 @@ R = TypeVar("R", LeaderAndIsrResponse, UpdateMetadataResponse)
 _LOOK_AT_LEAST_EVERY_S = 5.0
 """Also without a watch: a word lost on the way to this loop costs seconds, not the cluster's attention."""
 _STAND_AGAIN_S = 0.2
+_REFUSALS_TOLD = 100
+"""In ten seconds, of each kind."""
 RunZk = Callable[..., Awaitable[Any]]
 """Runs a blocking ZooKeeper call off the loop and awaits what it gives."""
 
@@ -75,6 +78,7 @@ class Controller:
         self._run_zk = run_zk
         self._clock = clock
         self._topic_config = topic_config
+        self._warnings = RateLimitedLogger(_logger, clock.monotonic)
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, BrokerChannel] = {}
         self._look = asyncio.Event()
@@ -149,12 +153,14 @@ class Controller:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
         return self._context
 
-    def _context_for(self, broker_id: int, broker_epoch: int) -> ControllerContext:
+    def _context_for(self, api: str, broker_id: int, broker_epoch: int) -> ControllerContext:
         """For what a broker asks that is registered under this epoch. Raises ApiError(NOT_CONTROLLER or
         STALE_BROKER_EPOCH).
         """
         context = self._in_office()
         if broker_id not in context.brokers or context.brokers[broker_id].epoch != broker_epoch:
+            text = f"refused {api} of broker {broker_id}: it is not registered under epoch {broker_epoch}"
+            self._warnings.warn(api, text, most=_REFUSALS_TOLD)
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered under {broker_epoch}")
         return context
 
@@ -167,7 +173,7 @@ class Controller:
 
         Raises ApiError(NOT_CONTROLLER or STALE_BROKER_EPOCH).
         """
-        context = self._context_for(broker_id, broker_epoch)
+        context = self._context_for("ControlledShutdown", broker_id, broker_epoch)
         if broker_id not in context.leaving:
             _logger.info("broker %d is about to stop", broker_id)
             context.leaving.add(broker_id)
@@ -227,12 +233,19 @@ class Controller:
 
         Raises ApiError: NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT if ZooKeeper does not answer.
         """
-        context = self._context_for(leader, broker_epoch)
+        context = self._context_for("AlterPartition", leader, broker_epoch)
         verdicts = {tp: judge(context, tp, change) for tp, change in asked.items()}
+        self._tell_refused(leader, verdicts)
         wanted = {tp: state for tp, state in verdicts.items() if isinstance(state, PartitionState)}
         if wanted:
             await self._write_isrs(context, wanted)
         return {tp: self._outcome(context, tp, verdict) for tp, verdict in verdicts.items()}
+
+    def _tell_refused(self, leader: int, verdicts: Mapping[TopicPartition, PartitionState | ErrorCode]) -> None:
+        for tp, verdict in verdicts.items():
+            if isinstance(verdict, ErrorCode) and verdict is not ErrorCode.NONE:
+                text = f"refused broker {leader} another ISR of {tp}: {verdict.name}"
+                self._warnings.warn("isr", text, most=_REFUSALS_TOLD)
 
     async def _write_isrs(self, context: ControllerContext, wanted: dict[TopicPartition, PartitionState]) -> None:
         try:

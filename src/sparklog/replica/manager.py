@@ -30,6 +30,7 @@ from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
 from sparklog.log.usage import DirectoryUse
 from sparklog.log.validator import PreparedBatch
+from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.at_end import AtEnd
 from sparklog.replica.following import Following
 from sparklog.replica.future import FutureReplicas
@@ -44,6 +45,8 @@ _logger = logging.getLogger(__name__)
 
 ENDLESS: Final = 1 << 31
 """More bytes than a request can ask for."""
+_REFUSALS_TOLD = 100
+"""In ten seconds."""
 
 
 class Follower(NamedTuple):
@@ -91,6 +94,7 @@ class ReplicaManager:
         self.broker_id = broker_id
         self._logs = logs
         self._clock = clock or SystemClock()
+        self._warnings = RateLimitedLogger(_logger, self._clock.monotonic)
         self._max_lag_ms = max_lag_ms
         self.on_proposal: Callable[[TopicPartition, Proposal], None] = lambda _tp, _proposal: None
         """Told of each change of an ISR that the controller is to write."""
@@ -124,6 +128,11 @@ class ReplicaManager:
     def leads(self, tp: TopicPartition) -> bool:
         found = self._partitions.get(tp)
         return found is not None and found.is_leader
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """Under which the partition is led or followed here; -1 if it is not."""
+        found = self._partitions.get(tp)
+        return -1 if found is None else found.leader_epoch
 
     def apply(
         self,
@@ -378,7 +387,7 @@ class ReplicaManager:
         if topic_id is not None:
             partition.check_topic(topic_id)
         partition.check_leader(asked.leader_epoch)
-        partition.check_follower(follower.id, follower.epoch)
+        self._check_follower(partition, follower, asked.leader_epoch)
         diverging = partition.divergence(asked.offset, asked.latest_epoch)
         if diverging is None:
             if is_news:
@@ -408,6 +417,14 @@ class ReplicaManager:
         """
         partition = self._partitions.get(tp)
         return partition is not None and follower not in partition.isr and self.leader_throttle.is_exceeded()
+
+    def _check_follower(self, partition: Partition, follower: Follower, leader_epoch: int) -> None:
+        """Raises ApiError, and says so in the log."""
+        try:
+            partition.check_follower(follower.id, follower.epoch, leader_epoch)
+        except ApiError as error:
+            self._warnings.warn(error.code.name, f"refused a fetch of a replica: {error}", most=_REFUSALS_TOLD)
+            raise
 
     def _has_fetched(self, partition: Partition, follower: Follower, asked: ReplicaFetch) -> None:
         if partition.fetched(follower.id, asked.offset, follower.epoch, asked.log_start_offset):

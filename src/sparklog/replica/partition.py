@@ -317,11 +317,16 @@ class Partition:
             self._in_sync.epoch_start, self.log.log_end_offset
         )
 
-    def check_follower(self, replica: int, broker_epoch: int) -> None:
-        """Raises ApiError(NOT_LEADER_OR_FOLLOWER) unless the broker of this epoch follows here."""
+    def check_follower(self, replica: int, broker_epoch: int, current_leader_epoch: int) -> None:
+        """Raises ApiError unless the broker of this epoch follows here: NOT_LEADER_OR_FOLLOWER, or UNKNOWN_LEADER_EPOCH
+        to one that names the current leader epoch, for it may know of more replicas than are known here.
+
+        Source: Kafka 3.9, ``Partition.followerReplicaOrThrow``.
+        """
         progress = None if self._in_sync is None else self._in_sync.followers.get(replica)
         if progress is None:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica} is no follower of {self.tp}")
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise ApiError(code, f"broker {replica} is no follower of {self.tp}")
         if 0 <= broker_epoch < progress.broker_epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica} has started again since")
 

@@ -27,7 +27,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[StopReplicaRequest])
     if code is not ErrorCode.NONE:
         return StopReplicaResponse(error_code=code, partition_errors=[])
     asked = [
-        (TopicPartition(topic.topic_name, each.partition_index), bool(each.delete_partition))
+        (TopicPartition(topic.topic_name, each.partition_index), each.leader_epoch, bool(each.delete_partition))
         for topic in message.topic_states
         for each in topic.partition_states
     ]
@@ -38,15 +38,17 @@ async def handle(broker: BrokerContext, request: ApiRequest[StopReplicaRequest])
             StopReplicaResponse.StopReplicaPartitionError(
                 topic_name=tp.topic, partition_index=tp.partition, error_code=code
             )
-            for (tp, _), code in zip(some, codes, strict=True)
+            for (tp, _, _), code in zip(some, codes, strict=True)
         ]
     return StopReplicaResponse(error_code=ErrorCode.NONE, partition_errors=results)
 
 
 def _stop(
-    broker: BrokerContext, message: StopReplicaRequest, tp: TopicPartition, delete: bool
+    broker: BrokerContext, message: StopReplicaRequest, tp: TopicPartition, leader_epoch: int, delete: bool
 ) -> Departure | ErrorCode:
-    """The fence is asked in the turn of the loop in which the partition is stopped."""
+    """The fence is asked in the turn of the loop in which the partition is stopped. A decision that came late, after
+    one of a higher leader epoch, is not obeyed.
+    """
     code = broker.fence.check(message)
     if code is not ErrorCode.NONE:
         return code
@@ -54,6 +56,8 @@ def _stop(
         check_partition(tp)
     except ApiError as error:
         return error.code
+    if 0 <= leader_epoch < broker.replicas.leader_epoch(tp):
+        return ErrorCode.FENCED_LEADER_EPOCH
     if broker.replicas.leads(tp):
         broker.stop_coordinating(tp)
     broker.fetchers.leave(tp)
