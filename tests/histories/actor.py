@@ -49,6 +49,7 @@ class Actor:
         self.chance = random.Random(f"{role['seed']} {role['who']}")
         self.stop = Stop()
         self.make_producer, self.make_consumer = client(role["client"])
+        self.acks: str = role.get("acks", "all")
 
     def run(self) -> None:
         raise NotImplementedError
@@ -57,24 +58,24 @@ class Actor:
         topic, partition = tp
 
         def told(offset: int) -> None:
-            self.record("sent", topic=topic, partition=partition, value=value, offset=offset)
+            self.record("sent", topic=topic, partition=partition, value=value, offset=offset, acks=self.acks)
 
-        self.record("send", topic=topic, partition=partition, value=value, txn=txn)
+        self.record("send", topic=topic, partition=partition, value=value, txn=txn, acks=self.acks)
         return producer.produce(tp, value, told)
 
 
 class Writer(Actor):
-    """Plain idempotent records, a few at a time, to partitions drawn by lot."""
+    """Plain records, a few at a time, to partitions drawn by lot; idempotent, unless one replica is to be enough."""
 
     def run(self) -> None:
-        producer: AProducer = self.make_producer(self.role["bootstrap"], None, 0)
+        producer: AProducer = self.make_producer(self.role["bootstrap"], None, 0, self.acks)
         number = 0
         while not self.stop:
             for _ in range(self.chance.randint(1, 4)):
                 tp = (self.role["target"], self.chance.randrange(self.role["target partitions"]))
                 self.send(producer, tp, f"{self.role['who']}:{number}", None)
                 number += 1
-            producer.poll(0.02)
+            producer.poll(self.role.get("rests", 0.02))
             while not self.stop and producer.flush(0) > AT_ONCE:
                 producer.poll(STEP_S)
         producer.flush(60)

@@ -20,17 +20,31 @@ they have one; "the end" is the state of the log when all processes had ended an
     transaction only where the high watermark is above its marker.
 11. *watermark backwards*: neither of the two moves back from one answer to one that was asked for later.
 12. *stale read*: a high watermark that is asked for after an acknowledgement is above that record.
+
+Where brokers have replicas of each other's partitions, one that has been replaced may not know it yet, and answer. So
+11 holds within the life of a broker (its *term*), and 12 of the end that the leader of the epoch in force tells.
+Besides:
+
+13. *contradicting epochs*: a partition's leader epoch and the version of its state never go back; an epoch has one
+    leader, a version one state; the leader is in the ISR. Leader epochs rise along the log.
+14. *unequal replicas*: in the end all have the same bytes, and know the same of epochs, producers and aborted
+    transactions.
+
+A record that was sent with acks=1 may be lost where another leads since, and only there; it may be there twice, and in
+another order. What was read is never lost.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from histories.history import READ_COMMITTED, Event, FinalLog, Transaction, place
 
+UNKNOWING_NS = 30_000_000_000
+"""How long a leader that was replaced may go on without knowing it; acks=1 promises nothing there."""
 COPY_MARK = "@"
 """A copy's value is that of its source, this, and whose copy it is."""
 
@@ -71,29 +85,71 @@ def check(events: Iterable[Event], copied: dict[str, tuple[str, str]] | None = N
 
 
 def lost_writes(evidence: Evidence) -> Iterator[Breach]:
-    for sent in evidence["sent"]:
-        log = evidence.logs.get(place(sent))
-        found = [entry.offset for entry in log.by_value.get(sent["value"], [])] if log else []
-        if sent["offset"] not in found:
+    terms = Terms(evidence)
+    for sent, found in _lost(evidence):
+        if not _is_hasty(sent) or not terms.changed(sent):
             yield Breach(
                 "lost write", f"{_at(sent)} {sent['value']!r} was acknowledged at {sent['offset']}, is at {found}"
             )
 
 
+def legal_losses(events: Iterable[Event]) -> int:
+    """How many records were acknowledged by one replica, and lost with it."""
+    evidence = Evidence(events)
+    terms = Terms(evidence)
+    return sum(_is_hasty(sent) and terms.changed(sent) for sent, _ in _lost(evidence))
+
+
+def _lost(evidence: Evidence) -> Iterator[tuple[Event, list[int]]]:
+    """What was acknowledged and is not where it was told, and where it is instead."""
+    for sent in evidence["sent"]:
+        log = evidence.logs.get(place(sent))
+        found = [entry.offset for entry in log.by_value.get(sent["value"], [])] if log else []
+        if sent["offset"] not in found:
+            yield sent, found
+
+
+def _is_hasty(event: Event) -> bool:
+    return str(event.get("acks", "all")) != "all"
+
+
+class Terms:
+    """The leaders of each partition, as ZooKeeper had them."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._sends = {(*place(send), send["value"]): send["at"] for send in evidence["send"]}
+        self._changes: dict[str, int] = {}
+        leaders: dict[str, int] = {}
+        for event in evidence["states"]:
+            for name, (leader, *_) in event["states"].items():
+                if leaders.setdefault(name, leader) != leader:
+                    self._changes[name] = event["at"]
+                    leaders[name] = leader
+
+    def changed(self, sent: Event) -> bool:
+        """Whether another led after the record was handed to its producer, or so little before that the leader of then
+        may not have known it yet.
+        """
+        begun = self._sends.get((*place(sent), sent["value"]), 0)
+        changed = self._changes.get(_at(sent))
+        return changed is not None and changed > begun - UNKNOWING_NS
+
+
 def duplicate_writes(evidence: Evidence) -> Iterator[Breach]:
     places: dict[str, list[str]] = defaultdict(list)
+    hasty = {send["value"] for send in evidence["send"] if _is_hasty(send)}
     for (topic, partition), log in evidence.logs.items():
         for entry in log.entries:
             places[entry.value].append(f"{topic}/{partition} {entry.offset}")
     for value, found in places.items():
-        if len(found) > 1:
+        if len(found) > 1 and value not in hasty:
             yield Breach("duplicate write", f"{value!r} is at {found}")
 
 
 def reordered_writes(evidence: Evidence) -> Iterator[Breach]:
     last: dict[tuple[Any, ...], tuple[int, str]] = {}
     for send in evidence["send"]:
-        log = evidence.logs.get(place(send))
+        log = None if _is_hasty(send) else evidence.logs.get(place(send))
         for entry in log.by_value.get(send["value"], [])[:1] if log else []:
             before = last.get((send["who"], *place(send)))
             if before is not None and entry.offset < before[0]:
@@ -241,9 +297,9 @@ def _ended_below(transaction: Transaction, high: int) -> bool:
 
 def watermarks_backwards(evidence: Evidence) -> Iterator[Breach]:
     for name in ("high", "stable"):
-        highest: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        highest: dict[tuple[str, int, str | None], list[tuple[int, int]]] = defaultdict(list)
         for seen in evidence["observed"]:
-            marks = highest[place(seen)]
+            marks = highest[*place(seen), seen.get("term")]
             known = bisect_right(marks, (seen["asked"], -1))
             if known and seen[name] < marks[known - 1][1]:
                 yield Breach("watermark backwards", f"{_at(seen)} {name} from {marks[known - 1][1]} to {seen[name]}")
@@ -253,14 +309,57 @@ def watermarks_backwards(evidence: Evidence) -> Iterator[Breach]:
 def stale_reads(evidence: Evidence) -> Iterator[Breach]:
     marks: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for sent in evidence["sent"]:
-        known = marks[place(sent)]
-        known.append((sent["at"], max(sent["offset"], known[-1][1] if known else -1)))
-    for seen in evidence["observed"]:
+        if not _is_hasty(sent):
+            known = marks[place(sent)]
+            known.append((sent["at"], max(sent["offset"], known[-1][1] if known else -1)))
+    for seen, end in _told_ends(evidence):
         known = marks[place(seen)]
         acknowledged = bisect_right(known, (seen["asked"], -1))
-        if acknowledged and seen["high"] <= known[acknowledged - 1][1]:
-            text = f"{_at(seen)} high watermark {seen['high']} after {known[acknowledged - 1][1]} was acknowledged"
+        if acknowledged and end <= known[acknowledged - 1][1]:
+            text = f"{_at(seen)} high watermark {end} after {known[acknowledged - 1][1]} was acknowledged"
             yield Breach("stale read", text)
+
+
+def _told_ends(evidence: Evidence) -> Iterator[tuple[Event, int]]:
+    """The ends that a leader told of its log, which it was when it was asked and when it had answered."""
+    for seen in evidence["observed"]:
+        if seen.get("term") is None:
+            yield seen, seen["high"]
+    states = evidence["states"]
+    asked = [event["asked"] for event in states]
+    for seen in evidence["end"]:
+        later = bisect_left(asked, seen["at"])
+        known = states[later]["states"].get(_at(seen)) if later < len(states) else None
+        if known is not None and known[1] == seen["epoch"]:
+            yield seen, seen["offset"]
+
+
+def contradicting_epochs(evidence: Evidence) -> Iterator[Breach]:
+    last: dict[str, list[Any]] = {}
+    leaders: dict[tuple[str, int], int] = {}
+    for event in evidence["states"]:
+        for name, state in event["states"].items():
+            leader, epoch, isr, version = state
+            before = last.get(name, state)
+            wrong = epoch < before[1] or version < before[3] or (version == before[3] and state != before)
+            wrong |= leaders.setdefault((name, epoch), leader) != leader
+            wrong |= not isr or len(set(isr)) < len(isr) or (leader >= 0 and leader not in isr)
+            if wrong:
+                yield Breach("contradicting epochs", f"{name} was {before}, is {state}")
+            last[name] = state
+    for (topic, partition), log in evidence.logs.items():
+        if log.leader_epochs != sorted(log.leader_epochs):
+            yield Breach("contradicting epochs", f"{topic}/{partition} has batches of the epochs {log.leader_epochs}")
+
+
+def unequal_replicas(evidence: Evidence) -> Iterator[Breach]:
+    first: dict[tuple[str, int], Event] = {}
+    for each in evidence["replica"]:
+        other = first.setdefault(place(each), each)
+        differ = sorted(name for name in each.keys() - {"at", "asked", "who", "broker"} if each[name] != other[name])
+        if differ:
+            told = "; ".join(f"{name}: {other[name]} and {each[name]}" for name in differ)
+            yield Breach("unequal replicas", f"{_at(each)} of brokers {other['broker']} and {each['broker']}: {told}")
 
 
 def _at(event: Event) -> str:
@@ -279,4 +378,6 @@ CHECKS: tuple[Check, ...] = (
     unstable_reads,
     watermarks_backwards,
     stale_reads,
+    contradicting_epochs,
+    unequal_replicas,
 )

@@ -30,8 +30,9 @@ class Received(NamedTuple):
 
 
 class AProducer(Protocol):
-    """Idempotent; with a transactional id it has taken over that id when it is made. Made with the servers to ask
-    first, the transactional id or None, and the longest that a transaction may take (ms)."""
+    """Idempotent, unless it is made with ``acks`` other than all; with a transactional id it has taken over that id
+    when it is made. Made with the servers to ask first, the transactional id or None, the longest that a transaction
+    may take (ms), and ``acks``."""
 
     def produce(self, tp: Tp, value: str, told: Callable[[int], None]) -> bool: ...
     def poll(self, seconds: float) -> None: ...

@@ -32,10 +32,11 @@ def _failure(error: KafkaException) -> ClientFailed:
 
 
 class ConfluentProducer:
-    def __init__(self, bootstrap: str, transactional_id: str | None, timeout_ms: int) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str | None, timeout_ms: int, acks: str = "all") -> None:
         settings = {
             "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
+            "acks": acks,
+            "enable.idempotence": acks == "all",
             "linger.ms": 2,
             "message.timeout.ms": timeout_ms - 1000 if transactional_id else 120_000,
             "queue.buffering.max.messages": 2000,

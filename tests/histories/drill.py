@@ -6,15 +6,15 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from histories.clients import CLIENTS, OWN
-from histories.history import Recorder, load, now
+from histories.history import Progress, Recorder, now
 from integration import wire
 
 from sparklog.clock import SystemClock
@@ -40,7 +40,7 @@ SETTINGS = {
 }
 ACTORS = ("kill_actor", "kill_actor", "pause_actor", "let_actors_go_on", "let_actors_go_on")
 HARMS = (*ACTORS, "kill_broker", "pause_broker", "restart_broker", "lose_session")
-END_S = 90.0
+END_S = 150.0
 REAP_S = 40.0
 """An actor that does not end by then is killed like many before it: its client may wait for longer than makes sense."""
 _OFTEN_S = 0.05
@@ -161,36 +161,54 @@ class Observer:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.wait(_OFTEN_S):
-            for address in self._drill.addresses:
+        while not self._stopping.wait(self._drill.look_s):
+            for address, term in self._drill.terms():
                 with suppress(*_AWAY), wire.connect(address, timeout=5.0) as connection:
-                    self._observe(connection)
+                    self._observe(connection, address, term)
 
-    def _observe(self, connection: BlockingConnection) -> None:
+    def _observe(self, connection: BlockingConnection, address: str, term: str | None) -> None:
         for tp in self._drill.partitions:
             asked = now()
             found = wire.fetch(connection, tp, 0, partition_max_bytes=1)
-            if found.error is ErrorCode.NONE:
-                marks = {"high": found.high_watermark, "stable": found.last_stable_offset}
+            if found.error is ErrorCode.NONE and (address, term) in self._drill.terms():
+                marks = {"high": found.high_watermark, "stable": found.last_stable_offset, "term": term}
                 self._record("observed", asked=asked, topic=tp.topic, partition=tp.partition, **marks)
 
 
 class Drill:
     """``home`` keeps everything: the cluster, ``logs`` of the actors, ``history``."""
 
+    topics: ClassVar[Mapping[str, int]] = PARTITIONS
+    """How many partitions each has."""
+    replication: ClassVar[int] = 1
+    look_s: ClassVar[float] = _OFTEN_S
+    """How long an observer rests."""
+    groups: ClassVar[Sequence[str]] = (COPIERS, *READERS)
+
     def __init__(self, home: Path, seed: int, brokers: int, workload: Workload) -> None:
         self.history = home / "history"
         self.history.mkdir(parents=True)
         self._chance = Random(seed)
         self._record = Recorder(self.history, "drill")
+        self._progress = Progress(self.history)
         self._clock = SystemClock()
-        self.cluster = ClusterHarness(home / "cluster", brokers, SETTINGS)
-        self.partitions = [TopicPartition(topic, each) for topic, count in PARTITIONS.items() for each in range(count)]
+        self.cluster = self._make_cluster(home / "cluster", brokers)
+        self.partitions = [TopicPartition(topic, each) for topic, count in self.topics.items() for each in range(count)]
         bootstrap = self.cluster.bootstrap_servers
-        named = roles(workload, {"seed": seed, "bootstrap": bootstrap, "history": str(self.history)})
+        named = self._roles(workload, {"seed": seed, "bootstrap": bootstrap, "history": str(self.history)})
         self._logs = home / "logs"
         self.slots = [Slot(name, role, self._logs) for name, role in named]
         self._hung: list[str] = []
+
+    def _make_cluster(self, home: Path, brokers: int) -> Any:
+        return ClusterHarness(home, brokers, SETTINGS)
+
+    def _roles(self, workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        return roles(workload, common)
+
+    def terms(self) -> list[tuple[str, str | None]]:
+        """Whom to ask for watermarks, and within what none of theirs moves back: None for the whole history."""
+        return [(address, None) for address in self.addresses]
 
     @property
     def addresses(self) -> list[str]:
@@ -224,10 +242,16 @@ class Drill:
     def _made_topics(self) -> bool:
         for address in self.addresses:
             with suppress(*_AWAY), wire.connect(address) as connection:
-                answers = {wire.create_topic(connection, name, count)[0] for name, count in PARTITIONS.items()}
+                answers = {
+                    wire.create_topic(connection, name, count, self._configs(name), self.replication)[0]
+                    for name, count in self.topics.items()
+                }
                 if answers <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
                     return True
         return False
+
+    def _configs(self, topic: str) -> Mapping[str, str]:
+        return {}
 
     def _harm(self, seconds: float, first: Sequence[str]) -> None:
         eventually(lambda: self._works(0), END_S, "something to harm")
@@ -276,7 +300,7 @@ class Drill:
             if restarted:
                 for slot in slots:
                     slot.revive()
-            signs = {(event["who"], event["what"]) for event in load(self.history) if event["at"] > since}
+            signs = self._progress.since(since)
             return all((slot.who, slot.sign_of_life) in signs for slot in slots)
 
         eventually(live, END_S, f"{[slot.who for slot in slots]} to work")
@@ -322,7 +346,7 @@ class Drill:
         for slot in self.slots:
             slot.revive()
         self._clock.sleep(_OFTEN_S)
-        done = {event["what"] for event in load(self.history) if event["at"] > since}
+        done = {what for _, what in self._progress.since(since)}
         return {"sent", "committed", "aborted", "kept"} <= done
 
     def _end(self) -> None:
@@ -337,7 +361,7 @@ class Drill:
         eventually(lambda: all(map(self._settled, ("copier-0", "copier-1"))), END_S, "the transactions to end")
         for tp in self.partitions:
             eventually(lambda tp=tp: self._dumped(tp), END_S, f"all of {tp}")
-        for group in (COPIERS, *READERS):
+        for group in self.groups:
             eventually(lambda group=group: self._fetched(group), END_S, f"the offsets of {group}")
 
     def _settled(self, transactional_id: str) -> bool:
@@ -354,17 +378,9 @@ class Drill:
     def _dumped(self, tp: TopicPartition) -> bool:
         for address in self.addresses:
             with suppress(*_AWAY), wire.connect(address) as connection:
-                batches: list[dict[str, Any]] = []
-                offset, end = 0, 1
-                while offset < end:
-                    found = wire.fetch(connection, tp, offset)
-                    if found.error is not ErrorCode.NONE:
-                        break
-                    batches += [_described(batch) for chunk in found.records for batch in iter_batches(chunk)]
-                    offset, end = batches[-1]["last"] + 1 if batches else 0, found.high_watermark
-                else:
-                    place = {"topic": tp.topic, "partition": tp.partition}
-                    self._record("final log", start=0, end=end, batches=batches, **place)
+                found = final_log(connection, tp)
+                if found is not None:
+                    self._record("final log", **found)
                     return True
         return False
 
@@ -383,6 +399,19 @@ class Drill:
         return False
 
 
+def final_log(connection: BlockingConnection, tp: TopicPartition) -> dict[str, Any] | None:
+    """The fields of a ``final log`` event; None if this broker does not tell now."""
+    batches: list[dict[str, Any]] = []
+    offset, end = 0, 1
+    while offset < end:
+        found = wire.fetch(connection, tp, offset)
+        if found.error is not ErrorCode.NONE:
+            return None
+        batches += [_described(batch) for chunk in found.records for batch in iter_batches(chunk)]
+        offset, end = batches[-1]["last"] + 1 if batches else 0, found.high_watermark
+    return {"topic": tp.topic, "partition": tp.partition, "start": 0, "end": end, "batches": batches}
+
+
 def _described(batch: Any) -> dict[str, Any]:
     kind = "transactional" if batch.is_transactional else "plain"
     values = []
@@ -395,6 +424,7 @@ def _described(batch: Any) -> dict[str, Any]:
         "last": batch.last_offset,
         "producer": batch.producer_id,
         "epoch": batch.producer_epoch,
+        "leader epoch": batch.partition_leader_epoch,
         "kind": kind,
         "values": values,
     }

@@ -6,16 +6,19 @@ A request is two lines, the invocation and the completion; where the second is m
 
 | what | says | fields |
 | --- | --- | --- |
-| send | a record is handed to the producer | topic, partition, value, txn (None: plain) |
-| sent | it is acknowledged | topic, partition, value, offset |
+| send | a record is handed to the producer | topic, partition, value, txn (None: plain), acks |
+| sent | it is acknowledged | topic, partition, value, offset, acks |
 | commit, committed | the end of a transaction is asked for, is known | txn |
 | abort, aborted | likewise | txn |
 | owns | all the partitions of a member, after they changed | group, member, generation, partitions |
 | resumed | where a member goes on, by what its group has committed | group, topic, partition, offset, asked |
 | read | all that was delivered from one position to the next | topic, partition, isolation, first, next, records |
 | keep, kept | offsets are committed, outside transactions | id, group, member, generation, offsets |
-| observed | one Fetch answer | asked, topic, partition, high, stable |
+| observed | one Fetch answer | asked, topic, partition, high, stable, term (one life of a broker; None: any) |
+| states | what ZooKeeper has of every partition: leader, leader epoch, ISR, version | asked, states |
+| end | what a leader says, under this leader epoch, that clients may see | asked, topic, partition, epoch, offset |
 | final log | every batch of a partition, when all had ended | topic, partition, start, end, batches |
+| replica | what a broker has of a partition in the end | broker, topic, partition, and those of ``replicas.replica`` |
 | final offsets | of a group | group, offsets |
 | fault, note | what was done to whom; what a process has to say | anything |
 
@@ -62,6 +65,26 @@ def load(directory: Path) -> list[Event]:
     return sorted(events, key=lambda event: event["at"])
 
 
+class Progress:
+    """When each process told of each kind of event last. What was read once is not read again."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: dict[Path, int] = {}
+        self._latest: dict[tuple[str, str], int] = {}
+
+    def since(self, then: int) -> set[tuple[str, str]]:
+        """Who has told of what after ``then``."""
+        for path in self._directory.glob("*.jsonl"):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                whole, newline, _ = file.read().rpartition(b"\n")
+            self._read[path] = self._read.get(path, 0) + len(whole + newline)
+            for event in map(json.loads, whole.splitlines()):
+                self._latest[event["who"], event["what"]] = event["at"]
+        return {key for key, at in self._latest.items() if at > then}
+
+
 class Entry(NamedTuple):
     """A record as the log has it in the end; ``outcome`` is plain, committed, aborted or open."""
 
@@ -94,6 +117,7 @@ class FinalLog:
         self.transactions = list(_transactions(event["batches"]))
         self.entries = list(_entries(event["batches"], self.transactions))
         self.by_offset = {entry.offset: entry for entry in self.entries}
+        self.leader_epochs = [batch.get("leader epoch", 0) for batch in event["batches"]]
         self._offsets = [entry.offset for entry in self.entries]
         self.by_value: dict[str, list[Entry]] = {}
         for entry in self.entries:

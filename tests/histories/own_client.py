@@ -43,10 +43,12 @@ def _failing() -> Iterator[None]:
 
 
 class OwnProducer:
-    def __init__(self, bootstrap: str, transactional_id: str | None, timeout_ms: int) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str | None, timeout_ms: int, acks: str = "all") -> None:
         settings: dict[str, Any] = {
             **_COMMON,
             "bootstrap.servers": bootstrap,
+            "acks": acks,
+            "enable.idempotence": acks == "all",
             "linger.ms": 2,
             "delivery.timeout.ms": timeout_ms - 1000 if transactional_id else 120_000,
             "max.block.ms": int(REQUEST_S * 1000),

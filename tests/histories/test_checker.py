@@ -164,6 +164,79 @@ def test_each_breach_is_found(name, history):
     assert name in breaches(history)
 
 
+def states(leader, epoch, version, isr=(0, 1, 2)):
+    return event("states", states={"out/0": [leader, epoch, list(isr), version]})
+
+
+def replica(broker, **fields):
+    same = {"start": 0, "end": 6, "digest": "d", "epochs": [[0, 0]], "producers": {}, "aborted": []}
+    return event("replica", topic="out", partition=0, broker=broker, **same | fields)
+
+
+def test_epochs_that_rise_contradict_nobody():
+    assert breaches(changed(a=states(0, 0, 0), b=states(0, 0, 1, (0, 1)), c=states(1, 1, 2), d=states(-1, 2, 3))) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (states(0, 1, 1), states(0, 0, 2)),
+        (states(0, 1, 2), states(0, 1, 1)),
+        (states(0, 1, 1), states(1, 1, 2)),
+        (states(0, 1, 1), states(0, 1, 1, (0, 1))),
+        (states(0, 1, 1), states(0, 2, 2, (1, 2))),
+        (states(0, 1, 1), states(0, 2, 2, ())),
+    ],
+)
+def test_epochs_that_contradict_are_found(first, second):
+    assert breaches(changed(a=first, b=second)) == ["contradicting epochs"]
+
+
+def test_batches_of_an_older_epoch_behind_a_newer_one_are_found():
+    batches = [{**batch(0, "a"), "leader epoch": 4}, {**batch(1, "b"), "leader epoch": 3}]
+    assert "contradicting epochs" in breaches(changed(log_in=final_log("in", *batches)))
+
+
+@pytest.mark.parametrize("differs", [{"digest": "e"}, {"end": 5}, {"epochs": []}, {"producers": {"7": []}}])
+def test_replicas_that_differ_are_found(differs):
+    assert breaches(changed(a=replica(0), b=replica(1))) == []
+    assert breaches(changed(a=replica(0), b=replica(1, **differs))) == ["unequal replicas"]
+
+
+def told_end(offset, epoch=3):
+    return event("end", topic="in", partition=0, epoch=epoch, offset=offset)
+
+
+def of_in(epoch):
+    return event("states", states={"in/0": [0, epoch, [0], 1]})
+
+
+def test_an_end_below_what_was_acknowledged_is_found_where_the_leader_was_in_office():
+    assert breaches(changed(told=told_end(1), after=of_in(3))) == ["stale read"]
+    assert breaches(changed(told=told_end(2), after=of_in(3))) == []
+    assert breaches(changed(told=told_end(1), after=of_in(4))) == []
+
+
+def test_a_watermark_may_be_lower_in_another_life():
+    assert breaches(changed(more=observed(5, 4) | {"term": "life 2"})) == []
+
+
+def hasty(value, offset):
+    return {"send": send("in", value) | {"acks": "1"}, "sent": sent("in", value, offset) | {"acks": "1"}}
+
+
+def test_what_one_replica_acknowledged_may_be_lost_with_its_leader_only():
+    lost = changed(**hasty("c", 2))
+    assert breaches(lost) == ["lost write"]
+    moved = {"before": of_in(3), **lost, "after": event("states", states={"in/0": [1, 4, [1], 2]})}
+    assert breaches(moved) == []
+
+
+def test_what_one_replica_acknowledged_may_be_there_twice():
+    history = changed(log_in=final_log("in", batch(0, "a", "b", "c", "c")), **hasty("c", 2))
+    assert breaches(history) == []
+
+
 def test_a_record_written_twice_is_found():
     twice = changed(log_in=final_log("in", batch(0, "a", "b", "b")))
     assert "duplicate write" in breaches(twice)

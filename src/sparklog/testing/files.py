@@ -120,6 +120,17 @@ class FaultyFiles:
         """
         self._disk.write_after_power_cut(into, Random(seed), page)
 
+    def fail_from_now(self, error: int, steps: Collection[str] = STEPS) -> None:
+        """Let every step of these kinds fail with ``error``, until ``recover``."""
+        with self._lock:
+            self._steps, self._error = frozenset(steps), error
+            self._fail_at, self._lasting = self.count, True
+
+    def recover(self) -> None:
+        """Let steps succeed again."""
+        with self._lock:
+            self._fail_at, self._lasting = None, False
+
     def _put(self, module: Any, name: str, value: Any) -> None:
         self._restore.append((module, name, getattr(module, name)))
         setattr(module, name, value)

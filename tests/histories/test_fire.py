@@ -1,0 +1,133 @@
+"""A replicated cluster under fire: whatever happens to it, ``checker`` finds nothing to say."""
+
+import os
+import signal
+from functools import partial
+
+import pytest
+from histories.checker import check, legal_losses
+from histories.drill import COPIERS, SOURCE, TARGET, final_log
+from histories.fire import Fire, described
+from histories.history import Recorder, load, now
+from histories.schedule import Harm
+from integration import wire
+
+from sparklog.errors import ErrorCode
+from sparklog.structs import TopicPartition
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
+from sparklog.zk.client import ZkClient
+
+COPIED = {COPIERS: (SOURCE, TARGET)}
+SEEDS = [int(seed) for seed in os.environ.get("FIRE_SEEDS", "").split()] or range(100)
+"""``FIRE_SEEDS="7 8"`` runs these alone, of ``test_a_cluster_under_fire_keeps_its_promises``."""
+SHORT = [Harm("kill_leader", {"number": 0}), Harm("part", {"ways": [("broker-1", "broker-2")], "breaks": True}, 0.5)]
+TP = TopicPartition("unclean", 0)
+ALL, ONE = "all", "1"
+REQUIRED = {ALL: -1, ONE: 1}
+
+
+def burn(home, seed, count, harms=None):
+    """Run, check, and say where the history is if it is a bad one."""
+    run = Fire(home, seed, count)
+    run.harms = run.harms if harms is None else harms
+    try:
+        run.run()
+        assert not run.crashes()
+        breaches = check(load(run.history), COPIED)
+        told = "\n".join(str(each)[:1000] for each in breaches[:20])
+        assert not breaches, f"{len(breaches)} breaches\n{told}"
+    except BaseException as error:
+        error.add_note(f"seed {seed}; FIRE_SEEDS={seed} repeats it; its history is in {run.history}")
+        error.add_note(run.told())
+        raise
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(400)
+def test_a_cluster_outlives_its_leader_and_a_cut(tmp_path):
+    burn(tmp_path, 1, 0, SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cluster_under_fire_keeps_its_promises(seed, tmp_path):
+    burn(tmp_path, seed, 6)
+
+
+class Witness:
+    """Writes to a partition, and writes down what it did and saw."""
+
+    def __init__(self, cluster, zookeeper, history):
+        self._cluster, self._zookeeper = cluster, zookeeper
+        self._record = Recorder(history, "witness")
+        self._number = 0
+
+    @property
+    def state(self):
+        asked = now()
+        found = self._zookeeper.partition_states([TP])
+        self._record("states", asked=asked, states=described(found))
+        return found[TP]
+
+    def send(self, count, acks):
+        for _ in range(count):
+            value, place = f"w:{self._number}", {"topic": TP.topic, "partition": TP.partition}
+            self._number += 1
+            self._record("send", value=value, txn=None, acks=acks, **place)
+            batch = wire.batch_of(value.encode())
+            offset = eventually(partial(self._produce, batch, REQUIRED[acks]), 60, "the leader to take a record") - 1
+            self._record("sent", value=value, offset=offset, acks=acks, **place)
+
+    def _produce(self, batch, acks):
+        """The offset behind the record; 0 if there is no leader now."""
+        with wire.connect(self._cluster.brokers[self.state.leader].address) as connection:
+            code, offset, _ = wire.produce(connection, TP, batch, acks)
+            return offset + 1 if code is ErrorCode.NONE else 0
+
+    def read(self):
+        with wire.connect(self._cluster.brokers[self.state.leader].address) as connection:
+            found = eventually(partial(final_log, connection, TP), 60, "all of the log")
+            self._record("final log", **found)
+
+
+def made(cluster):
+    """Whether the topic is there, by now."""
+    configs = {"unclean.leader.election.enable": "true"}
+    with wire.connect(cluster.brokers[0].address) as connection:
+        code, _ = wire.create_topic(connection, TP.topic, 1, configs, 3)
+    return code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+@pytest.mark.integration
+def test_what_an_unclean_election_loses_is_found(tmp_path):
+    """The checker is checked: what one replica alone had is lost with it, where one that was not in sync may lead."""
+    (tmp_path / "history").mkdir()
+    with ClusterHarness(tmp_path / "cluster", brokers=3) as cluster:
+        zookeeper = ZkClient(cluster.zookeeper.connect_string, session_timeout=10.0, on_session=lambda _: None)
+        try:
+            eventually(lambda: made(cluster), 60, "the topic")
+            witness = Witness(cluster, zookeeper, tmp_path / "history")
+            witness.send(5, ALL)
+            leader = cluster.brokers[witness.state.leader]
+            followers = [each for each in cluster.brokers if each is not leader]
+            for each in followers:
+                os.kill(each.pid, signal.SIGSTOP)
+            eventually(lambda: len(witness.state.isr) == 1, 60, "the leader to be alone")
+            witness.send(3, ONE)
+            witness.send(2, ALL)
+            leader.kill()
+            for each in followers:
+                os.kill(each.pid, signal.SIGCONT)
+            eventually(
+                lambda: witness.state.leader in [each.spec.broker_id for each in followers], 60, "another leader"
+            )
+            witness.send(1, ONE)
+            witness.read()
+        finally:
+            zookeeper.close()
+    events = load(tmp_path / "history")
+    assert [breach.name for breach in check(events)] == ["lost write"] * 2
+    assert legal_losses(events) == 3
