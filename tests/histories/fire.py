@@ -28,7 +28,7 @@ from histories.drill import (
 from histories.faulty_cluster import FaultyBroker, FaultyCluster
 from histories.history import Recorder, now
 from histories.network import HOST
-from histories.replicas import replica
+from histories.replicas import replicas
 from histories.schedule import Harm, draw, told
 from integration import wire
 
@@ -289,10 +289,9 @@ class Fire(Drill):
         self.watcher.stop()
         self.cluster.stop_brokers()
         for tp in [*self.partitions, *INTERNAL]:
-            for broker in self.cluster.brokers:
-                found = replica(broker.spec.data_dir, tp)
-                place = {"topic": tp.topic, "partition": tp.partition, "broker": broker.spec.broker_id}
-                self._record("replica", **place, **found)
+            found = replicas([broker.spec.data_dir for broker in self.cluster.brokers], tp)
+            for number, fields in enumerate(found):
+                self._record("replica", topic=tp.topic, partition=tp.partition, broker=number, **fields)
 
     def _is_copied(self) -> bool:
         def size(broker: FaultyBroker, tp: TopicPartition) -> int:

@@ -18,7 +18,7 @@ A request is two lines, the invocation and the completion; where the second is m
 | states | what ZooKeeper has of every partition: leader, leader epoch, ISR, version | asked, states |
 | end | what a leader says, under this leader epoch, that clients may see | asked, topic, partition, epoch, offset |
 | final log | every batch of a partition, when all had ended | topic, partition, start, end, batches |
-| replica | what a broker has of a partition in the end | broker, topic, partition, and those of ``replicas.replica`` |
+| replica | what a broker has of a partition in the end | broker, topic, partition, and those of ``replicas.replicas`` |
 | final offsets | of a group | group, offsets |
 | fault, note | what was done to whom; what a process has to say | anything |
 

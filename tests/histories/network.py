@@ -132,10 +132,10 @@ class Network:
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            requests.transport.abort()
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            requests.transport.abort()
 
     async def _pump(self, way: tuple[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_BLOCK):
