@@ -61,6 +61,25 @@ def test_flush_messages_1_wants_each_append_flushed(home, synced):
         assert log.recovery_point == log.log_end_offset == number
 
 
+def test_what_a_crash_left_unflushed_is_flushed_when_it_is_found(home, synced):
+    """Else a producer that sends its batch again would be told that it is there, and a follower would say so."""
+    log = open_log(home, {"flush.messages": "1"})
+    log.append_as_leader(batch_of(), 0)
+    abandon(log)
+    assert logs_synced(synced) == []
+    log = open_log(home, {"flush.messages": "1"}, clean=False)
+    assert log.recovery_point == log.log_end_offset == 1
+    assert logs_synced(synced) == ["00000000000000000000.log"]
+
+
+def test_what_a_crash_left_unflushed_waits_where_no_flush_is_wanted(home, synced):
+    log = open_log(home)
+    log.append_as_leader(batch_of(), 0)
+    abandon(log)
+    assert open_log(home, clean=False).recovery_point == 0
+    assert logs_synced(synced) == []
+
+
 def test_flush_messages_counts_records(home, synced):
     log = open_log(home, {"flush.messages": "5"})
     points = []

@@ -116,6 +116,8 @@ class Log:
         self._unflushed_since_ms: int | None = None
         self._closed = False
         self._flush_failure: LogDirFailed | None = None
+        if self._flush_is_wanted:  # what a crash left may be told to be here from now on
+            self.flush()
 
     @property
     def config(self) -> TopicConfig:
