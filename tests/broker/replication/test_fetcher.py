@@ -548,3 +548,17 @@ def test_a_throttled_copy_waits_until_it_is_in_sync(tmp_path):
             assert stage.replicas.follower_throttle.is_exceeded()
 
     run(test)
+
+
+def test_what_another_leader_gave_is_flushed_before_this_one_is_told_of_it(tmp_path):
+    async def test():
+        async with stage_at(tmp_path) as stage:
+            stage.follow(T0)
+            partition = stage.replicas.partition(T0)
+            partition.log.config = TopicConfig(flush_messages=1)
+            stage.replicas.append_from_leader(T0, EPOCH, memoryview(bytearray(records())), 0, 0)
+            assert partition.log.awaits_flush
+            assert offsets(await stage.asked()) == {0: 1}
+            assert partition.log.recovery_point == 1
+
+    run(test)

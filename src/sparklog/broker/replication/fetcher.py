@@ -194,6 +194,7 @@ class ReplicaFetcher:
     async def _round(self) -> None:
         """One fetch, or a wait for something to be asked for."""
         self._changed.clear()
+        await self._flush_awaited()
         self._look_up()
         if not self._asked:
             await self._wait_for_work()
@@ -231,6 +232,18 @@ class ReplicaFetcher:
         if asked.cancelled():
             raise _Outdated
         return asked.result()
+
+    async def _flush_awaited(self) -> None:
+        """Of those that are to be looked up, whichever leader gave what they have: the next fetch tells of it."""
+        flushes = [flush for tp in self._to_look_up if (flush := self._flush_of(tp)) is not None]
+        if flushes:
+            await asyncio.gather(*flushes, return_exceptions=True)
+
+    def _flush_of(self, tp: TopicPartition) -> Coroutine[Any, Any, None] | None:
+        try:
+            return self._following.awaited_flush(tp)
+        except ApiError:  # it is here no more
+            return None
 
     async def _connect(self, endpoint: Endpoint) -> AsyncConnection:
         if self._connection is None or self._connection.closed or self._connection.endpoint != endpoint:
@@ -309,7 +322,6 @@ class ReplicaFetcher:
         )
 
     async def _take(self, sent: dict[TopicPartition, FetchPartition], fetched: list[FetchedPartition]) -> None:
-        flushes: list[Coroutine[Any, Any, None]] = []
         async for each in self._turns.paced(fetched):
             tp = self._by_id.get((each.topic_id, each.partition))
             if tp is None:
@@ -322,14 +334,9 @@ class ReplicaFetcher:
             self._to_look_up[tp] = None
             try:
                 await self._take_partition(tp, followed, each)
-                flush = self._following.awaited_flush(tp)
                 followed.pause_s = 0.0
             except ApiError as error:
                 self._suffer(tp, followed, error)
-            else:
-                flushes += [flush] if flush is not None else []
-        if flushes:  # before the next fetch, which tells the leader what is here
-            await asyncio.gather(*flushes, return_exceptions=True)
 
     async def _take_partition(self, tp: TopicPartition, followed: _Followed, fetched: FetchedPartition) -> None:
         """Raises ApiError if that could not be, and is to be tried again after a pause."""
