@@ -152,7 +152,13 @@ class Fire(Drill):
     def _await_whole(self) -> None:
         """Return when all live, and all replicas are in sync."""
         since = now()
-        eventually(lambda: self.watcher.is_whole(since), END_S, "all replicas to be in sync")
+
+        def whole() -> bool:
+            for broker in self.cluster.brokers:
+                self._start_again(broker)  # it may have given up, for its disk, after it was looked at
+            return self.watcher.is_whole(since)
+
+        eventually(whole, END_S, "all replicas to be in sync")
 
     def _live(self, numbers: Sequence[int]) -> list[FaultyBroker]:
         return [self.cluster.brokers[number] for number in numbers if self.cluster.brokers[number].alive]
