@@ -106,7 +106,7 @@ def _lost(evidence: Evidence) -> Iterator[tuple[Event, list[int]]]:
     for sent in evidence["sent"]:
         log = evidence.logs.get(place(sent))
         found = [entry.offset for entry in log.by_value.get(sent["value"], [])] if log else []
-        if sent["offset"] not in found:
+        if not found or (sent["offset"] >= 0 and sent["offset"] not in found):
             yield sent, found
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 Tp = tuple[str, int]
 SESSION_TIMEOUT_MS = 2500
 REQUEST_S = 10.0
+UNKNOWN_OFFSET = -1
 
 
 class ClientFailed(Exception):

@@ -17,6 +17,7 @@ from confluent_kafka import (
 from histories.clients import (
     REQUEST_S,
     SESSION_TIMEOUT_MS,
+    UNKNOWN_OFFSET,
     ClientFailed,
     Listener,
     Received,
@@ -61,8 +62,9 @@ class ConfluentProducer:
         """False if there is no room for it now."""
 
         def delivered(error: Any, message: Any) -> None:
-            if error is None:
-                told(message.offset())
+            if error is None:  # of a batch that was sent again the offset may not be known any more
+                offset = message.offset()
+                told(UNKNOWN_OFFSET if offset is None else offset)
 
         try:
             self._call(lambda: self._producer.produce(tp[0], value.encode(), partition=tp[1], on_delivery=delivered))

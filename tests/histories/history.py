@@ -7,7 +7,7 @@ A request is two lines, the invocation and the completion; where the second is m
 | what | says | fields |
 | --- | --- | --- |
 | send | a record is handed to the producer | topic, partition, value, txn (None: plain), acks |
-| sent | it is acknowledged | topic, partition, value, offset, acks |
+| sent | it is acknowledged | topic, partition, value, offset (-1: not known), acks |
 | commit, committed | the end of a transaction is asked for, is known | txn |
 | abort, aborted | likewise | txn |
 | owns | all the partitions of a member, after they changed | group, member, generation, partitions |

@@ -136,6 +136,7 @@ def test_what_is_not_known_may_be_either():
     [
         ("lost write", changed(sent_a=sent("in", "a", 5))),
         ("lost write", changed(more=sent("in", "z", 9))),
+        ("lost write", changed(more=sent("in", "z", -1))),
         ("reordered write", changed(send_a=send("in", "b", who="w"), send_b=send("in", "a", who="w"))),
         ("aborted read", changed(read_2=read("out", 1, 5, [2, "b@2"], [4, "b@3"]))),
         ("torn transaction", changed(committed_3=event("aborted", txn="t3"))),
