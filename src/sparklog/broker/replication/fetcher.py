@@ -235,8 +235,10 @@ class ReplicaFetcher:
 
     async def _flush_awaited(self) -> None:
         """Of those that are to be looked up, whichever leader gave what they have: the next fetch tells of it."""
-        flushes = [flush for tp in self._to_look_up if (flush := self._flush_of(tp)) is not None]
-        if flushes:
+        seen: set[TopicPartition] = set()
+        while new := self._to_look_up.keys() - seen:  # others may be taken on during a flush
+            seen |= new
+            flushes = [flush for tp in new if (flush := self._flush_of(tp)) is not None]
             await asyncio.gather(*flushes, return_exceptions=True)
 
     def _flush_of(self, tp: TopicPartition) -> Coroutine[Any, Any, None] | None:
