@@ -129,6 +129,23 @@ def request_number(number):
     return lambda frame: b"/brokers/ids/1" in frame and next(seen) == number
 
 
+def test_a_session_may_be_lost_and_nothing_else_with_it(on_stage):
+    """The process lives, and with it all that it wrote."""
+
+    async def test(stage):
+        await stage.registration.register()
+        stage.follow()
+        first = await stage.registered()
+        assert stage.looker.brokers()[1].life == first
+        stage.expire()
+        await until(lambda: stage.registrations == 1)
+        again = stage.looker.brokers()[1]
+        assert again.epoch > first
+        assert (again.life, stage.registration.unbroken_since) == (first, first)
+
+    on_stage(test)
+
+
 STEPS = [(number, answered) for number in (1, 2, 3) for answered in (False, True)]
 
 

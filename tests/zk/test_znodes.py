@@ -38,6 +38,18 @@ def test_a_brokers_rack_may_be_unknown():
     assert znodes.decode_broker(7, data, -1).rack is None
 
 
+def test_a_broker_may_say_since_when_it_has_lost_nothing():
+    data = znodes.encode_broker(BrokerInfo(7, Endpoint("host", 9092), unbroken_since=40), 1)
+    assert json.loads(data)["sparklog_unbroken_since"] == 40
+    found = znodes.decode_broker(7, data, 42)
+    assert (found.unbroken_since, found.life) == (40, 40)
+    silent = znodes.decode_broker(7, znodes.encode_broker(BrokerInfo(7, Endpoint("host", 9092)), 1), 42)
+    assert (silent.unbroken_since, silent.life) == (None, 42), "as Kafka's brokers"
+    for nonsense in ("43", "-1", '"40"', "[]"):
+        garbled = data.replace(b'since":40', f'since":{nonsense}'.encode())
+        assert znodes.decode_broker(7, garbled, 42).life == 42
+
+
 def test_a_topic_is_described_as_kafka_describes_one():
     topic = TopicAssignment("t", {0: (1, 2), 1: (2, 1), 10: (3,)}, UUID(int=1))
     data = znodes.encode_topic(topic)

@@ -5,6 +5,8 @@ Invariants:
 - Until the registration of the present session is known, the fence holds what controllers send.
 - An error of ZooKeeper or a lost answer only delays it: it is tried again, with growing pauses, for as long as the
   broker lives. Only an id that another session has held for longer than any dead session is kept ends the broker.
+- A broker that has stopped cleanly says since which epoch it has lost nothing. One that has not says so from its second
+  registration on: what it has since its first is not lost with a session.
 - A registration is taken over only from a process that is proved dead (``predecessor``), by ending that session.
 """
 
@@ -91,6 +93,11 @@ class Registration:
                 await self.register()
                 on_registered()
 
+    @property
+    def unbroken_since(self) -> int | None:
+        """The epoch since which the broker has lost nothing; None if it has not been registered since it did."""
+        return self._info.unbroken_since
+
     def give_up(self) -> None:
         """The broker is to stop: do not wait for ZooKeeper any more."""
         self._given_up.set()
@@ -140,4 +147,6 @@ class Registration:
         if losses != self._losses:  # the loop hears of an answer later than of what came after it
             raise CoordinationError("the session was lost meanwhile")
         self._session = session.id
+        if self._info.unbroken_since is None or self._info.unbroken_since > epoch:
+            self._info = self._info._replace(unbroken_since=epoch)
         self._fence.registered(epoch)

@@ -52,6 +52,7 @@ from sparklog.controller.runtime import Controller
 from sparklog.controller.witnesses import Witnesses
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode, LogDirFailed, MalformedZnode
 from sparklog.group.runtime import GroupCoordinator
+from sparklog.log.clean_stop import unbroken_since
 from sparklog.log.loader import Knowledge
 from sparklog.log.manager import LogManager
 from sparklog.net.limits import Limits, by_address
@@ -181,6 +182,7 @@ class Broker:
         )
         self._steps[_Step.LOGS] = self._logs.close
         self._logs.own(cluster_id, config.broker_id)
+        self._logs.unbroken_since = unbroken_since([Path(each) for each in config.log_dirs])
         await self._load_logs()
         registration = self._registration = self._make_registration()
         self._steps[_Step.REGISTRATION] = registration.close
@@ -188,6 +190,7 @@ class Broker:
         self._server.start()
         self._settings.follow(self._context.replicas, self._take_over)
         await registration.register()
+        self._logs.unbroken_since = registration.unbroken_since
         registration.follow(self._controller.on_session_expired, self._fail)
         self._controller.start()
         metadata = self._context.metadata
@@ -305,7 +308,12 @@ class Broker:
         )
         files = SessionFiles(map(Path, self._config.log_dirs))
         self._steps[_Step.SESSION_FILES] = files.close
-        info = BrokerInfo(self._config.broker_id, self.advertised, self._config.broker_rack or None)
+        info = BrokerInfo(
+            self._config.broker_id,
+            self.advertised,
+            self._config.broker_rack or None,
+            unbroken_since=self._logs.unbroken_since,
+        )
         return Registration(info, self._zk, self.run_zk, self._fence, files, self._clock, self._zk_timeout)
 
     def _broker_epoch(self) -> int | None:

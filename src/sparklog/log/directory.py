@@ -24,6 +24,7 @@ from sparklog.log.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
+from sparklog.log.clean_stop import CleanStop, write_marker
 from sparklog.log.files import (
     CLEAN_SHUTDOWN_MARKER,
     LOCK_FILE,
@@ -167,13 +168,12 @@ class LogDir:
             with self._choosing:
                 self._named = chosen
 
-    def end(self, choose: Choose) -> None:
+    def end(self, choose: Choose, stop: CleanStop | None = None) -> None:
         """Every log is closed: checkpoint, and leave the marker; durable on return. Nothing if they were never open."""
         if not self._begun:
             return
         self.checkpoint(choose)
-        (self.path / CLEAN_SHUTDOWN_MARKER).touch()
-        sync_directory(self.path)
+        write_marker(self.path, stop)
 
     def close(self) -> None:
         """Give up the lock."""

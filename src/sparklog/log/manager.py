@@ -49,6 +49,7 @@ from sparklog.errors import (
     LogError,
 )
 from sparklog.log.checkpoints import RECOVERY_POINTS, read_topic_id
+from sparklog.log.clean_stop import CleanStop
 from sparklog.log.directory import LogDir
 from sparklog.log.files import (
     DELETED_DIR_SUFFIX,
@@ -132,6 +133,8 @@ class LogManager:
         self._short_of_room: set[TopicPartition] = set()  # those of these that a full disk kept from being opened
         self._preferred: dict[TopicPartition, Path] = {}  # where those that are not here yet are to be made
         self._begun: dict[TopicPartition, Begun] = {}  # all of them in directories in service
+        self.unbroken_since: int | None = None
+        """The broker epoch since which nothing was lost here, for the markers of a clean stop; None: not known."""
         self._dirs: list[LogDir] = []
         self._offline: dict[Path, str] = {}
         self._doomed: list[tuple[int, Path]] = []
@@ -893,12 +896,14 @@ class LogManager:
 
     def close(self) -> None:
         """Flush and close every log, checkpoint, and leave the marker of a clean stop where all of that succeeded."""
+        since = None if self._offline else self.unbroken_since
+        stop = None if since is None else CleanStop(since, len(self._dirs))
         for log_dir in self._dirs:
             try:
                 for logs in (self.logs, self.futures):
                     for log in self._logs_in(log_dir, logs).values():
                         log.close()
-                log_dir.end(partial(self._state_of, log_dir))
+                log_dir.end(partial(self._state_of, log_dir), stop)
             except (LogError, OSError) as error:
                 _logger.error(
                     "%s was not closed in order, so its logs are recovered next time: %s", log_dir.path, error

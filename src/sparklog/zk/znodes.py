@@ -73,6 +73,7 @@ def _reading(path: str) -> Iterator[None]:
 
 _MAX_INT32 = (1 << 31) - 1
 _MAX_PORT = (1 << 16) - 1
+_UNBROKEN_SINCE = "sparklog_unbroken_since"
 
 
 def _number(value: object, least: int = 0, most: int = _MAX_INT32) -> int:
@@ -89,6 +90,13 @@ class BrokerInfo(NamedTuple):
     endpoint: Endpoint
     rack: str | None = None
     epoch: int = -1
+    unbroken_since: int | None = None
+    """The epoch since which it has lost nothing, as it says itself. Kafka's brokers say nothing."""
+
+    @property
+    def life(self) -> int:
+        """The epoch with which the present life began: what it had since then, it has."""
+        return self.epoch if self.unbroken_since is None else self.unbroken_since
 
 
 def broker_path(broker_id: int) -> str:
@@ -108,16 +116,20 @@ def encode_broker(info: BrokerInfo, now_ms: int) -> bytes:
     }
     if info.rack is not None:
         value["rack"] = info.rack
+    if info.unbroken_since is not None:
+        value[_UNBROKEN_SINCE] = info.unbroken_since
     return _json(value)
 
 
 def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerInfo:
     value = _parse(broker_path(broker_id), data)
     with _reading(broker_path(broker_id)):
-        host, rack = value["host"], value.get("rack")
+        host, rack, since = value["host"], value.get("rack"), value.get(_UNBROKEN_SINCE)
         if not isinstance(host, str) or not host or not isinstance(rack, str | None):
             raise ValueError(f"host {host!r}, rack {rack!r}")
-        return BrokerInfo(_number(broker_id), Endpoint(host, _number(value["port"], 1, _MAX_PORT)), rack, epoch)
+        endpoint = Endpoint(host, _number(value["port"], 1, _MAX_PORT))
+        told = since if isinstance(since, int) and 0 <= since <= epoch else None
+        return BrokerInfo(_number(broker_id), endpoint, rack, epoch, told)
 
 
 class ReplicaAssignment(NamedTuple):

@@ -1,0 +1,54 @@
+"""The marker of a clean stop, and since when a broker has lost nothing.
+
+Invariants: the marker is durable only after every log of its directory has been flushed and closed, and is removed,
+durably, before anything is appended again (``directory``). It names the broker epoch since which nothing was lost, if
+all directories of the broker were in service until the end; so a broker reads it back only where every directory that
+it has says the same, and none is missing that was there before.
+
+The marker is Kafka's, as Kafka 4.1 writes it (``CleanShutdownFileHandler``), and the number of directories besides.
+Kafka's own, which lacks that number, is taken for the marker of a clean stop, and proves nothing to a controller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from sparklog.log.files import CLEAN_SHUTDOWN_MARKER, sync_directory, write_atomically
+
+
+class CleanStop(NamedTuple):
+    """What the markers of a broker's directories say."""
+
+    unbroken_since: int
+    """The epoch of the broker's registration since which it has lost nothing."""
+    directories: int
+    """How many log directories the broker had."""
+
+
+def write_marker(directory: Path, stop: CleanStop | None) -> None:
+    """Durable on return. None: the logs are closed, but the broker cannot say that all of it has lost nothing."""
+    if stop is None:
+        (directory / CLEAN_SHUTDOWN_MARKER).touch()
+        sync_directory(directory)
+        return
+    content = {"version": 0, "brokerEpoch": stop.unbroken_since, "directories": stop.directories}
+    write_atomically(directory / CLEAN_SHUTDOWN_MARKER, json.dumps(content).encode())
+
+
+def unbroken_since(directories: Collection[Path]) -> int | None:
+    """The broker epoch since which nothing was lost in these log directories; None if they do not all say so."""
+    found = {_read_marker(directory) for directory in directories}
+    (stop,) = found if len(found) == 1 else (None,)
+    return stop.unbroken_since if stop is not None and stop.directories == len(directories) else None
+
+
+def _read_marker(directory: Path) -> CleanStop | None:
+    try:
+        content = json.loads((directory / CLEAN_SHUTDOWN_MARKER).read_bytes())
+        stop = CleanStop(content["brokerEpoch"], content["directories"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return stop if all(type(each) is int and each >= 0 for each in stop) else None

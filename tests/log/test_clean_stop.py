@@ -1,0 +1,105 @@
+"""What a broker may say of its last stop: only what all its directories bear out."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sparklog.config.topic import TopicConfig
+from sparklog.log.clean_stop import CleanStop, unbroken_since, write_marker
+from sparklog.log.manager import LogManager
+from sparklog.testing.clock import ManualClock
+
+MARKER = ".kafka_cleanshutdown"
+
+
+@pytest.fixture
+def later():
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+@pytest.fixture
+def homes(tmp_path):
+    found = [tmp_path / "a", tmp_path / "b"]
+    for each in found:
+        each.mkdir()
+    return found
+
+
+def opened(later, homes, since=None):
+    manager = LogManager(homes, TopicConfig(), ManualClock(), later)
+    manager.own("cluster", 1)
+    manager.load({})
+    manager.unbroken_since = since
+    return manager
+
+
+def test_what_is_written_is_read_back_and_is_as_kafka_writes_it(homes):
+    for each in homes:
+        write_marker(each, CleanStop(7, 2))
+    assert unbroken_since(homes) == 7
+    assert json.loads((homes[0] / MARKER).read_bytes()) == {"version": 0, "brokerEpoch": 7, "directories": 2}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"version":0}',
+        b'{"version":0,"brokerEpoch":7}',
+        b'{"version":0,"brokerEpoch":6,"directories":2}',
+        b'{"version":0,"brokerEpoch":"7","directories":2}',
+        b'{"version":0,"brokerEpoch":-7,"directories":2}',
+        b'{"version":0,"brokerEpoch":7,"directories":3}',
+        b"\xff",
+    ],
+    ids=[
+        "empty",
+        "torn",
+        "a list",
+        "no epoch",
+        "Kafka's",
+        "another epoch",
+        "text",
+        "negative",
+        "another number",
+        "bytes",
+    ],
+)
+def test_one_directory_that_says_something_else_is_enough_to_say_nothing(homes, content):
+    write_marker(homes[0], CleanStop(7, 2))
+    (homes[1] / MARKER).write_bytes(content)
+    assert unbroken_since(homes) is None
+
+
+def test_a_directory_without_a_marker_is_enough_to_say_nothing(homes):
+    write_marker(homes[0], CleanStop(7, 2))
+    assert unbroken_since(homes) is None
+
+
+def test_a_directory_that_is_used_no_more_is_missed(homes):
+    for each in homes:
+        write_marker(each, CleanStop(7, 2))
+    assert unbroken_since(homes[:1]) is None
+
+
+def test_a_clean_stop_is_told_once(later, homes):
+    opened(later, homes, since=7).close()
+    assert unbroken_since(homes) == 7
+    manager = opened(later, homes)
+    assert unbroken_since(homes) is None, "what is appended from now on is not flushed"
+    manager.close()
+    assert (homes[0] / MARKER).exists()
+    assert unbroken_since(homes) is None, "nobody has said since when"
+
+
+def test_a_stop_with_a_directory_out_of_service_says_nothing(later, homes):
+    manager = opened(later, homes, since=7)
+    manager.fail(homes[0], "its disk failed")
+    manager.close()
+    assert (homes[1] / MARKER).exists()
+    assert unbroken_since(homes) is None
+    assert unbroken_since(homes[1:]) is None
