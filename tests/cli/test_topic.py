@@ -48,7 +48,7 @@ def test_json_says_what_the_tables_say(here, topic):
     assert listed[topic] == {"topic": topic, "partitions": 1, "copies": 1, "records": 0, "not_counted": []}
     described = json.loads(here("topic", "describe", topic, "-o", "json").out)
     assert described["topic"] == topic
-    places = {"replicas": [0], "in_sync": [0], "offline": []}
+    places = {"replicas": [0], "in_sync": [0], "offline": [], "eligible": []}
     assert described["partitions"] == [{"partition": 0, "leader": 0, **places, "first_offset": 0, "end_offset": 0}]
     assert described["settings"] == [{"name": "retention.ms", "value": "3600000", "from": "topic", "read_only": False}]
 

@@ -55,6 +55,8 @@ class FakeBroker:
         """What it answers about a partition, by topic and number."""
         self.refuses_whole = {}
         """What it answers to a kind of request."""
+        self.unbroken_since = None
+        """What it says of itself when it registers."""
         self._stage = stage
         self._serving = {}
 
@@ -73,7 +75,8 @@ class FakeBroker:
 
     async def register(self):
         self._zk = await self._stage.session()
-        await self._stage.run_zk(self._zk.register_broker, BrokerInfo(self.id, self.endpoint), 1)
+        info = BrokerInfo(self.id, self.endpoint, unbroken_since=self.unbroken_since)
+        self.epoch = await self._stage.run_zk(self._zk.register_broker, info, 1)
 
     async def leave(self):
         """The session ends; the port goes on answering."""
@@ -246,10 +249,10 @@ class Stage:
         async def run_zk(call, *args):
             return await self.run_zk(zk.guarded, call, *args)
 
-        async def config(_topic):
-            return TopicConfig(**settings)
+        async def topic_configs(topics):
+            return dict.fromkeys(topics, TopicConfig(**settings))
 
-        controller: Any = Controller(broker_id, zk, run_zk, SystemClock(), config, witnesses)
+        controller: Any = Controller(broker_id, zk, run_zk, SystemClock(), topic_configs, witnesses)
         controller.session = zk
         controller.start()
         self._parts.append(controller)
@@ -334,6 +337,75 @@ def test_what_cannot_be_told_of_holds_up_nothing_else(on_stage, path, content):
         await until(lambda: one.leads == {TopicPartition("new", 0): 1})
         told = [message for api, message in one.heard if api is ApiKey.UPDATE_METADATA]
         assert {broker.id for message in told for broker in message.live_brokers} == {1}
+
+    on_stage(test)
+
+
+T0 = TopicPartition("t", 0)
+
+
+async def standing_of(stage, zk):
+    found = (await stage.run_zk(lambda: zk.beside(zk.partition_states([T0])))).get(T0)
+    return found and (found.leader, found.isr, found.eligible)
+
+
+async def comes_to(stage, zk, expected):
+    async with asyncio.timeout(60):
+        while await standing_of(stage, zk) != expected:
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("is_same", [True, False], ids=["the same controller", "another"])
+def test_who_left_the_isr_leads_if_it_has_lost_nothing(on_stage, is_clean, is_same):
+    async def test(stage, zk):
+        _, one, two = [await stage.broker(number) for number in (0, 1, 2)]
+        controller = await stage.controller(0, min_insync_replicas=2)
+        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (1, 2)}), {})
+        await comes_to(stage, zk, (1, (1, 2), ()))
+        two.unbroken_since = two.epoch if is_clean else None
+        await two.leave()
+        await comes_to(stage, zk, (1, (1,), (2,)))
+        await one.leave()
+        await comes_to(stage, zk, (-1, (1,), (2,)))
+        if not is_same:
+            await controller.close()
+            await stage.run_zk(controller.session.close)
+            await stage.controller(0, min_insync_replicas=2)
+        await two.register()
+        await comes_to(stage, zk, (2, (2,), (1,)) if is_clean else (-1, (1,), ()))
+        if not is_clean:
+            await one.register()
+            await comes_to(stage, zk, (1, (1,), ()))
+
+    on_stage(test)
+
+
+def test_a_setting_that_was_lowered_makes_nobody_eligible(on_stage):
+    """Also where the controller has not been told of it: who is to be elected is looked at once more."""
+    config = {"min_insync_replicas": 2}
+
+    async def test(stage, zk):
+        _, one, two = [await stage.broker(number) for number in (0, 1, 2)]
+        controller = await stage.controller(0)
+
+        async def topic_configs(topics):
+            return dict.fromkeys(topics, TopicConfig(**config))
+
+        controller._settings._read = topic_configs
+        await stage.run_zk(zk.create_topic, TopicAssignment("t", {0: (1, 2)}), {})
+        await comes_to(stage, zk, (1, (1, 2), ()))
+        two.unbroken_since, one.unbroken_since = two.epoch, one.epoch
+        await two.leave()
+        await comes_to(stage, zk, (1, (1,), (2,)))
+        config["min_insync_replicas"] = 1
+        await one.leave()
+        await comes_to(stage, zk, (-1, (1,), (2,)))
+        await two.register()
+        await until(lambda: controller.context.min_isrs == {"t": 1} and 2 in controller.context.brokers)
+        assert (await standing_of(stage, zk))[0] == -1
+        await one.register()
+        await comes_to(stage, zk, (1, (1,), ()))
 
     on_stage(test)
 
@@ -930,6 +1002,9 @@ class QuietZk:
     def try_become_controller(self, broker_id, _now_ms, _after):
         self._holder = broker_id
         return 1, 0
+
+    def lives(self):
+        return {}
 
     def brokers(self, _on_change):
         return {}

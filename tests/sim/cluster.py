@@ -29,6 +29,10 @@ from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
 TP, ID = TopicPartition("t", 0), UUID(int=1)
 MAX_LAG_MS = 10_000
 FETCH_BYTES = 400
+_WEIGHTS = (30, 60, 20, 10, 1, 3, 6, 2, 1, 3, 4, 1)
+"""How often each thing happens, up to the flushes and deletions."""
+_WEIGHTS_OF_STOPS = (30, 60, 30, 15, 1, 6, 12, 2, 1, 3, 1, 1, 3, 4, 1, 1)
+"""Where brokers often stop: in order, and in all other ways."""
 
 
 class AtOnce:
@@ -69,6 +73,10 @@ class SimBroker:
         """Of its log, when it was killed."""
         self.replicas = None
         self.proposals = {}
+        self.epoch = -1
+        """Of its registration."""
+        self.unbroken_since = None
+        """The epoch since which it has lost nothing, as far as it can say."""
 
     def start(self):
         self.life += 1
@@ -78,8 +86,15 @@ class SimBroker:
         self.replicas = ReplicaManager(self.id, self.logs, self._loop, clock=self._clock, max_lag_ms=MAX_LAG_MS)
         self.replicas.on_proposal = self.proposals.__setitem__
 
+    def stop(self):
+        """In order: all is on the disk."""
+        self.end = self.partition().log_end_offset if self.partition() else self.end
+        self.logs.close()
+        self.replicas = None
+
     def kill(self):
         """As SIGKILL: what was written is in the page cache."""
+        self.unbroken_since = None
         self.end = self.partition().log_end_offset if self.partition() else self.end
         for log in self.logs.logs.values():
             log.abandon()
@@ -108,11 +123,6 @@ class SimBroker:
     def alive(self):
         return self.replicas is not None
 
-    @property
-    def epoch(self):
-        """Of its registration."""
-        return 100 * self.life + self.id
-
     def partition(self):
         try:
             return self.replicas.partition(TP) if self.alive else None
@@ -123,21 +133,31 @@ class SimBroker:
 class SimCluster:
     """``step`` does one thing that may happen; ``check`` raises AssertionError where a promise is broken."""
 
-    def __init__(self, directory, seed, *, brokers=3, min_isr=1, unclean=False, power_cuts=False):
-        """``power_cuts``: what was not flushed may be lost, where another member of the ISR has it still."""
+    def __init__(
+        self, directory, seed, *, brokers=3, min_isr=1, unclean=False, power_cuts=False, standing=False, eligible=True
+    ):
+        """``power_cuts``: what was not flushed may be lost, where another member of the ISR has it still.
+        ``standing``: it may be lost by any ``min_isr - 1`` brokers at a time, who may stop in order besides; without
+        ``eligible`` nothing is known of the replicas that have left the ISR.
+        """
         self.random = Random(seed)
         self.clock = ManualClock()
         self.loop = asyncio.new_event_loop()
         self._unclean = unclean
-        self._power_cuts = power_cuts
+        self._power_cuts = power_cuts or standing
+        self._standing = standing
+        self._eligible = eligible
+        self._min_isr = min_isr
+        self.zxid = 0
         config = parse(TopicConfig, {"min.insync.replicas": str(min_isr), "segment.bytes": "2000"})
         self.brokers = {
             number: SimBroker(number, directory / f"broker-{number}", self.clock, self.loop, config)
             for number in range(1, brokers + 1)
         }
         self._config = config
-        self.context = ControllerContext(epoch=1, epoch_version=0)
-        self.context.assign(TopicAssignment(TP.topic, {0: tuple(self.brokers)}, ID))
+        self.lives = {}
+        """As ZooKeeper has them."""
+        self.context = self._new_context()
         self.state = PartitionState(1, 0, tuple(self.brokers), 1, version=0)
         self.mail = {number: [] for number in self.brokers}
         self.sent = []
@@ -149,12 +169,17 @@ class SimCluster:
         """Below, records were deleted as a client asked."""
         self.cut = set()
         """Whose power was cut, as long as the controller has not noticed."""
+        self.at_risk = set()
+        """Who stopped otherwise than in order, and has not joined the ISR since."""
+        self.life_of = {}
+        """Of a broker, by its id and the epoch of a registration."""
         self.registered = {}
         """As ZooKeeper has it: the context knows of it with the next look."""
         for broker in self.brokers.values():
             broker.start()
             self._register(broker)
         self.context.brokers = dict(self.registered)
+        self.context.lives = self.lives = self.context.account()
         self._decided(self.state)
 
     def close(self):
@@ -163,17 +188,38 @@ class SimCluster:
                 broker.kill()
         self.loop.close()
 
+    def _new_context(self):
+        context = ControllerContext(epoch=1, epoch_version=0, lives=dict(self.lives))
+        context.assign(TopicAssignment(TP.topic, {0: tuple(self.brokers)}, ID))
+        context.min_isrs[TP.topic] = self._min_isr
+        return context
+
+    def _next_zxid(self):
+        self.zxid += 1
+        return self.zxid
+
     def _register(self, broker):
-        self.registered[broker.id] = BrokerInfo(broker.id, Endpoint("x", 1), epoch=broker.epoch)
+        broker.epoch = self._next_zxid()
+        self.life_of[broker.id, broker.epoch] = broker.life
+        since = broker.unbroken_since
+        self.registered[broker.id] = BrokerInfo(broker.id, Endpoint("x", 1), epoch=broker.epoch, unbroken_since=since)
+        if since is None:
+            broker.unbroken_since = broker.epoch
+
+    def _as_written(self, state):
+        """What ZooKeeper has of a state from now on."""
+        eligible, last_known = (state.eligible, state.last_known) if self._eligible else ((), ())
+        return replace(state, zxid=self._next_zxid(), eligible=eligible, last_known=last_known)
 
     def _decided(self, state):
-        self.state = self.context.states[TP] = state
+        self.state = self.context.states[TP] = self._as_written(state)
+        state = self.state
         for number in self.context.brokers:
             self.mail[number].append((self._life(number), state))
 
     def _life(self, number):
         """Of a broker, as far as the controller knows."""
-        return self.context.brokers[number].epoch // 100
+        return self.life_of[number, self.context.brokers[number].epoch]
 
     # What may happen
 
@@ -193,8 +239,11 @@ class SimCluster:
                 self.flush,
                 self.delete,
                 self.cut_power,
+                self.stop,
+                self.expire,
+                self.succeed,
             ),
-            (30, 60, 20, 10, 1, 3, 6, 2, 1, 3, 4, 1, 2 if self._power_cuts else 0),
+            _WEIGHTS_OF_STOPS if self._standing else (*_WEIGHTS, 2 if self._power_cuts else 0, 0, 1, 1),
         )[0]
         happens()
         self._settle_produces()
@@ -333,7 +382,8 @@ class SimCluster:
         change = IsrChange(broker.id, proposal.leader_epoch, proposal.isr, epochs, proposal.partition_epoch)
         verdict = judge(self.context, TP, change)
         if isinstance(verdict, PartitionState):
-            self.state = replace(verdict, version=verdict.version + 1)
+            self.at_risk -= set(verdict.isr) - set(self.state.isr)
+            self.state = self._as_written(replace(verdict, version=verdict.version + 1))
             self.context.found({TP: self.state})
             verdict = ErrorCode.NONE
             self.history.append(f"the ISR is {self.state.isr}")
@@ -348,7 +398,7 @@ class SimCluster:
 
     def crash(self):
         broker = self._any()
-        if broker.alive and (self._sound() - {broker.id} or not self.cut & set(self.state.isr)):
+        if broker.alive and self._may_fail(broker, self._sound() - {broker.id} or not self.cut & set(self.state.isr)):
             broker.kill()
             self.history.append(f"{broker.id} is killed")
 
@@ -357,10 +407,45 @@ class SimCluster:
         know which has cost records.
         """
         broker = self._any()
-        if broker.alive and self._sound() - {broker.id}:
+        if broker.alive and self._may_fail(broker, self._sound() - {broker.id}):
             broker.cut_power(self.random)
             self.cut.add(broker.id)
             self.history.append(f"the power of {broker.id} is cut")
+
+    def _may_fail(self, broker, is_harmless):
+        """Whether the broker may stop otherwise than in order, so that the promise is to hold all the same."""
+        if not self._standing:
+            return is_harmless
+        if len(self.at_risk | {broker.id}) >= self._min_isr:
+            return False
+        self.at_risk.add(broker.id)
+        return True
+
+    def stop(self):
+        """In order, with all on the disk; nobody is asked to take over."""
+        broker = self._any()
+        if broker.alive:
+            broker.stop()
+            self.history.append(f"{broker.id} has stopped")
+
+    def expire(self):
+        """A session is lost, and the broker registers again; that it was away may be seen or not."""
+        broker = self._any()
+        if broker.alive:
+            self._register(broker)
+            self.history.append(f"{broker.id} is registered again, with epoch {broker.epoch}")
+
+    def succeed(self):
+        """Another broker is the controller: it knows what ZooKeeper has, and nothing else."""
+        self.context = self._new_context()
+        self._observe()
+        self.context.states[TP] = self.state
+        self.context.look_for_restarts(TP)
+        self.history.append(
+            f"a new controller finds {self.state}, and back without their ends {self.context.restarted}"
+        )
+        self._elect(list(self.context.brokers))
+        self._tell_fresh()
 
     def _sound(self):
         """The members of the ISR that live, and were not away without the controller's knowledge."""
@@ -391,8 +476,13 @@ class SimCluster:
         before, self.context.brokers = self.context.brokers, dict(self.registered)
         self.fresh = {number for number, info in self.registered.items() if before.get(number) != info}
         for number in self.fresh:
-            self.context.begin_anew(number, is_back=number in before)
-        self.cut -= self.fresh | (before.keys() - self.registered.keys())
+            self.context.begin_anew(number)
+        self.cut = {number for number in self.cut if not self._is_noticed(number)}
+
+    def _is_noticed(self, number):
+        """Whether the controller knows that the broker was away."""
+        known = self.context.brokers.get(number)
+        return known is None or (self.brokers[number].alive and known.epoch == self.brokers[number].epoch)
 
     def _tell_fresh(self):
         for number in self.fresh:
@@ -421,6 +511,8 @@ class SimCluster:
             written = replace(changed, version=self.state.version + 1)
             self.context.write({TP: written})
             self._decided(written)
+        if self.random.random() < 0.8:  # else the controller is gone before it has noted that
+            self.context.lives = self.lives = self.context.account()
 
     def wait(self):
         """Time passes, and leaders look who lags."""
@@ -438,7 +530,7 @@ class SimCluster:
             partition = broker.partition()
             if partition is not None and partition.is_leader:
                 self.shown = max(self.shown, partition.high_watermark.offset)
-        for number in set(self.state.isr) - self.cut:
+        for number in set(self.state.isr) - self.cut - self.at_risk:
             member = self.brokers[number]
             end = member.partition().log_end_offset if member.partition() is not None else member.end
             if not self._unclean:

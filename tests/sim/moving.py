@@ -43,19 +43,22 @@ class MovingCluster(SimCluster):
     def change_office(self):
         """A new controller knows what ZooKeeper says, and tells everybody."""
         self._observe()
-        before, self.context = self.context, ControllerContext(self.context.epoch + 1, 0)
-        self.context.brokers = before.brokers
+        before, self.context = self.context, ControllerContext(self.context.epoch + 1, 0, lives=dict(self.lives))
+        self.context.brokers, self.context.min_isrs = before.brokers, before.min_isrs
         self.context.assign(self.stored)
         self.context.states[TP] = self.state
-        self.context.restarted = before.restarted
+        self.context.look_for_restarts(TP)
         self.context.look_for_moves(TP)
         self.history.append(f"another controller: {self.stored.of(0)}, {self.state}")
         self._elect(list(self.context.brokers))
         self.fresh = set(self.context.brokers)
         self._tell_fresh()
 
+    def succeed(self):
+        self.change_office()
+
     def _decided(self, state):
-        self.state = self.context.states[TP] = state
+        state = self.state = self.context.states[TP] = self._as_written(state)
         for number in self.context.brokers:
             if number in self.context.replicas(TP):
                 self.mail[number].append((self._life(number), state, self.context.replicas(TP)))
@@ -100,6 +103,7 @@ class MovingCluster(SimCluster):
             reassignment.took_effect(self.context, {TP: written})
             self.history.append(f"decided: {written} of {self.context.assignment_of(TP)}")
             self._decided(written)
+        self.context.lives = self.lives = self.context.account()
         for number in reassignment.departing(self.context):
             if self._is_there(number):
                 self._delete(number)

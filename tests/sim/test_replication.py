@@ -40,6 +40,77 @@ def test_what_is_acknowledged_outlives_a_power_cut_of_one_broker(tmp_path, seed)
     run(tmp_path, seed, power_cuts=True)
 
 
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_is_acknowledged_by_two_outlives_the_power_cut_of_one_in_whatever_order_they_left(tmp_path, seed):
+    run(tmp_path, seed, min_isr=2, standing=True)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_is_acknowledged_by_three_outlives_the_power_cuts_of_two(tmp_path, seed):
+    run(tmp_path, seed, min_isr=3, standing=True)
+
+
+class Worst:
+    """Instead of a seed: a power cut takes all that it can."""
+
+    def randint(self, least, _most):
+        return least
+
+    def choice(self, choices):
+        return choices[0]
+
+
+def leave_one_after_the_other(cluster):
+    """The followers stop in order, the leader goes on alone until its power is cut, and they come back before it."""
+
+    def happens(broker_id, *events):
+        cluster._any = lambda: cluster.brokers[broker_id]
+        for each in events:
+            each()
+
+    first, *others = cluster.brokers
+    for each in cluster.brokers:
+        happens(each, cluster.hear)
+    happens(first, *[cluster.produce] * 10)
+    while not all(each.acknowledged for each in cluster.sent):
+        for each in others:
+            happens(each, cluster.fetch)
+        cluster._settle_produces()
+    assert cluster.sent
+    for each in others:
+        happens(each, cluster.stop)
+        del cluster.registered[each]
+        cluster._observe()
+        cluster._elect(list(cluster.context.brokers))
+    assert cluster.state.isr == (first,)
+    happens(first, cluster.hear)
+    cluster.random, drawn = Worst(), cluster.random
+    happens(first, cluster.cut_power)
+    cluster.random = drawn
+    del cluster.registered[first]
+    for each in (*others, first):
+        happens(each, cluster.restart)
+        cluster._observe()
+        cluster._elect(list(cluster.context.brokers))
+
+
+@pytest.mark.parametrize("eligible", [True, False])
+def test_the_last_of_the_isr_loses_its_end_and_one_that_left_before_has_it(tmp_path, eligible):
+    """Without eligible replicas the records are lost: the checker is checked."""
+    cluster = SimCluster(tmp_path, 1, min_isr=2, standing=True, eligible=eligible)
+    try:
+        leave_one_after_the_other(cluster)
+        del cluster._any
+        cluster.settle()
+        if eligible:
+            cluster.check()
+        else:
+            with pytest.raises(AssertionError, match="is lost"):
+                cluster.check()
+    finally:
+        cluster.close()
+
+
 def test_an_unclean_election_loses_records_and_is_caught(tmp_path):
     """The checker is checked."""
     with pytest.raises(AssertionError, match="is lost"):

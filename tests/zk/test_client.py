@@ -4,6 +4,7 @@ import json
 import queue
 import socket
 import threading
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,7 @@ from kazoo.client import KazooClient
 from sparklog.errors import CoordinationError, MalformedZnode
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.testing.eventually import eventually
+from sparklog.zk import znodes
 from sparklog.zk.client import Office, Session, ZkClient
 from sparklog.zk.znodes import (
     BrokerInfo,
@@ -256,6 +258,83 @@ def test_whether_a_broker_has_registered_since_a_state_was_written_is_told(zk):
     found = zk.partition_states([TP])[TP]
     since = zk.register_broker(HERE._replace(id=9), 1)
     assert before < found.zxid < since
+
+
+def states_beside(zk, *partitions):
+    return zk.beside(zk.partition_states(partitions))
+
+
+def test_who_is_eligible_is_written_with_the_state_and_read_beside_it(zk):
+    version = controller_of(zk)
+    state = zk.write_partition_states({TP: STATE}, version)[TP]
+    assert states_beside(zk, TP) == {TP: STATE}
+    for eligible, last_known in (((2, 3), ()), ((3,), (1,)), ((), (1,))):
+        wanted = replace(state, eligible=eligible, last_known=last_known, min_isr=2)
+        state = zk.write_partition_states({TP: wanted}, version)[TP]
+        found = states_beside(zk, TP)[TP]
+        assert (found, found.min_isr, found.version) == (wanted, 2, state.version)
+    state = zk.write_partition_states({TP: replace(state, last_known=())}, version)[TP]
+    assert states_beside(zk, TP) == {TP: STATE}, "what was written beside an older state counts no more"
+
+
+def test_who_is_eligible_is_disbelieved_when_kafkas_controller_has_changed_the_state(zk):
+    version = controller_of(zk)
+    zk.write_partition_states({TP: replace(STATE, eligible=(2,))}, version)
+    path = znodes.partition_state_path(TP)
+    zk._client.set(path, znodes.encode_partition_state(STATE))
+    assert states_beside(zk, TP) == {TP: STATE}
+
+
+def test_a_conflict_leaves_what_stands_beside_the_state_as_it_is(zk):
+    version = controller_of(zk)
+    state = zk.write_partition_states({TP: replace(STATE, eligible=(2,))}, version)[TP]
+    assert zk.write_partition_states({TP: replace(state, version=7, eligible=(3,))}, version) == {}
+    assert states_beside(zk, TP)[TP].eligible == (2,)
+
+
+def test_who_is_eligible_is_written_over_what_another_controller_wrote_and_goes_with_the_topic(connect):
+    (old, _), (new, _) = connect(), connect()
+    version = controller_of(old)
+    old.write_partition_states({TP: replace(STATE, eligible=(2,))}, version)
+    state = new.partition_states([TP])[TP]
+    assert new.write_partition_states({TP: replace(state, eligible=(3,))}, version)
+    assert states_beside(old, TP)[TP].eligible == (3,)
+    new.forget_topic("t", version)
+    new.create_topic(TopicAssignment("t", {0: (1,)}), {})
+    assert old.write_partition_states({TP: STATE}, version)
+    assert states_beside(old, TP) == {TP: STATE}
+    old.forget_topic("t", version)
+    new.create_topic(TopicAssignment("t", {0: (1,)}), {})
+    assert new.write_partition_states({TP: replace(STATE, eligible=(2,))}, version), (
+        "of the former topic it knew another"
+    )
+    assert states_beside(old, TP)[TP].eligible == (2,)
+
+
+def test_what_cannot_be_read_beside_a_state_makes_nobody_eligible(zk):
+    version = controller_of(zk)
+    zk.write_partition_states({TP: replace(STATE, eligible=(2,))}, version)
+    for data in (b"", b"{}", b'{"state_version":0,"min_isr":1,"eligible":["x"],"last_known":[]}'):
+        zk._client.set(znodes.eligible_path(TP), data)
+        assert states_beside(zk, TP) == {TP: STATE}
+
+
+def test_lives_are_noted_by_the_controller_in_office(zk):
+    version = controller_of(zk)
+    assert zk.lives() == {}
+    zk.write_lives({2: 70, 1: 5}, version)
+    assert zk.lives() == {1: 5, 2: 70}
+    with pytest.raises(CoordinationError, match="epoch is stale"):
+        zk.write_lives({1: 6}, version + 1)
+    zk._client.set(znodes.LIVES, b"[]")
+    assert zk.lives() == {}
+
+
+def test_the_settings_of_many_topics_are_read_at_once(zk):
+    zk.create_topic(TopicAssignment("t", {0: (1,)}), {"retention.ms": "7"})
+    zk.create_topic(TopicAssignment("bad", {0: (1,)}), {})
+    zk._client.set(znodes.topic_config_path("bad"), b"{")
+    assert zk.topic_configs(["t", "bad", "none"]) == {"t": {"retention.ms": "7"}, "none": {}}
 
 
 def test_one_partitions_conflict_does_not_hold_up_the_others(zk):

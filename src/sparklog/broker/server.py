@@ -188,7 +188,7 @@ class Broker:
         self._steps[_Step.REGISTRATION] = registration.close
         self._assemble(cluster_id)
         self._server.start()
-        self._settings.follow(self._context.replicas, self._take_over)
+        self._settings.follow(self._context.replicas, self._take_over, self._controller.settings_changed)
         await registration.register()
         self._logs.unbroken_since = registration.unbroken_since
         registration.follow(self._controller.on_session_expired, self._fail)
@@ -334,7 +334,7 @@ class Broker:
         peers, looks = Peers("sparklog"), Looks()
         witnesses = Witnesses(config.broker_id, peers) if config.failover_fast else None
         self._controller = Controller(
-            config.broker_id, self._zk, self.run_zk, self._clock, self._settings.topic, witnesses
+            config.broker_id, self._zk, self.run_zk, self._clock, self._settings.topics, witnesses
         )
         self._steps[_Step.CONTROLLER] = self._controller.close
         offsets = CoordinatorLog(OFFSETS_TOPIC, config.offsets_topic_num_partitions, replicas, metadata)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -43,6 +43,7 @@ class Settings:
         self._loop = asyncio.get_running_loop()
         self._look = asyncio.Event()
         self._on_own_change: Callable[[BrokerConfig], None] = lambda _: None
+        self._on_topic_change: Callable[[str | None], None] = lambda _: None
         self._on_change = self._told  # made once: kazoo keeps a path's watches in a set
         self._last_seen = -1
         self._task: asyncio.Task[None] | None = None
@@ -56,6 +57,14 @@ class Settings:
         """The topic's settings over the broker's."""
         return parse_stored(topic, await self._run_zk(self._zk.topic_config, topic), self.topic_defaults)
 
+    async def topics(self, names: Collection[str]) -> dict[str, TopicConfig]:
+        """``topic`` of each of them, without those whose settings cannot be read."""
+        found = {}
+        for name, properties in (await self._run_zk(self._zk.topic_configs, names)).items():
+            with _leaving_out_what_is_malformed():
+                found[name] = parse_stored(name, properties, self.topic_defaults)
+        return found
+
     async def load(self) -> None:
         """Read the broker's own settings; what changes after this call began will be followed."""
         self._last_seen = max(await self._run_zk(self._zk.config_changes, self._on_change), default=-1)
@@ -68,10 +77,18 @@ class Settings:
     async def _read_cluster(self) -> None:
         self.layers = replace(self.layers, cluster=await self._run_zk(self._zk.config, CLUSTER_ENTITY))
 
-    def follow(self, replicas: ReplicaManager, on_own_change: Callable[[BrokerConfig], None] = lambda _: None) -> None:
-        """Take over what changes, from now on; ``on_own_change`` is told the broker's own settings, now and then."""
+    def follow(
+        self,
+        replicas: ReplicaManager,
+        on_own_change: Callable[[BrokerConfig], None] = lambda _: None,
+        on_topic_change: Callable[[str | None], None] = lambda _: None,
+    ) -> None:
+        """Take over what changes, from now on; ``on_own_change`` is told the broker's own settings, now and then, and
+        ``on_topic_change`` of which topic there are others; None: of all.
+        """
         self._replicas = replicas
         self._on_own_change = on_own_change
+        self._on_topic_change = on_topic_change
         on_own_change(self.layers.in_force)
         self._look.set()
         self._task = self._loop.create_task(self._run())
@@ -122,7 +139,10 @@ class Settings:
                     await read()
             self._on_own_change(self.layers.in_force)
             self._replicas.remember_producers(self.layers.in_force.producer_id_expiration_ms)
+            self._on_topic_change(None)
         else:
+            if entity.startswith(topic_entity("")):
+                self._on_topic_change(entity.removeprefix(topic_entity("")))
             topics = {topic for topic in topics if topic_entity(topic) == entity}
         for topic in topics:
             with _leaving_out_what_is_malformed():

@@ -149,7 +149,8 @@ def describe(
 
     Of each partition: the broker that leads it, those that have a copy (replicas), those whose copy is up to date (in
     sync), those whose copy is out of reach (offline), the first offset that it still has, and the offset that its next
-    record gets.
+    record gets. Where fewer are in sync than min.insync.replicas asks for: those that have left and may lead all the
+    same (eligible).
 
     With an option that says "only", the partitions to which one of these applies, of NAME or else of all topics, and no
     settings and offsets. A partition without a leader is under min.insync.replicas too.
@@ -176,11 +177,12 @@ def describe(
 def _describe(admin: Admin, name: str, all_configs: bool, as_json: bool) -> None:
     found = admin.describe_topics([name])[name]
     extents = find_extents(admin, _partitions(found))
+    eligible = _eligible(admin, found)
     configs = [each for each in admin.topic_configs(name) if all_configs or each.source == ON_TOPIC.number]
     if as_json:
-        show_json(_document(found, extents, configs))
+        show_json(_document(found, extents, configs, eligible))
     else:
-        _show(found, extents, configs)
+        _show(found, extents, configs, eligible)
     say_unreachable(extents.failures, "out of reach")
 
 
@@ -283,20 +285,39 @@ def _ranges(numbers: object) -> str | None:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ends) or None
 
 
-def _show(found: TopicInfo, extents: Extents, configs: list[ConfigEntry]) -> None:
+def _eligible(admin: Admin, found: TopicInfo) -> dict[int, tuple[int, ...]]:
+    """The eligible replicas by partition; brokers that cannot tell have none."""
+    if all(len(each.isr) == len(each.replicas) for each in found.partitions):
+        return {}
+    try:
+        return admin.eligible_replicas(found.name)
+    except ApiError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return {}
+
+
+def _show(found: TopicInfo, extents: Extents, configs: list[ConfigEntry], eligible: dict[int, tuple[int, ...]]) -> None:
     click.echo(f"topic {found.name}: {counted(len(found.partitions), 'partition')}, id {found.topic_id}")
-    rows = [[each.partition, *_places(each), *_extent(found, each, extents)] for each in found.partitions]
-    columns = ["partition", *_PLACES, "first offset", "end offset"]
+    rows = [
+        [each.partition, *_places(each), *_extent(found, each, extents)]
+        + ([_ids(eligible.get(each.partition, ()))] if eligible else [])
+        for each in found.partitions
+    ]
+    columns = ["partition", *_PLACES, "first offset", "end offset", *(["eligible"] if eligible else [])]
     show_table(columns, rows, right=("partition", "leader", "first offset", "end offset"))
     if configs:
         show_table(["setting", "value"], [[each.name, each.value] for each in configs])
 
 
-def _document(found: TopicInfo, extents: Extents, configs: list[ConfigEntry]) -> dict[str, object]:
+def _document(
+    found: TopicInfo, extents: Extents, configs: list[ConfigEntry], eligible: dict[int, tuple[int, ...]]
+) -> dict[str, object]:
     partitions = []
     for each in found.partitions:
         first, end = _extent(found, each, extents)
-        partitions.append({**_replicas(each), "first_offset": first, "end_offset": end})
+        shown = {**_replicas(each), "eligible": eligible.get(each.partition, ())}
+        partitions.append({**shown, "first_offset": first, "end_offset": end})
     settings = [told(each) for each in configs]
     return {"topic": found.name, "id": str(found.topic_id), "partitions": partitions, "settings": settings}
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from sparklog.controller.eligible import standing
 from sparklog.errors import ErrorCode
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import BrokerInfo, PartitionState, ReplicaAssignment, TopicAssignment
@@ -41,7 +43,13 @@ class ControllerContext:
     leaving: set[int] = field(default_factory=set)
     """Brokers that are about to stop, and are to lead nothing that another can."""
     restarted: dict[TopicPartition, set[int]] = field(default_factory=dict)
-    """Members of an ISR that have started again since it was written, and may have lost what was not on their disks."""
+    """Members of an ISR, and eligible replicas, that have started again since that was written, and may have lost what
+    was not on their disks.
+    """
+    lives: dict[int, int] = field(default_factory=dict)
+    """For each broker the life of which every partition state takes account, as ZooKeeper has it."""
+    min_isrs: dict[str, int] = field(default_factory=dict)
+    """``min.insync.replicas`` of each topic."""
     offline: dict[int, dict[TopicPartition, ErrorCode]] = field(default_factory=lambda: defaultdict(dict))
     """The partitions that a live broker cannot hold, as it answered last, and why."""
     awaited: set[TopicPartition] = field(default_factory=set)
@@ -131,35 +139,62 @@ class ControllerContext:
         for tp, state in states.items():
             known = self.states.get(tp)
             if known is None or state.version > known.version:
-                self.states[tp] = state
-                self.restarted.get(tp, set()).intersection_update(state.isr)
+                self.states[tp] = self._believed(tp, state)
+                self.restarted.get(tp, set()).intersection_update(standing(state))
 
     def named(self, topic_id: UUID | None) -> str | None:
         """The name of the topic that bears this id."""
         return None if topic_id is None else self._names.get(topic_id)
 
-    def begin_anew(self, broker_id: int, *, is_back: bool = False) -> None:
-        """The broker has started or lost its session: what it answered in its former life says nothing any more.
+    def min_isr(self, tp: TopicPartition) -> int:
+        """How many replicas in sync the partition wants before anything counts: no more than it has."""
+        return min(self.min_isrs.get(tp.topic, 1), len(self.replicas(tp)))
 
-        ``is_back``: that it was gone meanwhile was not seen.
+    def take_settings(self, min_isrs: Mapping[str, int]) -> set[str]:
+        """What topics have for ``min.insync.replicas`` now; those where that is less than before.
+
+        Of these no replica is eligible: a leader may have heard first, and gone on without them.
         """
+        lowered = {topic for topic, wanted in min_isrs.items() if wanted < self.min_isrs.get(topic, wanted)}
+        self.min_isrs.update(min_isrs)
+        for tp in [tp for topic in lowered & self.assignments.keys() for tp in self.partitions_of(topic)]:
+            if tp in self.states:
+                self.states[tp] = self._believed(tp, self.states[tp])
+        return lowered
+
+    def _believed(self, tp: TopicPartition, state: PartitionState) -> PartitionState:
+        return state if self.min_isrs.get(tp.topic, 1) >= state.min_isr else replace(state, eligible=())
+
+    def account(self) -> dict[int, int]:
+        """``lives`` as they are to be written: those of which a partition state has yet to take account left out."""
+        pending = set[int]().union(*self.restarted.values())
+        return self.lives | {id_: info.life for id_, info in self.brokers.items() if id_ not in pending}
+
+    def begin_anew(self, broker_id: int) -> None:
+        """The broker has started or lost its session: what it answered before says nothing any more. In another life
+        than the states take account of it may have lost what was not on its disk.
+        """
+        has_lost = self.lives.get(broker_id) != self.brokers[broker_id].life
         self.offline.pop(broker_id, None)
         self.leaving.discard(broker_id)
         for tp in self.partitions_on(broker_id):
             if self.states[tp].leader == broker_id:
                 self._await(tp)
-            if is_back and broker_id in self.states[tp].isr:
+            if has_lost and broker_id in standing(self.states[tp]):
                 self.restarted.setdefault(tp, set()).add(broker_id)
 
     def look_for_restarts(self, tp: TopicPartition) -> None:
-        """Which members of the ISR have registered since it was written, when nobody was there to see it; as long as
-        there is one that has not, which has all that was acknowledged.
+        """Which of those that stood when the state was written have begun another life since, when nobody was there to
+        see it. A partition with a single replica has nobody who could find out.
         """
-        state = self.states[tp]
-        live = {member for member in state.isr if member in self.brokers}
-        since = {member for member in live if state.zxid >= 0 and self.brokers[member].epoch > state.zxid}
-        if since and live - since:
+        state = self.states[tp] = self._believed(tp, self.states[tp])
+        live = [self.brokers[each] for each in standing(state) if each in self.brokers]
+        since = {each.id for each in live if self._began_since(each, state.zxid)}
+        if since and len(self.replicas(tp)) > 1:
             self.restarted.setdefault(tp, set()).update(since)
+
+    def _began_since(self, broker: BrokerInfo, zxid: int) -> bool:
+        return 0 <= zxid < broker.life or self.lives.get(broker.id, broker.life) != broker.life
 
     def took(self, broker_id: int, tp: TopicPartition) -> bool:
         """The broker holds the partition as its state says; whether that is news."""
@@ -195,6 +230,7 @@ class ControllerContext:
             for each in self.offline.values():
                 each.pop(tp, None)
         self._forget_assignment(topic)
+        self.min_isrs.pop(topic, None)
         self.deleting.discard(topic)
 
     def _await(self, tp: TopicPartition) -> None:

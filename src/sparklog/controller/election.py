@@ -1,18 +1,20 @@
 """Who leads: pure decisions from a context, to be written to ZooKeeper and sent to brokers by ``runtime``.
 
 Invariants: a leader is a replica that lives and was not refused; without ``unclean.leader.election.enable``, and unless
-an operator asks for it, it comes from the ISR; the leader epoch rises with every change of leader or ISR that is made
-here, and when the leader has started again; a broker that has started again is in sync no more, unless no other is; the
-last member of an ISR stays in it even when it dies, for only it is known to hold all that was acknowledged.
-Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``.
+an operator asks for it, it comes from the ISR, and where none of that lives, from the eligible; the leader epoch rises
+with every change of leader, ISR or eligible replicas that is made here; a broker that has started again, and may have
+lost its end, is neither in sync nor eligible, as long as there is one that is, dead or alive; an ISR is never empty.
+Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``; Kafka 4.1, ``PartitionChangeBuilder`` (KIP-966).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sparklog.controller.context import ControllerContext
+from sparklog.controller.eligible import eligible_beside, standing
 from sparklog.protocol.slices import Steps
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -34,38 +36,69 @@ def elect(
     controller_epoch: int,
     leaving: Collection[int] = (),
     restarted: Collection[int] = (),
+    min_isr: int = 1,
 ) -> PartitionState | None:
-    """The state after brokers came or went: None if it may stay as it is. One that is ``leaving`` gives its place up,
-    unless no other is in sync. So does one that has ``restarted``, also to one that is gone: it may have lost what was
-    not on its disk. Where all have, the leader goes on alone, under another epoch.
+    """The state after brokers came or went: None if it may stay as it is.
+
+    One that is ``leaving`` gives its place up, unless no other is in sync. One that has ``restarted``, and may have
+    lost what was not on its disk, gives it up also to one that is gone. Where all have, who led last goes on alone.
     """
-    if restarted:
-        return _elect_after_restart(state, replicas, live, controller_epoch, leaving, restarted)
-    if any(replica in live and replica not in leaving for replica in state.isr):
-        live = [replica for replica in live if replica not in leaving]
-    isr = tuple(replica for replica in state.isr if replica in live) or state.isr[-1:]
-    candidates = [replica for replica in replicas if replica in live and replica in isr]
-    keeps_leader = state.leader in live and state.leader in isr
-    leader = state.leader if keeps_leader else (candidates[0] if candidates else NO_LEADER)
-    if leader == state.leader and isr == state.isr:
+    if not restarted and not leaving and state.leader in live and all(each in live for each in state.isr):
         return None
-    return PartitionState(leader, state.leader_epoch + 1, isr, controller_epoch, state.version)
+    left = [each for each in standing(state, restarted) if each in replicas or each in state.isr]
+    isr = _in_sync(state, replicas, live, leaving, left)
+    eligible, last_known = tuple[int, ...](), tuple[int, ...]()
+    if isr:
+        leader = state.leader if state.leader in isr else next((each for each in replicas if each in isr), NO_LEADER)
+        eligible = eligible_beside(state, isr, replicas, min_isr, restarted)
+    elif left:
+        leader, isr, eligible, last_known = _nobody(state, replicas, left)
+    else:
+        known_last = (state.leader, *state.last_known, *reversed(state.isr))
+        last = next((each for each in known_last if each in replicas), state.isr[-1])
+        leader, isr = last if last in live else NO_LEADER, (last,)
+    known = (state.leader, state.isr, state.eligible, state.last_known)
+    if known == (leader, isr, eligible, last_known) and len(left) == len(state.isr) + len(state.eligible):
+        return None
+    epoch = state.leader_epoch + 1
+    return PartitionState(
+        leader,
+        epoch,
+        isr,
+        controller_epoch,
+        state.version,
+        eligible=eligible,
+        last_known=last_known,
+        min_isr=min_isr,
+    )
 
 
-def _elect_after_restart(
+def _in_sync(
     state: PartitionState,
     replicas: Sequence[int],
     live: Collection[int],
-    controller_epoch: int,
     leaving: Collection[int],
-    restarted: Collection[int],
-) -> PartitionState:
-    kept = tuple(each for each in state.isr if each not in restarted)
-    if not kept:
-        kept = (state.leader,) if state.leader in state.isr else state.isr[-1:]
-    without = PartitionState(state.leader, state.leader_epoch, kept, controller_epoch, state.version)
-    found = elect(without, replicas, live, controller_epoch, leaving) or without
-    return PartitionState(found.leader, state.leader_epoch + 1, found.isr, controller_epoch, state.version)
+    left: Collection[int],
+) -> tuple[int, ...]:
+    """The members of the ISR that go on; without any, the first of the eligible that lives."""
+    isr = [each for each in state.isr if each in left and each in live]
+    if isr:
+        return tuple(each for each in isr if each not in leaving) or tuple(isr)
+    eligible = [each for each in replicas if each in state.eligible and each in left and each in live]
+    staying = [each for each in eligible if each not in leaving]
+    return tuple((staying or eligible)[:1])
+
+
+def _nobody(
+    state: PartitionState, replicas: Sequence[int], left: Sequence[int]
+) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """No leader, for none of those that are ``left`` lives. Kafka's znode wants an ISR that is not empty: the last of
+    them is it. Who led last is kept where that tells more.
+    """
+    last = [each for each in left if each in state.isr][-1:] or left[-1:]
+    eligible = tuple(each for each in replicas if each in left and each not in last)
+    leaders = state.last_known if state.leader == NO_LEADER else (state.leader,)
+    return int(NO_LEADER), tuple(last), eligible, leaders if eligible or leaders != tuple(last) else ()
 
 
 def elect_unclean(context: ControllerContext, tp: TopicPartition) -> PartitionState | None:
@@ -86,7 +119,8 @@ def prefer(context: ControllerContext, partitions: Iterable[TopicPartition]) -> 
         state, first = context.states[tp], context.replicas(tp)[0]
         may_lead = first in state.isr and first in context.online(tp) and first not in context.leaving
         if state.leader != first and may_lead and tp.topic not in context.deleting:
-            changes[tp] = PartitionState(first, state.leader_epoch + 1, state.isr, context.epoch, state.version)
+            epoch = state.leader_epoch + 1
+            changes[tp] = replace(state, leader=first, leader_epoch=epoch, controller_epoch=context.epoch)
     return changes
 
 
@@ -146,7 +180,15 @@ def decide(context: ControllerContext) -> Steps[dict[TopicPartition, PartitionSt
             change = (
                 initial_state(replicas, online, context.epoch)
                 if state is None
-                else elect(state, replicas, online, context.epoch, context.leaving, context.restarted.get(tp, ()))
+                else elect(
+                    state,
+                    replicas,
+                    online,
+                    context.epoch,
+                    context.leaving,
+                    context.restarted.get(tp, ()),
+                    context.min_isr(tp),
+                )
             )
             if change is not None:
                 changes[tp] = change

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sparklog.controller.context import ControllerContext
+from sparklog.controller.eligible import eligible_beside
 from sparklog.errors import ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -49,7 +50,10 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
         return ErrorCode.INELIGIBLE_REPLICA
     if not all(_is_online(context, tp, *each) for each in zip(change.isr, change.broker_epochs, strict=True)):
         return ErrorCode.INELIGIBLE_REPLICA
-    return PartitionState(state.leader, state.leader_epoch, change.isr, context.epoch, state.version)
+    restarted, min_isr = context.restarted.get(tp, ()), context.min_isr(tp)
+    eligible = eligible_beside(state, change.isr, context.replicas(tp), min_isr, restarted)
+    leader, epoch = state.leader, state.leader_epoch
+    return PartitionState(leader, epoch, change.isr, context.epoch, state.version, eligible=eligible, min_isr=min_isr)
 
 
 def _is_online(context: ControllerContext, tp: TopicPartition, member: int, epoch: int) -> bool:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sparklog.clock import Clock
 from sparklog.config.topic import TopicConfig
@@ -26,8 +26,10 @@ from sparklog.controller.election import decide, elect_unclean, imbalanced, lead
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.controller.pauses import Pauses
 from sparklog.controller.reassigner import Reassigner, Wishes
+from sparklog.controller.states import PartitionStates, RunZk
 from sparklog.controller.steps import in_steps
 from sparklog.controller.succession import Predecessor, Succession
+from sparklog.controller.topic_settings import ReadConfigs, TopicSettings
 from sparklog.controller.vigils import Vigils
 from sparklog.controller.witnesses import Witnesses
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
@@ -52,12 +54,10 @@ _LOOK_AT_LEAST_EVERY_S = 5.0
 _STAND_AGAIN_S = 0.2
 _REFUSALS_TOLD = 100
 """In ten seconds, of each kind."""
-RunZk = Callable[..., Awaitable[Any]]
-"""Runs a blocking ZooKeeper call off the loop and awaits what it gives."""
 
 
-async def _default_config(_topic: str) -> TopicConfig:
-    return TopicConfig()
+async def _default_configs(topics: Collection[str]) -> dict[str, TopicConfig]:
+    return dict.fromkeys(topics, TopicConfig())
 
 
 class Controller:
@@ -69,16 +69,17 @@ class Controller:
         zk: ZkClient,
         run_zk: RunZk,
         clock: Clock,
-        topic_config: Callable[[str], Awaitable[TopicConfig]] = _default_config,
+        topic_configs: ReadConfigs = _default_configs,
         witnesses: Witnesses | None = None,
     ) -> None:
-        """``topic_config`` gives the settings of a topic. With ``witnesses`` a session is not waited for (failover)."""
+        """``topic_configs`` gives the settings of topics. With ``witnesses`` a session is not waited for (failover)."""
         self._id = broker_id
         self._zk = zk
         self._run_zk = run_zk
         self._clock = clock
-        self._topic_config = topic_config
         self._warnings = RateLimitedLogger(_logger, clock.monotonic)
+        self._settings = TopicSettings(topic_configs)
+        self._states = PartitionStates(zk, run_zk)
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, BrokerChannel] = {}
         self._look = asyncio.Event()
@@ -145,6 +146,11 @@ class Controller:
     def look_at(self, topic: str) -> None:
         """Partitions were added to the topic: read its assignment again."""
         self._grown.add(topic)
+        self._look.set()
+
+    def settings_changed(self, topic: str | None) -> None:
+        """The settings of the topic, or of all (None), are not what they were."""
+        self._settings.changed(topic)
         self._look.set()
 
     def _in_office(self) -> ControllerContext:
@@ -249,9 +255,7 @@ class Controller:
 
     async def _write_isrs(self, context: ControllerContext, wanted: dict[TopicPartition, PartitionState]) -> None:
         try:
-            written = await self._run_zk(self._zk.write_partition_states, wanted, context.epoch_version)
-            lost = [tp for tp in wanted if tp not in written]
-            found = await self._run_zk(self._zk.partition_states, lost) if lost else {}
+            written, found = await self._states.write(context, wanted)
         except CoordinationError as error:
             self._stand.set()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer: {error}") from error
@@ -314,7 +318,8 @@ class Controller:
         if won is None:
             return
         epoch, version = won
-        self._begin_term(ControllerContext(epoch, version))
+        lives = await self._run_zk(self._zk.lives)
+        self._begin_term(ControllerContext(epoch, version, lives=lives))
         if gone is not None:
             self._vigils.begin(gone.broker)
         _logger.info("broker %d is the controller, epoch %d", self._id, epoch)
@@ -360,7 +365,9 @@ class Controller:
         await self._deletions.observe(context, await self._run_zk(self._zk.topics_to_delete, wake))
         await self._reassigner.observe(context, wake)
         failed = await self._observe_log_dirs(context, await self._run_zk(self._zk.log_dir_events, wake))
+        await self._settings.catch_up(context)
         changed = await self._decide(context)
+        await self._states.account(context)
         await self._announce(context, changed, fresh)
         await self._ask_again(context, asked_again - fresh, failed - fresh)
         await self._reassigner.finish(context, self._channels)
@@ -377,9 +384,9 @@ class Controller:
         for id_ in fresh:
             self._channels[id_] = BrokerChannel(brokers[id_], f"controller-{self._id}")
         self._brokers_changed = bool(fresh) or context.brokers.keys() != brokers.keys()
-        known, context.brokers = context.brokers, brokers
+        context.brokers = brokers
         for id_ in fresh:
-            context.begin_anew(id_, is_back=id_ in known and known[id_].epoch != brokers[id_].epoch)
+            context.begin_anew(id_)
         return fresh
 
     async def _observe_log_dirs(self, context: ControllerContext, events: dict[str, int]) -> set[int]:
@@ -392,15 +399,17 @@ class Controller:
         for gone in context.assignments.keys() - set(topics):
             context.forget(gone)
         grown, self._grown = self._grown, set()
-        for topic in set(topics) - (context.assignments.keys() - grown):
+        fresh = set(topics) - (context.assignments.keys() - grown)
+        await self._settings.learn(context, fresh)
+        for topic in fresh:
             await self._read_topic(context, topic)
 
     async def _read_topic(self, context: ControllerContext, topic: str) -> None:
         try:
             check_topic_name(topic)
             assignment = await self._run_zk(self._zk.assignment, topic)
-            partitions = [TopicPartition(topic, number) for number in assignment.partitions] if assignment else []
-            states = await self._run_zk(self._zk.partition_states, partitions)
+            replicas = assignment.partitions if assignment else {}
+            states = await self._states.read({TopicPartition(topic, number): each for number, each in replicas.items()})
         except (ApiError, MalformedZnode) as error:  # brokers would refuse what they are told of all topics
             _logger.error("topic %s is left alone: %s", topic, error)
             return
@@ -417,14 +426,16 @@ class Controller:
         to_prefer, self._to_prefer = self._to_prefer & context.states.keys() - wanted.keys(), set()
         wanted |= prefer(context, to_prefer)
         wanted |= await in_steps(reassignment.decide(context, wanted))
-        if not wanted:
+        confirmed = await self._settings.confirm(context, wanted)
+        if len(confirmed) < len(wanted):
+            self._look.set()
+        if not confirmed:
             return []
-        written = await self._run_zk(self._zk.write_partition_states, wanted, context.epoch_version)
+        written, found = await self._states.write(context, confirmed)
         context.write(written)
         reassignment.took_effect(context, written)
-        if len(written) < len(wanted):
-            lost = [tp for tp in wanted if tp not in written]
-            context.found(await self._run_zk(self._zk.partition_states, lost))
+        context.found(found)
+        if len(written) < len(confirmed):
             self._look.set()
         return list(written)
 
@@ -434,7 +445,7 @@ class Controller:
         """Leaders that are not in sync, for partitions without one, where their topic or an operator wants that."""
         forced, self._to_lead_anyhow = self._to_lead_anyhow, set()
         left = await in_steps(leaderless(context, wanted))
-        allowed = {topic for topic in {tp.topic for tp in left} if await self._may_be_unclean(topic)}
+        allowed = await self._settings.may_be_unclean({tp.topic for tp in left})
         chosen = {
             tp: elect_unclean(context, tp)
             for tp in left
@@ -446,13 +457,6 @@ class Controller:
                 text = "%s is led by broker %d, which was not in sync: records that were acknowledged may be lost"
                 _logger.warning(text, tp, state.leader)
         return {tp: state for tp, state in chosen.items() if state is not None}
-
-    async def _may_be_unclean(self, topic: str) -> bool:
-        try:
-            return (await self._topic_config(topic)).unclean_leader_election_enable
-        except (ApiError, MalformedZnode) as error:
-            _logger.error("topic %s has no unclean election: %s", topic, error)
-            return False
 
     async def _announce(self, context: ControllerContext, changed: list[TopicPartition], fresh: set[int]) -> None:
         back = {tp for id_ in fresh for tp in context.partitions_on(id_)}  # their replicas there are offline no more

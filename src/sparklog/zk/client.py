@@ -23,6 +23,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -49,6 +50,8 @@ _logger = logging.getLogger(__name__)
 OnChange = Callable[[], None]
 T = TypeVar("T")
 _OPS_A_TRANSACTION = 500
+_OPS_OF_A_STATE = 2
+"""The check of the office, and the state itself; what stands beside it comes after."""
 _TRIES = 5
 
 
@@ -91,6 +94,7 @@ class ZkClient:
         self._members = random.sample(ensemble.members, len(ensemble.members))
         self._client = kazoo_client(self._members, session_timeout)
         self._on_session = on_session
+        self._with_eligible: set[TopicPartition] = set()  # partitions that are believed to have that znode
         self._client.add_listener(self._on_state)
         try:
             self._client.start(timeout=connect_timeout)
@@ -225,6 +229,24 @@ class ZkClient:
                     self._client.set(path, data, version=node[1].version)
                 return block
 
+    def lives(self) -> dict[int, int]:
+        """For each broker the life of which the partition states take account; none if that cannot be read."""
+        node = self._get(znodes.LIVES)
+        try:
+            return {} if node is None else znodes.decode_lives(node[0])
+        except MalformedZnode as error:
+            _logger.error("every broker that comes back is taken for one that has lost its end: %s", error)
+            return {}
+
+    def write_lives(self, lives: Mapping[int, int], controller_epoch_version: int) -> None:
+        """Raises CoordinationError if another controller has taken over."""
+        transaction = self._as_controller(controller_epoch_version)
+        transaction.set_data(znodes.LIVES, znodes.encode_lives(lives))
+        results = list(transaction.commit())
+        _check_office(results)
+        if _failed(results):
+            raise CoordinationError(f"{znodes.LIVES} cannot be written: {results[1]}")
+
     # failed log directories
 
     def report_log_dir_failure(self, broker_id: int) -> None:
@@ -358,6 +380,19 @@ class ZkClient:
     def topic_config(self, topic: str) -> dict[str, str]:
         """The settings that the topic has of its own."""
         return self.config(znodes.topic_entity(topic))
+
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """``topic_config`` of each of them; one that cannot be read is left out, and named in the log."""
+        asked = [(topic, self._client.get_async(znodes.topic_config_path(topic))) for topic in topics]
+        found = dict[str, dict[str, str]]()
+        for topic, answer in asked:
+            try:
+                found[topic] = znodes.decode_config(znodes.topic_config_path(topic), answer.get()[0])
+            except NoNodeError:
+                found[topic] = {}
+            except MalformedZnode as error:
+                _logger.error("the settings of topic %s are left alone: %s", topic, error)
+        return found
 
     def add_partitions(self, assignment: TopicAssignment, controller_epoch_version: int) -> None:
         """Give the topic the partitions of ``assignment``; its old ones stay as they are in ZooKeeper.
@@ -574,6 +609,24 @@ class ZkClient:
             states[tp] = znodes.decode_partition_state(tp, data, stat.version, stat.mzxid)
         return states
 
+    def beside(self, states: Mapping[TopicPartition, PartitionState]) -> dict[TopicPartition, PartitionState]:
+        """The states, which were read or written just now, with the eligible replicas that stand beside them.
+
+        What is malformed is named in the log, and makes nobody eligible.
+        """
+        asked = [(tp, state, self._client.get_async(znodes.eligible_path(tp))) for tp, state in states.items()]
+        found = dict(states)
+        for tp, state, answer in asked:
+            try:
+                data = answer.get()[0]
+                self._with_eligible.add(tp)
+                found[tp] = znodes.decode_eligible(tp, data, state)
+            except NoNodeError:
+                self._with_eligible.discard(tp)
+            except MalformedZnode as error:
+                _logger.error("nobody is eligible: %s", error)
+        return found
+
     def write_partition_states(
         self, states: dict[TopicPartition, PartitionState], controller_epoch_version: int
     ) -> dict[TopicPartition, PartitionState]:
@@ -590,7 +643,11 @@ class ZkClient:
                 for tp, state in items[start : start + _OPS_A_TRANSACTION]
             ]
             for tp, state, answer in asked:
-                written.update(self._state_written(tp, state, answer.get()))
+                results = answer.get()
+                if len(results) > _OPS_OF_A_STATE and isinstance(results[-1], NodeExistsError | NoNodeError):
+                    self._found_beside(tp, is_there=isinstance(results[-1], NodeExistsError))
+                    results = self._write_state(tp, state, controller_epoch_version).get()
+                written.update(self._state_written(tp, state, results))
         return written
 
     def _write_state(self, tp: TopicPartition, state: PartitionState, controller_epoch_version: int):  # type: ignore[no-untyped-def]
@@ -600,7 +657,21 @@ class ZkClient:
             transaction.create(path, data)
         else:
             transaction.set_data(path, data, version=state.version)
+        if state.eligible or state.last_known:
+            self._write_beside(transaction, tp, state)
         return transaction.commit_async()
+
+    def _found_beside(self, tp: TopicPartition, *, is_there: bool) -> None:
+        """Another controller has made the znode of the eligible replicas, or it went with a former topic."""
+        (self._with_eligible.add if is_there else self._with_eligible.discard)(tp)
+
+    def _write_beside(self, transaction, tp: TopicPartition, state: PartitionState) -> None:  # type: ignore[no-untyped-def]
+        path, data = znodes.eligible_path(tp), znodes.encode_eligible(state, _next_version(state))
+        if tp in self._with_eligible:
+            transaction.set_data(path, data)
+        else:
+            transaction.create(path, data)
+            self._with_eligible.add(tp)  # if the transaction fails, the next finds out
 
     @staticmethod
     def _state_written(
@@ -610,8 +681,7 @@ class ZkClient:
         if _failed(results):
             _logger.warning("the state of %s changed under the controller: %s", tp, results[1])
             return {}
-        version = 0 if state.version < 0 else state.version + 1
-        return {tp: PartitionState(state.leader, state.leader_epoch, state.isr, state.controller_epoch, version)}
+        return {tp: replace(state, version=_next_version(state), zxid=-1)}
 
     def _make_partition_parents(
         self, states: dict[TopicPartition, PartitionState], controller_epoch_version: int
@@ -659,6 +729,11 @@ class ZkClient:
     def _delete(self, path: str) -> None:
         with suppress(NoNodeError):
             self._client.delete(path)
+
+
+def _next_version(state: PartitionState) -> int:
+    """Of the znode, when the state is written over the version that it names."""
+    return 0 if state.version < 0 else state.version + 1
 
 
 def _failed(results: list[object]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -30,6 +30,7 @@ LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONSUMERS = "/consumers"
+LIVES = "/sparklog/lives"
 
 PERSISTENT_PATHS = (
     CONSUMERS,
@@ -45,6 +46,7 @@ PERSISTENT_PATHS = (
     "/config/users",
     "/config/brokers",
     "/config/ips",
+    LIVES,
 )
 
 
@@ -235,6 +237,8 @@ def with_replicas(path: str, data: bytes, assignment: TopicAssignment) -> bytes:
 class PartitionState:
     """A partition's leader and in-sync replicas; ``version`` is the znode's, for conditional writes, and ``zxid`` that
     of the last write, -1 where it is not known.
+
+    What Kafka's znode has no room for is in one of our own beside it (``eligible_path``).
     """
 
     leader: int
@@ -243,6 +247,12 @@ class PartitionState:
     controller_epoch: int
     version: int = field(default=-1, compare=False)
     zxid: int = field(default=-1, compare=False)
+    eligible: tuple[int, ...] = ()
+    """Replicas out of the ISR that have all that was ever acknowledged all the same."""
+    last_known: tuple[int, ...] = ()
+    """Who led last, where nobody leads."""
+    min_isr: int = field(default=1, compare=False)
+    """The ``min.insync.replicas`` under which ``eligible`` was found."""
 
 
 def partition_state_path(tp: TopicPartition) -> str:
@@ -272,6 +282,53 @@ def decode_partition_state(tp: TopicPartition, data: bytes, version: int, zxid: 
             version,
             zxid,
         )
+
+
+def eligible_path(tp: TopicPartition) -> str:
+    """Kafka neither reads nor writes it; it goes with the topic."""
+    return f"{topic_path(tp.topic)}/partitions/{tp.partition}/eligible"
+
+
+def encode_eligible(state: PartitionState, version: int) -> bytes:
+    """What stands beside the state of this version."""
+    return _json(
+        {
+            "version": 1,
+            "state_version": version,
+            "min_isr": state.min_isr,
+            "eligible": list(state.eligible),
+            "last_known": list(state.last_known),
+        }
+    )
+
+
+def decode_eligible(tp: TopicPartition, data: bytes, state: PartitionState) -> PartitionState:
+    """The state with what stands beside it. What was written beside another version is disbelieved: a controller of
+    Kafka, which does not know of it, has changed the state since.
+    """
+    value = _parse(eligible_path(tp), data)
+    with _reading(eligible_path(tp)):
+        if _number(value["state_version"]) != state.version:
+            return state
+        return replace(
+            state,
+            eligible=tuple(map(_number, value["eligible"])),
+            last_known=tuple(map(_number, value["last_known"])),
+            min_isr=_number(value["min_isr"], 1),
+        )
+
+
+def encode_lives(lives: Mapping[int, int]) -> bytes:
+    return _json({"version": 1, "lives": {str(broker_id): life for broker_id, life in sorted(lives.items())}})
+
+
+def decode_lives(data: bytes) -> dict[int, int]:
+    """For each broker the life of which the partition states are known to take account; none if none was ever told."""
+    if not data:
+        return {}
+    value = _parse(LIVES, data)
+    with _reading(LIVES):
+        return {int(broker_id): int(life) for broker_id, life in value["lives"].items()}
 
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:

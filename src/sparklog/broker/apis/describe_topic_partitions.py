@@ -1,6 +1,13 @@
-"""DescribeTopicPartitions: topics by name, a bounded number of partitions an answer, and a cursor to go on."""
+"""DescribeTopicPartitions: topics by name, a bounded number of partitions an answer, and a cursor to go on.
+
+No broker is told which replicas are eligible: they are looked up in ZooKeeper, for partitions that lack a member of
+their ISR. While ZooKeeper does not answer none is named.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextlib import suppress
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.metadata_cache import PartitionMetadata, TopicMetadata
@@ -10,18 +17,47 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from sparklog.protocol.slices import Steps
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.structs import INTERNAL_TOPICS
+from sparklog.structs import INTERNAL_TOPICS, TopicPartition
+from sparklog.zk.znodes import PartitionState
 
 API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS = range(0, 1)
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = _Topic.DescribeTopicPartitionsResponsePartition
 _Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
 def handle(
     broker: BrokerContext, request: ApiRequest[DescribeTopicPartitionsRequest]
+) -> Steps[DescribeTopicPartitionsResponse | Awaitable[DescribeTopicPartitionsResponse]]:
+    response = yield from _described(broker, request.message)
+    lacking = {
+        TopicPartition(topic.name or "", each.partition_index): each
+        for topic in response.topics
+        for each in topic.partitions
+        if len(each.isr_nodes) < len(each.replica_nodes)
+    }
+    return _with_eligible(broker, response, lacking) if lacking else response
+
+
+async def _with_eligible(
+    broker: BrokerContext, response: DescribeTopicPartitionsResponse, lacking: dict[TopicPartition, _Partition]
+) -> DescribeTopicPartitionsResponse:
+    with suppress(ApiError):
+        for tp, state in (await broker.run_zk(_read_eligible, broker, list(lacking))).items():
+            lacking[tp].eligible_leader_replicas = list(state.eligible)
+            lacking[tp].last_known_elr = list(state.last_known)
+    return response
+
+
+def _read_eligible(broker: BrokerContext, partitions: list[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+    """On the thread that is kept for ZooKeeper."""
+    return broker.zk.beside(broker.zk.partition_states(partitions))
+
+
+def _described(
+    broker: BrokerContext, message: DescribeTopicPartitionsRequest
 ) -> Steps[DescribeTopicPartitionsResponse]:
-    message = request.message
     try:
         names = _names(broker, message)
     except ApiError as error:
@@ -85,7 +121,7 @@ def _describe(broker: BrokerContext, topic: TopicMetadata, partitions: list[tupl
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            _Topic.DescribeTopicPartitionsResponsePartition(
+            _Partition(
                 error_code=ErrorCode.NONE,
                 partition_index=number,
                 leader_id=each.leader if each.leader in broker.metadata.brokers else -1,

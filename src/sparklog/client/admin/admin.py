@@ -114,6 +114,7 @@ class Admin:
     describe_cluster = _blocking(TopicAdmin.describe_cluster)
     list_topics = _blocking(TopicAdmin.list_topics)
     describe_topics = _blocking(TopicAdmin.describe_topics)
+    eligible_replicas = _blocking(TopicAdmin.eligible_replicas)
     create_topics = _blocking(TopicAdmin.create_topics)
     delete_topics = _blocking(TopicAdmin.delete_topics)
     create_partitions = _blocking(TopicAdmin.create_partitions)

@@ -19,10 +19,14 @@ from sparklog.protocol.messages import (
     CreateTopicsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
     ElectLeadersRequest,
 )
 from sparklog.structs import BrokerId, IsolationLevel, TopicPartition, by_topic
 
+_PARTITIONS_AN_ANSWER = 2000
+_Cursor = DescribeTopicPartitionsRequest.Cursor
 _CreatableTopic = CreateTopicsRequest.CreatableTopic
 _DeletableTopic = DeleteTopicsRequest.DeleteTopicState
 _RecordsTopic = DeleteRecordsRequest.DeleteRecordsTopic
@@ -61,6 +65,37 @@ class TopicAdmin(AdminBase):
             return {name: info.topics[name] for name in names}
 
         return await retrying_async(self._session.backoff(), describe)
+
+    async def eligible_replicas(self, topic: str) -> dict[int, tuple[int, ...]]:
+        """By partition the replicas that are out of sync, have all that was acknowledged, and may lead: the partitions
+        that have any. They stand in while fewer than ``min.insync.replicas`` are in sync.
+        """
+        found = dict[int, tuple[int, ...]]()
+        cursor: _Cursor | None = None
+        while True:
+            answer = await self._describe_page(topic, cursor)
+            for described in answer.topics:
+                for each in described.partitions:
+                    if each.eligible_leader_replicas:
+                        found[each.partition_index] = tuple(each.eligible_leader_replicas)
+            if answer.next_cursor is None:
+                return found
+            cursor = _Cursor(
+                topic_name=answer.next_cursor.topic_name, partition_index=answer.next_cursor.partition_index
+            )
+
+    async def _describe_page(self, topic: str, cursor: _Cursor | None) -> DescribeTopicPartitionsResponse:
+        request = DescribeTopicPartitionsRequest
+        asked = request(
+            topics=[request.TopicRequest(name=topic)],
+            response_partition_limit=_PARTITIONS_AN_ANSWER,
+            cursor=cursor,
+        )
+        return await self._session.any_broker_request(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            lambda _: asked,
+            check=lambda answer: raise_first(answer.topics, lambda each: f"topic {each.name!r}"),
+        )
 
     async def create_topics(self, topics: Collection[NewTopic], *, validate_only: bool = False) -> None:
         """Create them all, or raise the first error; those before it in the answer then exist.

@@ -1,0 +1,78 @@
+"""Three brokers leave one after the other, and the last loses its unflushed end: who left before leads with all."""
+
+import pytest
+from integration import wire
+from integration.test_replication import described, in_sync, make_topic, numbered, read_all, send
+
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import DescribeTopicPartitionsRequest
+from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.eventually import eventually
+
+pytestmark = pytest.mark.integration
+
+NOTICED_S = 60.0
+"""A session, of 3 s, has timed out within this time, however busy the machine is."""
+
+
+@pytest.fixture(scope="module")
+def trio(tmp_path_factory):
+    with ClusterHarness(tmp_path_factory.mktemp("standing"), brokers=3) as harness:
+        yield harness
+
+
+def eligible(trio, broker_id, topic):
+    """As that broker says, and whom it says to have led last."""
+    request = DescribeTopicPartitionsRequest
+    asked = request(topics=[request.TopicRequest(name=topic)], response_partition_limit=10, cursor=None)
+    with wire.connect(trio.broker(broker_id).address) as connection:
+        answer = connection.request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, lambda _: asked)
+    (partition,) = answer.topics[0].partitions
+    return set(partition.eligible_leader_replicas), set(partition.last_known_elr)
+
+
+def lose_unflushed_end(trio, broker_id, topic):
+    """As a power cut: of what was never flushed the second half is gone."""
+    (path,) = trio.directory.broker(broker_id).glob(f"**/{topic}-0/*.log")
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def test_who_left_the_isr_in_order_leads_with_all_that_the_last_of_it_has_lost(trio):
+    make_topic(trio, "stands", **{"min.insync.replicas": "2"})
+    send(trio, "stands", numbered(0, 500))
+    last = described(trio, "stands").leader
+    first, second = {0, 1, 2} - {last}
+    trio.stop_broker(first)
+    eventually(lambda: in_sync(trio, "stands") == {second, last}, NOTICED_S, "one has gone")
+    send(trio, "stands", numbered(500, 600))
+    assert eligible(trio, last, "stands") == (set(), set()), "two are enough"
+    trio.stop_broker(second)
+    eventually(lambda: in_sync(trio, "stands") == {last}, NOTICED_S, "two have gone")
+    assert eligible(trio, last, "stands") == ({second}, set())
+    trio.kill_broker(last)
+    lose_unflushed_end(trio, last, "stands")
+    trio.start_broker(last)
+    eventually(lambda: in_sync(trio, "stands") == {second}, NOTICED_S, "who has lost its end stands no more")
+    assert described(trio, "stands").leader == -1
+    assert eligible(trio, last, "stands") == (set(), {last})
+    trio.start_broker(first)
+    trio.start_broker(second)
+    eventually(lambda: described(trio, "stands").leader == second, NOTICED_S, "who has everything leads")
+    eventually(lambda: in_sync(trio, "stands") == {0, 1, 2}, NOTICED_S, "all replicas are in sync")
+    send(trio, "stands", numbered(600, 700))
+    assert read_all(trio, "stands", 700) == numbered(0, 700)
+
+
+@pytest.mark.slow
+def test_all_lose_their_power_and_the_last_leader_goes_on(trio):
+    make_topic(trio, "dark", **{"min.insync.replicas": "2"})
+    send(trio, "dark", numbered(0, 100))
+    leader = described(trio, "dark").leader
+    for broker in trio.brokers:
+        broker.kill()
+    for broker in trio.brokers:
+        broker.start()
+    eventually(lambda: in_sync(trio, "dark") == {0, 1, 2}, NOTICED_S, "all replicas are in sync")
+    assert described(trio, "dark").leader == leader
+    assert read_all(trio, "dark", 100) == numbered(0, 100)
