@@ -172,7 +172,7 @@ class Controller:
 
     def check_broker(self, broker_id: int, broker_epoch: int) -> None:
         """Raises ApiError(NOT_CONTROLLER), or STALE_BROKER_EPOCH if the broker is not registered under this epoch."""
-        self._context_for(broker_id, broker_epoch)
+        self._context_for("AllocateProducerIds", broker_id, broker_epoch)
 
     async def let_go(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """The broker is about to stop: have others lead what it leads. Returns what it leads still, for no other can.
