@@ -80,7 +80,9 @@ class Stage:
 
     async def is_obeyed(self, epoch):
         """What the fence answers to the controller about this registration."""
-        return await self.fence.admit(SimpleNamespace(controller_id=1, controller_epoch=1, broker_epoch=epoch))
+        return await self.fence.admit(
+            SimpleNamespace(controller_id=1, controller_epoch=1, broker_epoch=epoch, is_k_raft_controller=False)
+        )
 
     async def registered(self):
         """The epoch under which the broker is known, once it is."""

@@ -436,8 +436,9 @@ def test_a_broker_that_comes_is_told_of_the_whole_cluster_and_then_of_what_chang
         await until(lambda: TopicPartition("t", 0) in two.leads)
         await stage.run_zk(zk.create_topic, topic("u", 1), {})
         await until(lambda: TopicPartition("u", 0) in two.leads)
-        first, *others = [message.type for api, message in two.heard if api is ApiKey.UPDATE_METADATA]
-        assert (first, {*others}) == (FULL, {INCREMENTAL})
+        brokers_alone, whole, *others = [message for api, message in two.heard if api is ApiKey.UPDATE_METADATA]
+        assert (brokers_alone.type, brokers_alone.topic_states, whole.type) == (INCREMENTAL, [], FULL)
+        assert {each.type for each in others} == {INCREMENTAL}
 
     on_stage(test)
 

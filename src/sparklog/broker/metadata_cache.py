@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from sparklog.protocol.hot.fetch import LeaderHint
-from sparklog.protocol.messages import FULL, UpdateMetadataRequest
+from sparklog.protocol.messages import FULL, INCREMENTAL, UpdateMetadataRequest
 from sparklog.protocol.slices import Shared, Steps, each_of
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.structs import Endpoint, TopicPartition
@@ -77,6 +77,11 @@ class MetadataCache:
         self.brokers: dict[int, BrokerInfo] = {}
         self.controller_id = -1
         self.controller_epoch = -1
+        self.has_been_told = False
+        """Whether a controller has described the cluster since this broker's start. Until then a topic that is not here
+        may well exist, and a client that is told otherwise may give up for good. Our controllers tell of the brokers
+        first, then what this one leads and follows, then of everything; Kafka's do not say which of them it is.
+        """
         self.topics_version = 0
         """Goes up with every update that names a topic."""
         self.answers: dict[tuple[int, bool, bool], Shared[bytes]] = {}
@@ -91,12 +96,9 @@ class MetadataCache:
         self._names: dict[UUID, str] = {}
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
-    @property
-    def has_been_told(self) -> bool:
-        """Whether a controller has described the cluster since this broker's start. Until then a topic that is not here
-        may well exist, and a client that is told otherwise may give up for good.
-        """
-        return self.controller_epoch >= 0
+    def knows_broker(self, broker_id: int) -> bool:
+        """Whether a controller has described the cluster, and this broker lives in it."""
+        return self.has_been_told and broker_id in self.brokers
 
     def offline(self, partition: PartitionMetadata) -> list[int]:
         """The replicas that cannot be reached: the controller said so, or their broker has gone since."""
@@ -150,6 +152,7 @@ class MetadataCache:
             each.id: BrokerInfo(each.id, Endpoint(each.endpoints[0].host, each.endpoints[0].port), each.rack)
             for each in request.live_brokers
         }
+        self.has_been_told = self.has_been_told or request.type != INCREMENTAL
         if request.type == FULL:
             self._left_out.update(self._topics)
             self._topics, self._names = {}, {}

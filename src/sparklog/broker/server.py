@@ -194,7 +194,7 @@ class Broker:
         registration.follow(self._controller.on_session_expired, self._fail)
         self._controller.start()
         metadata = self._context.metadata
-        if not await metadata.wait_for(lambda: config.broker_id in metadata.brokers, _READY_TIMEOUT):
+        if not await metadata.wait_for(lambda: metadata.knows_broker(config.broker_id), _READY_TIMEOUT):
             raise CoordinationError(
                 f"no controller took notice of broker {config.broker_id}; see the other brokers' logs"
             )

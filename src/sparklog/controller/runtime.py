@@ -465,16 +465,15 @@ class Controller:
         if not news and not self._brokers_changed:
             return
         for id_, channel in list(self._channels.items()):
-            if id_ in fresh:
-                await self._tell(context, channel, list(context.states), is_full=True)
-                await self._send_states(context, channel, context.partitions_on(id_), full=True)
-                continue
-            mine = [tp for tp in changed if id_ in context.online(tp)]
-            if mine and self._brokers_changed:  # a broker of Kafka's follows no leader that it has not heard of
+            full = id_ in fresh
+            mine = context.partitions_on(id_) if full else [tp for tp in changed if id_ in context.online(tp)]
+            if (
+                mine or full
+            ) and self._brokers_changed:  # a broker of Kafka's follows no leader that it has not heard of
                 await self._tell(context, channel, [])
-            if mine:
-                await self._send_states(context, channel, mine, full=False)
-            await self._tell(context, channel, news)
+            if mine or full:
+                await self._send_states(context, channel, mine, full=full)
+            await self._tell(context, channel, list(context.states) if full else news, is_full=full)
 
     async def _ask_again(self, context: ControllerContext, refused_before: set[int], failed: set[int]) -> None:
         """Find out which replicas the brokers hold by now: those they refused, or where a disk has failed all."""

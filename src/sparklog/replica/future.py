@@ -91,7 +91,17 @@ class FutureReplicas:
         To ask for where it lies cancels a move. Raises ApiError: INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND,
         KAFKA_STORAGE_ERROR; UNKNOWN_TOPIC_OR_PARTITION if it is not here, and remembers the wish then.
         """
-        await asyncio.shield(asyncio.ensure_future(self._alter(tp, path)))
+        error = await asyncio.shield(asyncio.ensure_future(self._altered(tp, path)))
+        if error is not None:
+            raise error
+
+    async def _altered(self, tp: TopicPartition, path: str) -> ApiError | None:
+        """Why it could not be: also where nobody waits for that any more."""
+        try:
+            await self._alter(tp, path)
+        except ApiError as error:
+            return error
+        return None
 
     async def _alter(self, tp: TopicPartition, path: str) -> None:
         async with self._replicas.changing:

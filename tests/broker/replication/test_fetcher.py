@@ -556,7 +556,7 @@ def test_what_another_leader_gave_is_flushed_before_this_one_is_told_of_it(tmp_p
             stage.follow(T0)
             partition = stage.replicas.partition(T0)
             partition.log.config = TopicConfig(flush_messages=1)
-            stage.replicas.append_from_leader(T0, EPOCH, memoryview(bytearray(records())), 0, 0)
+            stage.replicas.following.append_from_leader(T0, EPOCH, memoryview(bytearray(records())), 0, 0)
             assert partition.log.awaits_flush
             assert offsets(await stage.asked()) == {0: 1}
             assert partition.log.recovery_point == 1

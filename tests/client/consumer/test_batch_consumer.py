@@ -33,6 +33,7 @@ class _Leader:
         self.answers = list(answers)
         self.asked = []
         self.config = ClientConfig(api_timeout_ms=0)
+        self.clock, self.brokers = ManualClock(), {}
         self.pool = SimpleNamespace(take=lambda endpoint: self, give_back=lambda connection: None)
 
     def led(self, partitions):

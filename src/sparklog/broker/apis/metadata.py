@@ -31,9 +31,13 @@ _PATIENCE_S = 20.0
 
 
 def handle(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[Answer | Awaitable[Answer]]:
-    if not broker.metadata.brokers:
+    if not _can_tell(broker):
         return _wait(broker, request)
     return (yield from _tell(broker, request))
+
+
+def _can_tell(broker: BrokerContext) -> bool:
+    return broker.metadata.has_been_told and bool(broker.metadata.brokers)
 
 
 def _tell(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[Answer | Awaitable[Answer]]:
@@ -50,7 +54,7 @@ def _tell(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Steps[
 
 async def _wait(broker: BrokerContext, request: ApiRequest[MetadataRequest]) -> Answer:
     """As ``handle``, after the controller has told of a broker."""
-    await broker.metadata.wait_for(lambda: bool(broker.metadata.brokers), _PATIENCE_S)
+    await broker.metadata.wait_for(lambda: _can_tell(broker), _PATIENCE_S)
     answer = await broker.turns.drive(_tell(broker, request), lambda: "METADATA")
     return await answer if isinstance(answer, Awaitable) else answer
 
