@@ -203,15 +203,26 @@ def client(log, records):
     return log.append_as_leader(records, 0, verification=lambda *_: None).first_offset
 
 
+def refusal(log, records):
+    try:
+        client(log, records)
+    except (ApiError, DiskFull) as error:
+        return error.code
+    return None
+
+
+@pytest.mark.parametrize("written", [0, 2])
 @pytest.mark.parametrize("batch", [idempotent, transactional])
-def test_nothing_overtakes_the_first_batch_of_a_producer_that_a_full_disk_refused(home, batch):
+def test_nothing_overtakes_a_batch_that_a_full_disk_refused(home, batch, written):
+    """What was in flight behind it is told what it was told, whether there is room by then or not."""
     log = open_log(home)
-    with FaultyFiles(home, fail_at=0, error=errno.ENOSPC, steps=["pwrite"]), pytest.raises(DiskFull):
-        client(log, batch(1, 0))
-    with pytest.raises(ApiError) as refused:
-        client(log, batch(1, 1))
-    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert [client(log, batch(1, sequence)) for sequence in (0, 1)] == [0, 1]
+    for sequence in range(written):
+        client(log, batch(1, sequence))
+    with FaultyFiles(home, fail_at=0, error=errno.ENOSPC, steps=["pwrite"], lasting=True):
+        for sequence in (written, written + 1):
+            assert refusal(log, batch(1, sequence)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert refusal(log, batch(1, written + 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [client(log, batch(1, sequence)) for sequence in (written, written + 1)] == [written, written + 1]
 
 
 def test_nothing_overtakes_the_first_batch_of_a_producer_that_came_before_a_truncation_was_finished(home):
@@ -225,7 +236,7 @@ def test_nothing_overtakes_the_first_batch_of_a_producer_that_came_before_a_trun
             client(log, idempotent(1, 0))
     with pytest.raises(ApiError) as refused:
         client(log, idempotent(1, 1))
-    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert [client(log, idempotent(1, sequence)) for sequence in (0, 1)] == [3, 4]
 
 

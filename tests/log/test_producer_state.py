@@ -265,7 +265,7 @@ def test_a_silent_producer_is_remembered_up_to_its_time(tmp_path: Path) -> None:
 def test_a_batch_without_a_producer_moves_the_end_alone(tmp_path: Path) -> None:
     producers = ProducerStateManager(tmp_path)
     data = placed(batch(-1, -1, -1), 4)
-    assert producers.check(data) is None
+    assert producers.check(data, 1000) is None
     assert producers.update(data, 1000) is None
     assert (len(producers), producers.end_offset) == (0, 6)
 
@@ -276,10 +276,10 @@ def test_what_is_remembered_of_a_batch_is_where_it_lies_and_when_it_came(tmp_pat
     (entry,) = producers.entries
     assert list(entry.batches) == [BatchMetadata(5, 7, 4, 6, 900)]
     assert (entry.epoch, entry.last_timestamp, entry.last_sequence) == (2, 1000, 7)
-    assert producers.check(placed(batch(7, 2, 5, records=3), 9)) == BatchMetadata(5, 7, 4, 6, 900)
-    assert producers.check(placed(batch(7, 2, 8), 9)) is None
+    assert producers.check(placed(batch(7, 2, 5, records=3), 9), 1000) == BatchMetadata(5, 7, 4, 6, 900)
+    assert producers.check(placed(batch(7, 2, 8), 9), 1000) is None
     with pytest.raises(ApiError) as caught:  # not the same records
-        producers.check(placed(batch(7, 2, 5, records=2), 9))
+        producers.check(placed(batch(7, 2, 5, records=2), 9), 1000)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -287,7 +287,7 @@ def test_what_a_leader_has_taken_a_follower_takes(tmp_path: Path) -> None:
     producers = ProducerStateManager(tmp_path)
     producers.update(placed(batch(7, 0, 0), 0), 1000)
     for sequence in (0, 2, 9):
-        assert producers.check(placed(batch(7, 0, sequence), 2), AppendOrigin.REPLICATION) is None
+        assert producers.check(placed(batch(7, 0, sequence), 2), 1000, AppendOrigin.REPLICATION) is None
 
 
 def test_a_snapshot_is_written_once_for_an_end(tmp_path: Path) -> None:
@@ -412,23 +412,61 @@ def test_a_marker_without_a_transaction_ends_none(tmp_path: Path) -> None:
     assert (producers.first_unstable_offset, producers.last_marker(1), producers.coordinator_epoch(1)) == (None, 0, 5)
     for coordinator_epoch in (5, 6):
         marker = placed(marker_of(1, ControlType.ABORT, epoch=2, coordinator_epoch=coordinator_epoch), 1)
-        assert producers.check(marker) is None
+        assert producers.check(marker, 1000) is None
     with pytest.raises(ApiError) as caught:
-        producers.check(placed(marker_of(1, ControlType.ABORT, epoch=2, coordinator_epoch=4), 1))
+        producers.check(placed(marker_of(1, ControlType.ABORT, epoch=2, coordinator_epoch=4), 1), 1000)
     assert caught.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    assert producers.check(placed(transactional(1, 0, epoch=3), 1)) is None
-    assert producers.check(placed(transactional(1, 0, epoch=2), 1)) is None  # the first of its epoch
+    assert producers.check(placed(transactional(1, 0, epoch=3), 1), 1000) is None
+    assert producers.check(placed(transactional(1, 0, epoch=2), 1), 1000) is None  # the first of its epoch
 
 
 def test_of_what_was_refused_the_first_of_the_newest_epoch_is_waited_for(tmp_path: Path) -> None:
     producers = ProducerStateManager(tmp_path)
     for epoch, sequence in ((1, 4), (1, 6), (0, 2), (1, 5)):
-        producers.refused(placed(batch(7, epoch, sequence), 0), 1000)
+        producers.refused(placed(batch(7, epoch, sequence), 0), ErrorCode.NOT_ENOUGH_REPLICAS, 1000)
     with pytest.raises(ApiError) as caught:
-        producers.check(placed(batch(7, 1, 5), 0))
-    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert producers.check(placed(batch(7, 1, 4), 0)) is None
-    assert producers.check(placed(batch(8, 1, 5), 0)) is None
+        producers.check(placed(batch(7, 1, 5), 0), 1000)
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert producers.check(placed(batch(7, 1, 4), 0), 1000) is None
+    assert producers.check(placed(batch(8, 1, 5), 0), 1000) is None
+
+
+def answers(producers: ProducerStateManager, now_ms: int, *batches: tuple[int, int]) -> list[ErrorCode]:
+    """To these epochs and sequences of one producer."""
+    codes = []
+    for epoch, sequence in batches:
+        try:
+            producers.check(placed(batch(7, epoch, sequence), 9), now_ms)
+        except ApiError as error:
+            codes.append(error.code)
+        else:
+            codes.append(ErrorCode.NONE)
+    return codes
+
+
+def test_what_was_in_flight_behind_a_refused_batch_is_refused_as_it_was(tmp_path: Path) -> None:
+    """Else librdkafka raises its epoch, and sends again what other partitions may have already."""
+    full, gap = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    producers = ProducerStateManager(tmp_path)
+    producers.update(placed(batch(7, 1, 0), 0), 1000)
+    assert answers(producers, 1000, (1, 4), (1, 6)) == [gap, gap]
+    producers.refused(placed(batch(7, 1, 2), 2), full, 1000)
+    assert answers(producers, 1000, (1, 4), (1, 6), (2, 4), (1, 2)) == [full, full, gap, ErrorCode.NONE]
+    producers.update(placed(batch(7, 1, 2), 2), 1001)
+    assert answers(producers, 1001, (1, 6), (1, 4)) == [gap, ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_refused_batch_that_does_not_come_again_leaves_a_gap(tmp_path: Path, known: bool) -> None:
+    full, gap = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    producers = ProducerStateManager(tmp_path)
+    if known:
+        producers.update(placed(batch(7, 1, 0), 0), 1000)
+    producers.refused(placed(batch(7, 1, 2), 2), full, 1000)
+    assert answers(producers, 120_999, (1, 4)) == [full]
+    assert answers(producers, 121_000, (1, 4)) == [gap]
+    producers.refused(placed(batch(7, 1, 2), 2), full, 121_000)
+    assert answers(producers, 121_000, (1, 4)) == [full]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 30_000), st.integers(0, 2**31 - 1)), max_size=20))
@@ -446,7 +484,7 @@ def test_a_snapshot_restores_what_was_written(tmp_path_factory: pytest.TempPathF
     restored.load(0, offset)
     assert restored.end_offset == state.end_offset
     for producer_id, epoch, sequence in {each[0]: each for each in producers}.values():
-        assert restored.check(RecordBatch(batch(producer_id, epoch, sequence))) is not None
+        assert restored.check(RecordBatch(batch(producer_id, epoch, sequence)), 1000) is not None
 
 
 @given(st.binary(max_size=200))

@@ -119,17 +119,18 @@ def test_acks_all_wants_enough_replicas_in_sync(partition):
     assert partition.log.log_end_offset == 2
 
 
-def test_nothing_overtakes_the_first_batch_of_a_producer_for_which_too_few_were_in_sync(partition):
+def test_nothing_overtakes_a_batch_for_which_too_few_were_in_sync(partition):
     def send(sequence):
         first = batch(1, producer_id=7, producer_epoch=0, base_sequence=sequence)
         return partition.append_as_leader(first, -1).first_offset
 
     replicas = (ME, OTHER, 3)
-    partition.apply(state(ME, 0), replicas=replicas)
-    assert refusal(send, 0) is ErrorCode.NOT_ENOUGH_REPLICAS
-    partition.apply(state(ME, 1, ME, OTHER), replicas=replicas)
-    assert refusal(send, 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert [send(0), send(1)] == [0, 1]
+    for first in (0, 2):
+        partition.apply(state(ME, first), replicas=replicas)
+        assert refusal(send, first) is ErrorCode.NOT_ENOUGH_REPLICAS
+        partition.apply(state(ME, first + 1, ME, OTHER), replicas=replicas)
+        assert refusal(send, first + 1) is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert [send(first), send(first + 1)] == [first, first + 1]
 
 
 def test_acks_all_wants_no_more_replicas_than_there_are(partition):

@@ -214,8 +214,8 @@ class Log:
         """
         try:
             self._check_writable()
-        except LogDirFailed:
-            self.refused_for_now(records, origin)
+        except LogDirFailed as error:
+            self.refused_for_now(records, error.code, origin)
             raise
         now = self._clock.now_ms()
         prepared = None
@@ -223,7 +223,7 @@ class Log:
             prepared = records.batch if records.config is self._config else None
             records = records.records
         batch = prepared or validate_appended(records, self._config, origin, now)
-        repeated = self._producers.check(batch, origin)
+        repeated = self._producers.check(batch, now, origin)
         if repeated is not None:
             append_time = self._append_time(repeated.timestamp)
             return Appended(repeated.first_offset, repeated.last_offset, append_time, self.log_start_offset)
@@ -242,16 +242,20 @@ class Log:
             batch = RecordBatch(batch.buffer)
         try:
             self._append((batch,), batch.buffer, now)
-        except LogDirFailed:
+        except LogDirFailed as error:
             if origin is AppendOrigin.CLIENT:
-                self._producers.refused(batch, now)
+                self._producers.refused(batch, error.code, now)
             raise
         if self._flush_is_wanted:
             self._flush_wanted = self.log_end_offset
         return Appended(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
 
-    def refused_for_now(self, records: memoryview | PreparedBatch, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
-        """A producer is told to send ``records`` again, which were not looked at: nothing of it is to overtake them."""
+    def refused_for_now(
+        self, records: memoryview | PreparedBatch, code: ErrorCode, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> None:
+        """A producer is told by ``code`` to send ``records`` again, which were not looked at: nothing of it is to
+        overtake them.
+        """
         if origin is not AppendOrigin.CLIENT:
             return
         now = self._clock.now_ms()
@@ -260,7 +264,7 @@ class Log:
                 batch = records.batch
             else:
                 batch = validate_appended(records, self._config, origin, now)
-            self._producers.refused(batch, now)
+            self._producers.refused(batch, code, now)
 
     @property
     def _flush_is_wanted(self) -> bool:
@@ -282,7 +286,7 @@ class Log:
             verification(batch.producer_id, batch.producer_epoch)
         except ApiError as error:
             if error.code.retriable:
-                self._producers.refused(batch, now)
+                self._producers.refused(batch, error.code, now)
             raise
 
     def append_as_follower(self, records: memoryview) -> int:

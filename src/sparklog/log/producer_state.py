@@ -48,14 +48,22 @@ _AT_ONCE = 1000
 """Producers: to write what is remembered of so many takes some milliseconds."""
 EXPIRATION_MS = 86_400_000
 """How long a producer that writes nothing is remembered, unless ``producer.id.expiration.ms`` says otherwise."""
+_LIKEWISE_MS = 120_000
+"""How long what comes behind a refused batch is refused as that one was: as long as Java's producer tries by default
+(``delivery.timeout.ms``). A batch that has not come again by then may never come."""
 
 
 class _Awaited(NamedTuple):
-    """The first batch of a producer that may come again, and when it was refused."""
+    """The first batch of a producer that may come again, what it was refused with, and when."""
 
     epoch: int
     sequence: int
+    code: ErrorCode
     refused_ms: int
+
+    def is_before(self, batch: RecordBatch) -> bool:
+        """Whether ``batch`` is to be written behind this one."""
+        return batch.producer_epoch == self.epoch and batch.base_sequence > self.sequence
 
 
 class Before(NamedTuple):
@@ -95,7 +103,7 @@ class ProducerStateManager:
         self._directory = directory
         self.expiration_ms = expiration_ms
         self._producers: dict[int, ProducerEntry] = {}
-        self._awaited: dict[int, _Awaited] = {}  # only of producers that are not known
+        self._awaited: dict[int, _Awaited] = {}  # of producers of which nothing was written since
         self._ongoing: OrderedDict[int, int] = OrderedDict()  # first offset → producer id, in order of the offsets
         self._unreplicated: OrderedDict[int, int] = OrderedDict()  # first offset → offset of the marker, in their order
         self._unreplicated_firsts: list[int] = []  # a heap of its keys, and of some that it has no more
@@ -115,19 +123,22 @@ class ProducerStateManager:
     def entries(self) -> Collection[ProducerEntry]:
         return self._producers.values()
 
-    def check(self, batch: RecordBatch, origin: AppendOrigin = AppendOrigin.CLIENT) -> BatchMetadata | None:
+    def check(
+        self, batch: RecordBatch, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> BatchMetadata | None:
         """Whether ``batch`` may be appended: None if so, the remembered batch if it has been already.
 
         Raises ApiError: INVALID_PRODUCER_EPOCH for an epoch older than the newest, OUT_OF_ORDER_SEQUENCE_NUMBER for a
-        sequence that does not follow, INVALID_TXN_STATE for a record outside its producer's open transaction,
-        TRANSACTION_COORDINATOR_FENCED for a marker of a coordinator that has been replaced. INVALID_PRODUCER_EPOCH also
-        for a raised marker that comes late, when the next transaction is open.
+        sequence that does not follow (behind a batch that was refused: what that one was told), INVALID_TXN_STATE for a
+        record outside its producer's open transaction, TRANSACTION_COORDINATOR_FENCED for a marker of a coordinator
+        that has been replaced. INVALID_PRODUCER_EPOCH also for a raised marker that comes late, when the next
+        transaction is open.
         """
         if batch.producer_id == NO_PRODUCER_ID:
             return None
         entry = self._producers.get(batch.producer_id)
         if entry is None:
-            self._check_awaited(batch)
+            self._check_awaited(batch, now_ms)
             return None
         if origin is AppendOrigin.CLIENT:
             repeated = entry.repeated(batch)
@@ -143,7 +154,7 @@ class ProducerStateManager:
                 )
         else:
             if origin is AppendOrigin.CLIENT:
-                _check_sequence(entry, batch)
+                self._check_sequence(entry, batch, now_ms)
             if entry.in_transaction and not batch.is_transactional:
                 raise ApiError(
                     ErrorCode.INVALID_TXN_STATE,
@@ -151,28 +162,42 @@ class ProducerStateManager:
                 )
         return None
 
-    def _check_awaited(self, batch: RecordBatch) -> None:
+    def _check_awaited(self, batch: RecordBatch, now_ms: int) -> None:
         awaited = self._awaited.get(batch.producer_id)
-        if awaited is None or batch.is_control or batch.producer_epoch != awaited.epoch:
-            return
-        if batch.base_sequence > awaited.sequence:
-            raise ApiError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {batch.producer_id} sends sequence {batch.base_sequence} before {awaited.sequence},"
-                " which was refused and is to come again",
-            )
+        if awaited is not None and not batch.is_control and awaited.is_before(batch):
+            raise self._out_of_order(batch, awaited.sequence, now_ms)
 
-    def refused(self, batch: RecordBatch, now_ms: int) -> None:
-        """A producer was told to send ``batch`` again: its later ones must not come before it.
+    def _check_sequence(self, entry: ProducerEntry, batch: RecordBatch, now_ms: int) -> None:
+        new_epoch = batch.producer_epoch > entry.epoch
+        due = 0 if new_epoch else increment_sequence(entry.last_sequence, 1)
+        if batch.base_sequence != due:
+            raise self._out_of_order(batch, due, now_ms)
 
-        Of a known producer the sequence says so; any sequence of an unknown one could be the next of a batch that was
-        deleted. Then the refused one could never be written any more.
+    def _out_of_order(self, batch: RecordBatch, due: int, now_ms: int) -> ApiError:
+        """What a gap is answered. Behind a batch that is to come again, what that one was told: it is no fault of the
+        producer's, which had sent both.
+
+        librdkafka takes OUT_OF_ORDER_SEQUENCE_NUMBER for a reason to raise its epoch. Then it sends anew what it has
+        in flight to other partitions, where that may be written already (its issue 4953). Kafka answers alike to all
+        that were in flight where its disk has failed (3.9, ``LocalLog.maybeHandleIOException``).
         """
-        if batch.producer_id == NO_PRODUCER_ID or batch.producer_id in self._producers:
+        gap = f"producer {batch.producer_id} sends sequence {batch.base_sequence} where {due} is due"
+        awaited = self._awaited.get(batch.producer_id)
+        if awaited is None or not awaited.is_before(batch) or now_ms - awaited.refused_ms >= _LIKEWISE_MS:
+            return ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, gap)
+        return ApiError(awaited.code, f"{gap}: {awaited.sequence} was refused and is to come again")
+
+    def refused(self, batch: RecordBatch, code: ErrorCode, now_ms: int) -> None:
+        """A producer was told by ``code`` to send ``batch`` again: its later ones must not come before it.
+
+        Any sequence of an unknown producer could be the next of a batch that was deleted. Then the refused one could
+        never be written any more.
+        """
+        if batch.producer_id == NO_PRODUCER_ID:
             return
         awaited = self._awaited.get(batch.producer_id)
-        if awaited is None or (batch.producer_epoch, -batch.base_sequence) > (awaited.epoch, -awaited.sequence):
-            self._awaited[batch.producer_id] = _Awaited(batch.producer_epoch, batch.base_sequence, now_ms)
+        if awaited is None or (batch.producer_epoch, -batch.base_sequence) >= (awaited.epoch, -awaited.sequence):
+            self._awaited[batch.producer_id] = _Awaited(batch.producer_epoch, batch.base_sequence, code, now_ms)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether the producer of this epoch has written to the partition since its last marker."""
@@ -204,10 +229,11 @@ class ProducerStateManager:
         self.end_offset = batch.next_offset
         if batch.producer_id == NO_PRODUCER_ID or (batch.is_control and batch.record_count == 0):
             return None  # compaction empties a marker of which nothing is left; an empty data batch keeps a sequence
+        if self._awaited:
+            self._awaited.pop(batch.producer_id, None)
         entry = self._producers.get(batch.producer_id)
         if entry is None:
             entry = ProducerEntry(batch.producer_id, batch.producer_epoch)
-            self._awaited.pop(batch.producer_id, None)
         elif entry.epoch != batch.producer_epoch:  # batches of an older epoch are never sent again
             entry = entry._replace(epoch=batch.producer_epoch, batches=())
         if batch.is_control:
@@ -458,16 +484,6 @@ def _check_epoch(entry: ProducerEntry, batch: RecordBatch) -> None:
         raise ApiError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"producer {entry.producer_id} writes with epoch {batch.producer_epoch}, {entry.epoch} is known",
-        )
-
-
-def _check_sequence(entry: ProducerEntry, batch: RecordBatch) -> None:
-    new_epoch = batch.producer_epoch > entry.epoch
-    due = 0 if new_epoch else increment_sequence(entry.last_sequence, 1)
-    if batch.base_sequence != due:
-        raise ApiError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {entry.producer_id} sends sequence {batch.base_sequence} where {due} is due",
         )
 
 

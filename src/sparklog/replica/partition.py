@@ -235,8 +235,9 @@ class Partition:
         """
         self.check_leader()
         if required_acks == -1 and len(self.isr) < len(self.replicas) and len(self.isr) < self._min_in_sync:
-            self.log.refused_for_now(records, origin)
-            raise self._too_few_in_sync()
+            few = self._too_few_in_sync()
+            self.log.refused_for_now(records, few.code, origin)
+            raise few
         appended = self.log.append_as_leader(records, self.leader_epoch, origin, verification)
         self._advance()
         return appended
