@@ -43,7 +43,7 @@ class _Leader:
         return {self.endpoint: found} if (found := list(partitions)) else {}
 
     def topic(self, name):
-        return SimpleNamespace(topic_id=self.topic_id)
+        return SimpleNamespace(topic_id=self.topic_id, partition=lambda number: None)
 
     def invalidate(self, topic):
         """The next call of ``topic`` tells what is so now, as all do here."""
