@@ -159,6 +159,30 @@ def test_no_live_replica_in_sync_means_no_leader_until_one_is_back():
     assert decided(context_of(STILL, isr=(1, 3), leader=3, live=(3,))).leader == NO_LEADER
 
 
+def test_a_replica_that_has_gone_is_not_elected_when_it_is_made_anew():
+    """It was eligible; with its files went what it had."""
+    context = context_of(ReplicaAssignment((1, 2), (), (2,)), isr=(1,))
+    context.min_isrs["t"] = 2
+    context.states[TP] = replace(context.states[TP], eligible=(2,), min_isr=2)
+    for present in (None, ReplicaAssignment((1, 2), adding=(2,))):
+        if present is not None:
+            reassignment.began(context, "t", {0: present})
+        told = decided(context)
+        context.write({TP: told})
+        reassignment.took_effect(context, {TP: told})
+    assert (told.isr, told.eligible) == ((1,), ())
+    del context.brokers[1]
+    assert finish(election.decide(context))[TP].leader == NO_LEADER
+
+
+def test_who_is_eligible_stays_so_when_others_are_added():
+    context = context_of(isr=(1,))
+    context.min_isrs["t"] = 2
+    context.states[TP] = replace(context.states[TP], eligible=(2,), min_isr=2)
+    reassignment.began(context, "t", {0: ReplicaAssignment((1, 2, 3), adding=(3,))})
+    assert decided(context).eligible == (2,)
+
+
 def test_a_move_is_listed_until_zookeeper_has_its_end():
     context = context_of(MOVING, isr=(1, 2, 3))
     reassignment.took_effect(context, {TP: decided(context)})

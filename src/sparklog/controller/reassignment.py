@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sparklog.controller.context import ControllerContext, Departure
+from sparklog.controller.eligible import eligible_beside
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.slices import Steps
 from sparklog.structs import NO_LEADER, TopicPartition
@@ -150,7 +151,7 @@ def _ended(context: ControllerContext, tp: TopicPartition, state: PartitionState
     leader = _leader(context, tp, target, state)
     if leader == NO_LEADER:
         return None
-    return _next(context, state, leader, tuple(each for each in state.isr if each in target))
+    return _next(context, tp, leader, tuple(each for each in state.isr if each in target), target)
 
 
 def _settled(context: ControllerContext, tp: TopicPartition, state: PartitionState) -> PartitionState | None:
@@ -159,7 +160,7 @@ def _settled(context: ControllerContext, tp: TopicPartition, state: PartitionSta
     isr = tuple(each for each in state.isr if each in replicas)
     if not isr:
         return None
-    return _next(context, state, _leader(context, tp, isr, state, replicas), isr)
+    return _next(context, tp, _leader(context, tp, isr, state, replicas), isr, replicas)
 
 
 def _leader(
@@ -175,9 +176,20 @@ def _leader(
     return state.leader if state.leader in able else able[0] if able else int(NO_LEADER)
 
 
-def _next(context: ControllerContext, state: PartitionState, leader: int, isr: tuple[int, ...]) -> PartitionState:
+def _next(
+    context: ControllerContext, tp: TopicPartition, leader: int, isr: tuple[int, ...], replicas: Sequence[int]
+) -> PartitionState:
+    """Who is eligible stays so, unless it is to be a replica no more: it may be one again, with nothing."""
+    state, min_isr = context.states[tp], context.min_isr(tp)
     return replace(
-        state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr, controller_epoch=context.epoch, zxid=-1
+        state,
+        leader=leader,
+        leader_epoch=state.leader_epoch + 1,
+        isr=isr,
+        controller_epoch=context.epoch,
+        zxid=-1,
+        eligible=eligible_beside(state, isr, replicas, min_isr, context.restarted.get(tp, ())),
+        min_isr=min_isr,
     )
 
 
