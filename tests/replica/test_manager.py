@@ -14,7 +14,7 @@ from sparklog.log.checkpoints import LOG_START_OFFSETS, read_offsets
 from sparklog.log.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
-from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.structs import NO_LEADER, IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
 from sparklog.zk.znodes import PartitionState
@@ -305,6 +305,17 @@ def test_other_settings_are_in_force_for_every_partition_of_the_topic(manager):
             manager.append(tp, batch(), 1)
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
     manager.append(TopicPartition("u", 0), batch(), 1)
+
+
+@pytest.mark.parametrize("leader", [ME, ME + 1, NO_LEADER])
+def test_a_reader_is_at_the_end_of_no_partition_that_is_here_no_more(manager, leader):
+    manager.apply(TP, PartitionState(leader, 3, (ME,), 1), TopicConfig(), ID)
+    at_end = manager.at_end(TP, manager.partition(TP).high_watermark)
+    assert at_end.holds()
+    manager.stop(TP, delete=True)
+    assert not at_end.holds()
+    manager.apply(TP, PartitionState(leader, 3, (ME,), 1), TopicConfig(), ID)
+    assert not at_end.holds()
 
 
 def test_an_epoch_that_is_yet_to_come_has_no_end(manager):

@@ -13,7 +13,7 @@ from sparklog.replica.partition import Partition
 class AtEnd:
     """How a partition stood when a consumer or a follower was told all that there was.
 
-    Everything that decides what a reader is told is compared: who leads under which epoch, the end of the log, the high
+    Everything that decides what a reader is told is compared: whether it is here, who leads under which epoch, the end of the log, the high
     watermark (with them the last stable offset), the start of the log, and for a follower who is in sync. A follower
     of which it ``holds`` when it asks has caught up at that moment, as if the partition had been read.
     """
@@ -35,7 +35,8 @@ class AtEnd:
         """Whether all is as it was."""
         partition = self._partition
         return (
-            partition.log.log_end_offset == self._log_end_offset
+            partition.is_here
+            and partition.log.log_end_offset == self._log_end_offset
             and partition.high_watermark.offset == self._high_watermark
             and partition.leader_epoch == self._leader_epoch
             and partition.leader == self._leader

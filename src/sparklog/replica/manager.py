@@ -208,7 +208,7 @@ class ReplicaManager:
         self.futures.leave(tp)
         partition = self._partitions.pop(tp, None)
         if partition is not None:
-            partition.leader = -1
+            partition.leave()
 
     def moved(self, tp: TopicPartition, log: Log) -> None:
         """The partition lies in another log directory from now on; requests that wait for it are looked at anew."""

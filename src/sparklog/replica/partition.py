@@ -101,6 +101,8 @@ class Partition:
         self._lives = lives
         self.leader = int(NO_LEADER)
         self.leader_epoch = -1
+        self.is_here = True
+        """Until another object, or none, stands for the partition."""
         self.replicas: tuple[int, ...] = (broker_id,)
         self._isr: tuple[int, ...] = ()
         self._in_sync: InSyncReplicas | None = None  # while this broker leads
@@ -111,6 +113,10 @@ class Partition:
         """The same log in another directory is the partition's from now on."""
         self.log = log
         self._advance_to(log.position_of(self._high_watermark.offset))
+
+    def leave(self) -> None:
+        """The partition is served here no longer."""
+        self.leader, self.is_here = int(NO_LEADER), False
 
     @property
     def is_leader(self) -> bool:
