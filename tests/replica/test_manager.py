@@ -307,6 +307,15 @@ def test_other_settings_are_in_force_for_every_partition_of_the_topic(manager):
     manager.append(TopicPartition("u", 0), batch(), 1)
 
 
+def test_what_fewer_replicas_may_show_is_shown_with_the_settings_that_say_so(manager):
+    two = TopicConfig(min_insync_replicas=2)
+    manager.apply(TP, lead(), two, ID, replicas=(ME, ME + 1))
+    manager.append(TP, batch(), 1)
+    reader = manager.fetch_purgatory.wait([TP], lambda _: ask(manager).records is not None, 60_000)
+    manager.configure("t", TopicConfig(min_insync_replicas=1))
+    assert (manager.shows_until(TP), reader.done()) == (1, True)
+
+
 @pytest.mark.parametrize("leader", [ME, ME + 1, NO_LEADER])
 def test_a_reader_is_at_the_end_of_no_partition_that_is_here_no_more(manager, leader):
     manager.apply(TP, PartitionState(leader, 3, (ME,), 1), TopicConfig(), ID)

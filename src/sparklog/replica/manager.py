@@ -473,6 +473,8 @@ class ReplicaManager:
         for tp, partition in self._partitions.items():
             if tp.topic == topic:
                 partition.log.config = config
+                if partition.look_again():
+                    self._wake(tp)
 
     def remember_producers(self, expiration_ms: int) -> None:
         """Forget a producer, from now on, when it has been silent for so long."""
