@@ -211,6 +211,7 @@ def test_nobody_copies_from_a_leader_of_another_epoch(pair):
 def test_a_stranger_is_no_follower(pair):
     pair.decide(decision(LEADER, 0))
     pair[LEADER].append(TP, batch(), -1)
+    assert refusal(pair.ask, ReplicaFetch(1, 0, -1, LARGE), to=9) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert refusal(pair.ask, ReplicaFetch(1, 0, 0, LARGE), to=9) is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert pair.committed(LEADER) == 0
 
