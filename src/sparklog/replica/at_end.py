@@ -13,9 +13,10 @@ from sparklog.replica.partition import Partition
 class AtEnd:
     """How a partition stood when a consumer or a follower was told all that there was.
 
-    Everything that decides what a reader is told is compared: whether it is here, who leads under which epoch, the end of the log, the high
-    watermark (with them the last stable offset), the start of the log, and for a follower who is in sync. A follower
-    of which it ``holds`` when it asks has caught up at that moment, as if the partition had been read.
+    Everything that decides what a reader is told is compared: whether the partition is here, who leads it under which
+    epoch, the end of the log, the high watermark (with them the last stable offset), the start of the log, and for a
+    follower who is in sync. A follower of which it ``holds`` when it asks has caught up at that moment, as if the
+    partition had been read.
     """
 
     def __init__(self, partition: Partition, bound: LogPosition, progress: FollowerProgress | None = None) -> None:

@@ -375,7 +375,10 @@ class Partition:
         return in_sync.propose((*in_sync.isr, replica))
 
     def look_again(self) -> bool:
-        """Time has passed, brokers have gone, or settings changed, so that fewer may count. Whether the high watermark has moved."""
+        """Time has passed, brokers have gone, or settings changed, so that fewer may count.
+
+        Returns whether the high watermark has moved.
+        """
         return self.uncommitted_end is not None and self._advance()
 
     def leave_out_lagging(self) -> Proposal | None:
