@@ -104,6 +104,11 @@ class ControllerContext:
     def replicas(self, tp: TopicPartition) -> tuple[int, ...]:
         return self.assignments[tp.topic].partitions[tp.partition]
 
+    def holders(self, tp: TopicPartition) -> set[int]:
+        """The brokers that have files of the partition: its replicas, and those that it has moved away from."""
+        departure = self.departures.get(tp)
+        return {*self.replicas(tp)} if departure is None else {*self.replicas(tp)} | departure.gone
+
     def online(self, tp: TopicPartition) -> list[int]:
         """The replicas that may lead."""
         return [id_ for id_ in self.replicas(tp) if id_ in self.brokers and tp not in self.offline.get(id_, ())]

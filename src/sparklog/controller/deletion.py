@@ -69,7 +69,7 @@ class TopicDeletions:
     async def _delete(self, context: ControllerContext, channels: Mapping[int, BrokerChannel], topic: str) -> None:
         """Delete the topic everywhere, if every broker that holds a part of it lives; else wait for that broker."""
         partitions = context.partitions_of(topic)
-        holders = {replica for tp in partitions for replica in context.replicas(tp)}
+        holders = {holder for tp in partitions for holder in context.holders(tp)}
         if not holders <= channels.keys():
             missing = sorted(holders - channels.keys())
             _logger.info("topic %s will be deleted when brokers %s are back", topic, missing)
@@ -92,7 +92,7 @@ class TopicDeletions:
             await self._tell(context, channel, partitions)
         answers = []
         for id_ in holders:
-            channel, mine = channels[id_], [tp for tp in partitions if id_ in context.replicas(tp)]
+            channel, mine = channels[id_], [tp for tp in partitions if id_ in context.holders(tp)]
             message = await in_steps(requests.stop_replicas(context, self._id, channel.broker.epoch, mine))
             answers.append(channel.send(ApiKey.STOP_REPLICA, message))
         self._stops[topic] = asyncio.gather(*answers, return_exceptions=True)
