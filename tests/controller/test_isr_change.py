@@ -1,5 +1,6 @@
 """Which changes of an ISR a leader may have: each branch, and what holds in all of them."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -7,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparklog.controller.context import ControllerContext
+from sparklog.controller.election import decide
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.errors import ErrorCode
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
+from sparklog.testing.steps import finish
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
 
 TP, ID = TopicPartition("t", 0), UUID(int=1)
@@ -131,3 +134,21 @@ def test_whatever_is_asked(asked, live, leaving):
     assert set(found.isr) <= live & set(REPLICAS)
     assert not (set(found.isr) - set(STATE.isr)) & leaving
     assert all(epoch in (-1, 100 + each) for each, epoch in zip(asked.isr, asked.broker_epochs, strict=True))
+
+
+def test_one_that_comes_back_in_another_life_while_its_joining_is_written_is_not_in_sync():
+    """It joined with what it had before, and may have lost its end."""
+    brokers = {id_: BrokerInfo(id_, Endpoint("h", id_), epoch=10 * id_) for id_ in (1, 2)}
+    context = ControllerContext(9, 0, brokers=brokers, lives={1: 10, 2: 20}, min_isrs={"t": 2})
+    tp = TopicPartition("t", 0)
+    context.assign(TopicAssignment("t", {0: (1, 2)}))
+    context.states[tp] = PartitionState(1, 5, (1,), 9, version=3)
+    joined = judge(context, tp, IsrChange(1, 5, (1, 2), (10, 20), 3))
+    assert isinstance(joined, PartitionState)
+    context.brokers = {1: brokers[1], 2: BrokerInfo(2, Endpoint("h", 2), epoch=30)}
+    context.begin_anew(2)
+    context.found({tp: replace(joined, version=4)})
+    context.look_for_lives(brokers, [tp])
+    assert finish(decide(context))[tp].isr == (1,)
+    del context.brokers[1]
+    assert finish(decide(context))[tp].leader == NO_LEADER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -187,6 +187,15 @@ class ControllerContext:
                 self._await(tp)
             if has_lost and broker_id in standing(self.states[tp]):
                 self.restarted.setdefault(tp, set()).add(broker_id)
+
+    def look_for_lives(self, before: Mapping[int, BrokerInfo], partitions: Iterable[TopicPartition]) -> None:
+        """Which of those that stand in the partitions have begun another life since the brokers were ``before``,
+        when their states were on the way to ZooKeeper.
+        """
+        other = {id_ for id_, each in self.brokers.items() if id_ in before and before[id_].life != each.life}
+        for tp in partitions:
+            if tp in self.states and (since := other.intersection(standing(self.states[tp]))):
+                self.restarted.setdefault(tp, set()).update(since)
 
     def look_for_restarts(self, tp: TopicPartition) -> None:
         """Which of those that stood when the state was written have begun another life since, when nobody was there to

@@ -254,12 +254,14 @@ class Controller:
                 self._warnings.warn("isr", text, most=_REFUSALS_TOLD)
 
     async def _write_isrs(self, context: ControllerContext, wanted: dict[TopicPartition, PartitionState]) -> None:
+        before = dict(context.brokers)
         try:
             written, found = await self._states.write(context, wanted)
         except CoordinationError as error:
             self._stand.set()
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper did not answer: {error}") from error
         context.found({tp: state for tp, state in {**written, **found}.items() if tp in context.states})
+        context.look_for_lives(before, wanted)
         if context is self._context:
             self._answered |= written.keys()
             self._look.set()
