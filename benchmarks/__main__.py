@@ -1,4 +1,4 @@
-"""``python -m benchmarks [codec] [log] [broker] [stalls] [delivery] [client] [spark]``: run them and write the page.
+"""``python -m benchmarks [NAME...]``, of ``BENCHMARKS``: run them and write the page.
 
 Without a name it runs them all. Each prints its table, renews its section of ``docs/performance.md`` as soon as it has
 run, and leaves the others; its raw numbers stay in ``build/benchmarks``.
@@ -76,6 +76,12 @@ def _replication() -> report.Rows:
     return replication.run(say=_say)
 
 
+def _scale() -> report.Rows:
+    from benchmarks import scale
+
+    return scale.run(say=_say)
+
+
 def _stalls() -> report.Rows:
     from benchmarks import stalls
 
@@ -105,6 +111,7 @@ BENCHMARKS: dict[str, Callable[[], report.Rows]] = {
     "log": _log,
     "broker": _broker,
     "replication": _replication,
+    "scale": _scale,
     "stalls": _stalls,
     "delivery": _delivery,
     "client": _client,

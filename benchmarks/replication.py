@@ -99,10 +99,10 @@ def run(rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None) -> li
     """A row a figure: (measurement, figure, sparklog, kafka, ratio, ratios)."""
     clock, results = SystemClock(), Results()
     figures: dict[str, tuple[str, ...]] = {}
-    with TemporaryDirectory(prefix="sparklog-bench-") as scratch, _clusters(Path(scratch)) as clusters:
+    with TemporaryDirectory(prefix="sparklog-bench-") as scratch, clusters(Path(scratch)) as both:
         for number in range(rounds + 1):
             say(f"replication: {f'round {number} of {rounds}' if number else 'warming up'}")
-            for cluster in clusters if number % 2 else clusters[::-1]:
+            for cluster in both if number % 2 else both[::-1]:
                 for name, found in _round(cluster, number, clock):
                     figures[name] = tuple(found)
                     if number:
@@ -198,7 +198,7 @@ def _one_each(producer: Producer, topic: str, partitions: list[int], clock: Cloc
 
 
 @contextmanager
-def _clusters(directory: Path) -> Iterator[list[Cluster]]:
+def clusters(directory: Path) -> Iterator[list[Cluster]]:
     with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
         ours: dict[int, BrokerProcess | KafkaBroker] = {}
         theirs: dict[int, BrokerProcess | KafkaBroker] = {}

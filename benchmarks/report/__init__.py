@@ -16,6 +16,7 @@ from benchmarks.report.codec import codec
 from benchmarks.report.delivery import delivery
 from benchmarks.report.log import log
 from benchmarks.report.replication import replication
+from benchmarks.report.scale import scale
 from benchmarks.report.spark import spark
 from benchmarks.report.stalls import stalls
 
@@ -24,6 +25,7 @@ SECTIONS: dict[str, Callable[[Rows], Section]] = {
     "log": log,
     "broker": broker,
     "replication": replication,
+    "scale": scale,
     "stalls": stalls,
     "delivery": delivery,
     "client": client,
