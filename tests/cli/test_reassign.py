@@ -30,7 +30,8 @@ def admin(trio, monkeypatch):
 def topic(admin):
     name = f"clicks-{next(numbers)}"
     admin.create_topics([NewTopic(name, 4, 1)])
-    return name
+    yield name
+    admin.delete_topics([name])
 
 
 def replicas(admin, topic):

@@ -48,7 +48,7 @@ class Leader:
     def take(self, batch: bytes, origin: AppendOrigin) -> bool:
         parsed = RecordBatch(bytearray(batch))
         try:
-            self.state.check(parsed, origin)
+            self.state.check(parsed, 0, origin)
         except ApiError:
             return False
         parsed.assign(self.state.end_offset, 0)

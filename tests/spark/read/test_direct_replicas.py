@@ -107,8 +107,13 @@ def test_the_files_of_a_follower_are_read_where_the_leaders_are_not_here(
     trio, filled, hidden, granted, taken, isolation
 ):
     level = {"kafka.isolation.level": isolation}
-    fetched = rows(trio, filled, directRead="never", **level)
-    assert len(fetched) == COUNT * (2 if isolation == "read_committed" else 3)
+    shown = COUNT * (2 if isolation == "read_committed" else 3)
+
+    def all_that_is_shown():
+        found = rows(trio, filled, directRead="never", **level)
+        return found if len(found) == shown else None
+
+    fetched = eventually(all_that_is_shown, 60, "the transactions' markers")
     leader = trio.broker(leader_of(trio, filled))
     hidden(leader)
     assert rows(trio, filled, directRead="always", **level) == fetched
