@@ -38,7 +38,7 @@ _TAIL = """\
 
 - More cores. A sparklog broker is one process with one busy thread; a host is filled by running several brokers. One
   Kafka broker uses every core by itself, and what many clients on many cores make of that is not measured here.
-- Replication, TLS, requests for many partitions, and disks slower than the page cache.
+- More than three brokers, TLS, requests for many partitions, and disks slower than the page cache.
 """
 
 
