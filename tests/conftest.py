@@ -1,6 +1,7 @@
 """What every test has: the fixtures of ``fix_*.py``, and a header that says what ran. pytest-randomly adds the seed."""
 
 import os
+import resource
 import signal
 
 import pytest
@@ -17,7 +18,19 @@ settings.register_profile("exhaustive", _RELAXED, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
 
+_OPEN_FILES = 8192
+
+
+def _raise_file_limit() -> None:
+    """A worker holds open files of tests that are over until the collector comes round; brokers do the same."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
+        most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    _raise_file_limit()
     # tests/ mirrors src/, so modules of different packages share a name, which only this mode allows without packages.
     config.option.importmode = "importlib"
     # What a shell starts in the background ignores SIGINT, and so would every program that a test starts.
