@@ -400,11 +400,11 @@ class Drill:
 
 
 def final_log(connection: BlockingConnection, tp: TopicPartition) -> dict[str, Any] | None:
-    """The fields of a ``final log`` event; None if this broker does not tell now."""
+    """The fields of a ``final log`` event; None if this broker does not lead the partition now."""
     batches: list[dict[str, Any]] = []
     offset, end = 0, 1
     while offset < end:
-        found = wire.fetch(connection, tp, offset)
+        found = wire.fetch(connection, tp, offset, version=wire.OF_LEADERS)
         if found.error is not ErrorCode.NONE:
             return None
         batches += [_described(batch) for chunk in found.records for batch in iter_batches(chunk)]

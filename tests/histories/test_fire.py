@@ -93,15 +93,6 @@ class Witness:
             self._record("final log", **found)
 
 
-def made(cluster):
-    """Whether the topic is there, by now: one of the brokers is the controller, which alone makes it."""
-    codes, configs = [], {"unclean.leader.election.enable": "true"}
-    for broker in cluster.brokers:
-        with wire.connect(broker.address) as connection:
-            codes.append(wire.create_topic(connection, TP.topic, 1, configs, 3)[0])
-    return not {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}.isdisjoint(codes)
-
-
 @pytest.mark.integration
 def test_what_an_unclean_election_loses_is_found(tmp_path):
     """The checker is checked: what one replica alone had is lost with it, where one that was not in sync may lead."""
@@ -109,7 +100,8 @@ def test_what_an_unclean_election_loses_is_found(tmp_path):
     with ClusterHarness(tmp_path / "cluster", brokers=3) as cluster:
         zookeeper = ZkClient(cluster.zookeeper.connect_string, session_timeout=10.0, on_session=lambda _: None)
         try:
-            eventually(lambda: made(cluster), 60, "the topic")
+            configs = {"unclean.leader.election.enable": "true"}
+            eventually(lambda: wire.topic_is_made(cluster.brokers, TP.topic, configs, 3), 60, "the topic")
             witness = Witness(cluster, zookeeper, tmp_path / "history")
             witness.send(5, ALL)
             leader = cluster.brokers[witness.state.leader]

@@ -1,5 +1,7 @@
 """AlterConfigs, IncrementalAlterConfigs and DescribeConfigs on the wire: what is kept, refused, in force, and told."""
 
+import time
+
 import pytest
 from integration import wire
 
@@ -11,6 +13,7 @@ from sparklog.protocol.messages import (
     DescribeProducersRequest,
     IncrementalAlterConfigsRequest,
 )
+from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
@@ -212,8 +215,9 @@ def test_how_long_producers_are_remembered_changes_at_once(alone_and_looking):
             (topic,) = wire.ask(connection, ApiKey.DESCRIBE_PRODUCERS, 0, request).topics
             return [each.producer_id for each in topic.partitions[0].active_producers]
 
-        batch = wire.batch_of(b"v", producer_id=5, producer_epoch=0, base_sequence=0)
-        assert wire.produce(connection, tp, batch)[0] is ErrorCode.NONE
+        builder = RecordBatchBuilder(producer_id=5, producer_epoch=0, base_sequence=0)
+        builder.append(time.time_ns() // 1_000_000, None, b"v")  # a producer is as old as its last record
+        assert wire.produce(connection, tp, bytearray(builder.build()))[0] is ErrorCode.NONE
         assert remembered() == [5]
         assert alter(connection, BROKER, "", ("producer.id.expiration.ms", SET, "1"))[0] is ErrorCode.NONE
         eventually(lambda: remembered() == [])

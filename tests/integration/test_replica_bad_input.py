@@ -91,18 +91,10 @@ class Scene:
         self.values.append(value)
 
 
-def made(trio):
-    """Whether the topic is there, by now: one of the brokers is the controller, which alone makes it."""
-    codes = []
-    for broker in trio.brokers:
-        with wire.connect(broker.address) as connection:
-            codes.append(wire.create_topic(connection, TP.topic, 1, {"min.insync.replicas": "3"}, 3)[0])
-    return not {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}.isdisjoint(codes)
-
-
 @pytest.fixture(scope="module")
 def scenery(trio, zk):
-    eventually(lambda: made(trio), 60, "the topic")
+    configs = {"min.insync.replicas": "3"}
+    eventually(lambda: wire.topic_is_made(trio.brokers, TP.topic, configs, 3), 60, "the topic")
     state = partial(zk.partition_states, [TP])
     first = trio.brokers[state()[TP].leader]
     with wire.connect(first.address) as connection:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparklog.errors import ErrorCode
+from sparklog.local.broker import BrokerProcess
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch as fetch_wire
@@ -29,6 +30,8 @@ from sparklog.structs import Endpoint, IsolationLevel, TopicPartition
 
 BY_NAME = fetch_wire.TOPIC_ID_VERSION - 1
 """The newest Fetch that names its topics."""
+OF_LEADERS = 10
+"""The newest Fetch that only a leader answers; a follower, asked by a later one, tells of its own high watermark."""
 PRODUCE_VERSION = 9
 FIRST_TIMESTAMP = 1_700_000_000_000
 MANY = 1 << 30
@@ -77,6 +80,17 @@ def create_topic(
     )
     (result,) = answer.topics
     return ErrorCode(result.error_code), result.error_message or ""
+
+
+def topic_is_made(
+    brokers: Iterable[BrokerProcess], name: str, configs: Mapping[str, str], replication_factor: int
+) -> bool:
+    """Whether the topic of one partition is there by now: one of the brokers is the controller, which makes it."""
+    codes = []
+    for broker in brokers:
+        with connect(broker.address) as connection:
+            codes.append(create_topic(connection, name, 1, configs, replication_factor)[0])
+    return not {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}.isdisjoint(codes)
 
 
 def delete_topic(connection: BlockingConnection, name: str) -> ErrorCode:
