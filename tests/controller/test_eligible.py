@@ -6,7 +6,7 @@ import pytest
 
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import elect
-from sparklog.controller.eligible import eligible_beside, standing
+from sparklog.controller.eligible import UNTOLD, LogEnd, eligible_beside, fallen, last_known_beside, standing
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
@@ -27,14 +27,14 @@ def state(leader, isr, eligible=(), last_known=()):
         (state(1, (1, 2, 3)), {3}, (), 2, (3, (3,), (1, 2))),
         (state(1, (1,), (2,)), {3}, (), 2, (-1, (1,), (2,))),
         (state(1, (1,), (2,)), {2, 3}, (), 2, (2, (2,), (1,))),
-        (state(-1, (1,), (2,), (1,)), {2}, (), 2, (2, (2,), (1,))),
+        (state(-1, (1,), (2,)), {2}, (), 2, (2, (2,), (1,))),
         (state(1, (1,), (2,)), {1, 2}, {2}, 2, (1, (1,), ())),
         (state(1, (1,), (2,)), {1, 2}, {1}, 2, (2, (2,), ())),
         (state(1, (1,), (2,)), {1}, {1}, 2, (-1, (2,), ())),
-        (state(-1, (2,), (), (1,)), {1, 2}, {2}, 2, (1, (1,), ())),
-        (state(-1, (2,), (), (1,)), {2}, {2}, 2, (-1, (1,), ())),
+        (state(-1, (2,), (), (1,)), {1, 2}, (), 2, (2, (2,), ())),
+        (state(-1, (2,), (), (1,)), {2}, {2}, 2, (-1, (2,), ())),
         (state(1, (1, 2, 3)), set(), (), 1, (-1, (3,), (1, 2))),
-        (state(-1, (3,), (1, 2), (1,)), {1}, (), 1, (1, (1,), ())),
+        (state(-1, (3,), (1, 2)), {1}, (), 1, (1, (1,), ())),
         (state(1, (1,), (2,)), {1, 2, 3}, (), 1, None),
     ],
     ids=[
@@ -47,8 +47,8 @@ def state(leader, isr, eligible=(), last_known=()):
         "an eligible one comes back without its end",
         "the last of the ISR comes back without its end",
         "the last of the ISR comes back without its end, and the eligible one is away",
-        "all have come back without their ends: the last leader goes on",
-        "all have come back without their ends, and the last leader is gone again",
+        "one is last known, and another stands",
+        "all have begun other lives, and one is gone again",
         "all go at once",
         "the first of them to come back leads",
         "nothing has happened",
@@ -59,6 +59,44 @@ def test_elections(before, live, restarted, min_isr, after):
     assert (found and (found.leader, found.isr, found.eligible)) == after
     if found:
         assert (found.leader_epoch, found.min_isr, found.version) == (6, min_isr, 3)
+
+
+@pytest.mark.parametrize(
+    ("before", "live", "restarted", "ends", "after"),
+    [
+        (state(1, (1, 2, 3)), ALL, ALL, {}, (-1, (1,), (1, 2, 3))),
+        (state(-1, (1,), (), ALL), ALL, (), {1: (4, 9), 2: (4, 7)}, None),
+        (state(-1, (1,), (), ALL), {1, 2}, (), {1: (4, 9), 2: (4, 7), 3: (4, 8)}, None),
+        (state(-1, (1,), (), ALL), ALL, (), {1: (4, 9), 2: (4, 12), 3: (4, 8)}, (2, (2,), (1, 3))),
+        (state(-1, (1,), (), ALL), ALL, (), {1: (4, 9), 2: (3, 12), 3: (-1, 0)}, (1, (1,), (2, 3))),
+        (state(-1, (2,), (), (2, 1, 3)), ALL, (), {1: (4, 9), 2: (4, 9), 3: (4, 9)}, (2, (2,), (1, 3))),
+        (state(-1, (2,), (), (2, 1, 3)), ALL, (), {1: (4, 9), 2: UNTOLD, 3: (4, 9)}, (2, (2,), (1, 3))),
+        (state(-1, (1,), (), (1, 2)), ALL, (), {1: (4, 7), 2: (4, 8)}, (2, (2,), (1,))),
+        (state(1, (1,), (2,)), ALL, {2}, {}, (1, (1,), (2,))),
+        (state(1, (1,), (), (2,)), ALL, {1}, {}, (-1, (1,), (1, 2))),
+        (state(1, (1,), (), (2,)), ALL, {1}, {1: (4, 7), 2: (4, 8)}, (2, (2,), (1,))),
+        (state(1, (1,), (), (2,)), {2}, (), {}, (-1, (1,), (2,))),
+    ],
+    ids=[
+        "all at once",
+        "one has yet to tell",
+        "one is gone again",
+        "the longest log leads",
+        "a record of a later epoch tells more than many of an earlier one",
+        "who led last leads among equals",
+        "one cannot tell: who led last leads",
+        "who was not in sync does not count",
+        "one that was eligible is last known",
+        "and stays so when the leader begins another life too",
+        "its log may be the longest by then",
+        "one that is last known does not lead while one that stands is away",
+    ],
+)
+def test_where_nobody_stands_the_longest_log_leads(before, live, restarted, ends, after):
+    told = {each: LogEnd(*end) for each, end in ends.items()}
+    found = elect(before, ALL, live, 9, (), restarted, 2, told)
+    assert (found and (found.leader, found.isr, found.last_known)) == after
+    assert found is None or found.eligible == ()
 
 
 def test_one_that_is_about_to_stop_is_the_last_of_the_eligible_to_be_elected():
@@ -117,13 +155,13 @@ class World(NamedTuple):
     state: PartitionState
     up: tuple[int, ...] = ALL
     may_have_lost: tuple[int, ...] = ()
-    """They have stopped otherwise than cleanly, and are away."""
+    """They have stopped otherwise than in order, and are away: killed, or without power."""
     unnoticed: tuple[int, ...] = ()
     """They have come back so, and the controller has yet to hear of it."""
     lacks: tuple[int, ...] = ()
     """They have not all that was acknowledged."""
     at_risk: tuple[int, ...] = ()
-    """They have stopped otherwise than cleanly, and were not in the ISR since."""
+    """Their power was cut, and they were not in the ISR since."""
 
 
 def with_(members, each):
@@ -136,8 +174,9 @@ def without(members, each):
 
 def proposed(world, isr, min_isr):
     before = world.state
-    eligible = eligible_beside(before, isr, ALL, min_isr, world.unnoticed)
-    return PartitionState(before.leader, 0, tuple(isr), 0, eligible=eligible)
+    beside = (before, isr, ALL, min_isr, world.unnoticed)
+    eligible, last_known = eligible_beside(*beside), last_known_beside(*beside)
+    return PartitionState(before.leader, 0, tuple(isr), 0, eligible=eligible, last_known=last_known)
 
 
 def what_may_follow(world, min_isr, rule):
@@ -147,13 +186,12 @@ def what_may_follow(world, min_isr, rule):
         clean = world._replace(up=without(world.up, each))
         if each not in world.unnoticed:
             yield clean
+        killed = clean._replace(
+            may_have_lost=with_(world.may_have_lost, each), unnoticed=without(world.unnoticed, each)
+        )
+        yield killed
         if each in world.at_risk or len(world.at_risk) < min_isr - 1:
-            lost = clean._replace(
-                may_have_lost=with_(world.may_have_lost, each),
-                unnoticed=without(world.unnoticed, each),
-                at_risk=with_(world.at_risk, each),
-            )
-            yield lost._replace(lacks=with_(world.lacks, each))
+            yield killed._replace(at_risk=with_(world.at_risk, each), lacks=with_(world.lacks, each))
     for each in ALL:
         if each not in world.up:
             back = world._replace(up=with_(world.up, each), may_have_lost=without(world.may_have_lost, each))
@@ -180,7 +218,18 @@ def what_a_leader_may_do(world, min_isr):
 
 
 def by_the_rule(current, world, min_isr):
-    found = elect(current, ALL, world.up, 0, (), world.unnoticed, min_isr)
+    """Of two that stood once the one that has lost nothing has the longer log."""
+    ends = {each: LogEnd(0, each not in world.lacks) for each in ALL}
+    return decided_with(ends, current, world, min_isr)
+
+
+def by_who_led_last(current, world, min_isr):
+    """What Kafka 4.1 does where nobody stands."""
+    return decided_with(dict.fromkeys(ALL, UNTOLD), current, world, min_isr)
+
+
+def decided_with(ends, current, world, min_isr):
+    found = elect(current, ALL, world.up, 0, (), world.unnoticed, min_isr, ends)
     return found and PartitionState(found.leader, 0, found.isr, 0, eligible=found.eligible, last_known=found.last_known)
 
 
@@ -219,6 +268,18 @@ def test_without_eligible_replicas_something_is_lost():
     assert losses(2, without_eligible_replicas)[1]
 
 
+def test_by_who_led_last_something_is_lost():
+    """A process that was killed is not told from one that lost its power: so the logs have to tell."""
+    assert losses(2, by_who_led_last)[1]
+
+
 def test_who_stands():
     assert standing(state(1, (2, 1), (3,))) == [2, 1, 3]
     assert standing(state(1, (2, 1), (3,)), {1, 3}) == [2]
+    assert standing(state(-1, (2,), (3,), (2,))) == [3]
+
+
+def test_who_is_last_known_to_have_everything():
+    assert fallen(state(1, (2, 1), (3,)), ALL, {3, 1}) == (1, 3)
+    assert fallen(state(-1, (2,), (3,), (1, 2)), ALL, {3}) == (2, 1, 3)
+    assert fallen(state(-1, (2,), (), (1, 2, 3)), (1, 2)) == (2, 1), "3 has moved away"

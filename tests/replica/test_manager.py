@@ -172,6 +172,26 @@ def test_another_topics_log_is_not_served(manager, held, tmp_path):
     assert len(list(tmp_path.glob("t-0.*-stray"))) == 1
 
 
+def test_where_a_log_ends_is_told_of_the_right_topic_only(manager):
+    """Also before the controller has said what the replica is to be."""
+    with pytest.raises(ApiError) as caught:
+        manager.log_end(TP, ID)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    manager.apply(TP, lead(3), TopicConfig(), ID)
+    manager.append(TP, batch(), 1)
+    manager.apply(TP, lead(5), TopicConfig(), ID)
+    assert manager.log_end(TP, ID) == (3, 1), "nothing was written in the last epoch"
+    manager.append(TP, batch(), 1)
+    assert manager.log_end(TP, ID) == (5, 2)
+    manager.delete_records(TP, 2)
+    assert manager.log_end(TP, ID) == (5, 2), "of an empty log too"
+    with pytest.raises(ApiError) as caught:
+        manager.log_end(TP, OTHER_ID)
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    manager.stop(TP, delete=False)
+    assert manager.log_end(TP, ID) == (5, 2)
+
+
 def test_a_controller_that_knows_no_topic_id_changes_none(manager):
     manager.apply(TP, lead(), TopicConfig(), ID)
     assert manager.apply(TP, lead(1), TopicConfig(), None) is ErrorCode.NONE

@@ -15,7 +15,9 @@ from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import decide
+from sparklog.controller.eligible import UNTOLD, LogEnd, standing
 from sparklog.controller.isr_change import IsrChange, judge
+from sparklog.controller.log_survey import NOTHING, candidates
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
@@ -31,7 +33,7 @@ MAX_LAG_MS = 10_000
 FETCH_BYTES = 400
 _WEIGHTS = (30, 60, 20, 10, 1, 3, 6, 2, 1, 3, 4, 1)
 """How often each thing happens, up to the flushes and deletions."""
-_WEIGHTS_OF_STOPS = (30, 60, 30, 15, 1, 6, 12, 2, 1, 3, 1, 1, 3, 4, 1, 1)
+_WEIGHTS_OF_STOPS = (30, 60, 30, 15, 3, 6, 12, 2, 1, 3, 1, 1, 3, 4, 1, 1)
 """Where brokers often stop: in order, and in all other ways."""
 
 
@@ -134,11 +136,22 @@ class SimCluster:
     """``step`` does one thing that may happen; ``check`` raises AssertionError where a promise is broken."""
 
     def __init__(
-        self, directory, seed, *, brokers=3, min_isr=1, unclean=False, power_cuts=False, standing=False, eligible=True
+        self,
+        directory,
+        seed,
+        *,
+        brokers=3,
+        min_isr=1,
+        unclean=False,
+        power_cuts=False,
+        standing=False,
+        eligible=True,
+        asking=True,
     ):
         """``power_cuts``: what was not flushed may be lost, where another member of the ISR has it still.
-        ``standing``: it may be lost by any ``min_isr - 1`` brokers at a time, who may stop in order besides; without
-        ``eligible`` nothing is known of the replicas that have left the ISR.
+        ``standing``: it may be lost by any ``min_isr - 1`` brokers at a time, and any may be stopped or killed besides.
+        Without ``eligible`` nothing is known of the replicas that have left the ISR, without ``asking`` not whose log
+        is the longest.
         """
         self.random = Random(seed)
         self.clock = ManualClock()
@@ -147,6 +160,7 @@ class SimCluster:
         self._power_cuts = power_cuts or standing
         self._standing = standing
         self._eligible = eligible
+        self._asking = asking
         self._min_isr = min_isr
         self.zxid = 0
         config = parse(TopicConfig, {"min.insync.replicas": str(min_isr), "segment.bytes": "2000"})
@@ -170,7 +184,7 @@ class SimCluster:
         self.cut = set()
         """Whose power was cut, as long as the controller has not noticed."""
         self.at_risk = set()
-        """Who stopped otherwise than in order, and has not joined the ISR since."""
+        """Whose power was cut, and who has not joined the ISR since."""
         self.life_of = {}
         """Of a broker, by its id and the epoch of a registration."""
         self.registered = {}
@@ -398,7 +412,8 @@ class SimCluster:
 
     def crash(self):
         broker = self._any()
-        if broker.alive and self._may_fail(broker, self._sound() - {broker.id} or not self.cut & set(self.state.isr)):
+        is_harmless = self._standing or self._sound() - {broker.id} or not self.cut & set(self.state.isr)
+        if broker.alive and is_harmless:
             broker.kill()
             self.history.append(f"{broker.id} is killed")
 
@@ -413,7 +428,7 @@ class SimCluster:
             self.history.append(f"the power of {broker.id} is cut")
 
     def _may_fail(self, broker, is_harmless):
-        """Whether the broker may stop otherwise than in order, so that the promise is to hold all the same."""
+        """Whether the power of the broker may be cut, so that the promise is to hold all the same."""
         if not self._standing:
             return is_harmless
         if len(self.at_risk | {broker.id}) >= self._min_isr:
@@ -505,14 +520,33 @@ class SimCluster:
             leader = self.random.choice(live)
             self._decided(PartitionState(leader, self.state.leader_epoch + 1, (leader,), 1, self.state.version + 1))
             return
+        self._survey()
         changed = finish(decide(self.context)).get(TP)
         if changed is not None:
-            self.history.append(f"elected: {changed}")
+            self.history.append(f"elected: {changed}, of {self.context.log_ends.get(TP)}")
+            if not standing(self.state):
+                self.at_risk.discard(changed.leader)
             written = replace(changed, version=self.state.version + 1)
             self.context.write({TP: written})
             self._decided(written)
         if self.random.random() < 0.8:  # else the controller is gone before it has noted that
             self.context.lives = self.lives = self.context.account()
+
+    def _survey(self):
+        """The controller asks whose log is the longest, and not all may answer."""
+        for number in candidates(self.context, TP):
+            broker = self.brokers[number]
+            is_heard = broker.alive and broker.epoch == self.context.brokers[number].epoch
+            if is_heard and self.random.random() < 0.8:
+                end = self._log_end(broker) if self._asking else UNTOLD
+                self.context.log_ends.setdefault(TP, {})[number] = end
+
+    @staticmethod
+    def _log_end(broker):
+        try:
+            return LogEnd(*broker.replicas.log_end(TP, ID))
+        except ApiError:
+            return NOTHING
 
     def wait(self):
         """Time passes, and leaders look who lags."""
@@ -545,6 +579,8 @@ class SimCluster:
                 self._register(broker)
         self._observe()
         self._elect(list(self.brokers))
+        while self.state.leader == NO_LEADER:  # not all have told where their logs end
+            self._elect(list(self.brokers))
         for broker in self.brokers.values():
             self.mail[broker.id] = [(broker.life, self.state)]
         for _ in range(2_000):

@@ -95,6 +95,7 @@ class MovingCluster(SimCluster):
                 self.history.append(f"{broker.id} hears {state} of {replicas}")
 
     def _elect(self, live):
+        self._survey()
         wanted = finish(decide(self.context))
         wanted |= finish(reassignment.decide(self.context, wanted))
         if TP in wanted:

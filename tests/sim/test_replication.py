@@ -60,8 +60,8 @@ class Worst:
         return choices[0]
 
 
-def leave_one_after_the_other(cluster):
-    """The followers stop in order, the leader goes on alone until its power is cut, and they come back before it."""
+def leave_one_after_the_other(cluster, leave):
+    """The followers ``leave``, the leader goes on alone until its power is cut, and they come back before it."""
 
     def happens(broker_id, *events):
         cluster._any = lambda: cluster.brokers[broker_id]
@@ -78,7 +78,7 @@ def leave_one_after_the_other(cluster):
         cluster._settle_produces()
     assert cluster.sent
     for each in others:
-        happens(each, cluster.stop)
+        happens(each, leave)
         del cluster.registered[each]
         cluster._observe()
         cluster._elect(list(cluster.context.brokers))
@@ -99,10 +99,27 @@ def test_the_last_of_the_isr_loses_its_end_and_one_that_left_before_has_it(tmp_p
     """Without eligible replicas the records are lost: the checker is checked."""
     cluster = SimCluster(tmp_path, 1, min_isr=2, standing=True, eligible=eligible)
     try:
-        leave_one_after_the_other(cluster)
+        leave_one_after_the_other(cluster, cluster.stop)
         del cluster._any
         cluster.settle()
         if eligible:
+            cluster.check()
+        else:
+            with pytest.raises(AssertionError, match="is lost"):
+                cluster.check()
+    finally:
+        cluster.close()
+
+
+@pytest.mark.parametrize("asking", [True, False])
+def test_the_last_of_the_isr_loses_its_end_and_one_that_was_killed_before_has_it(tmp_path, asking):
+    """It cannot say that it has everything, but its log is the longest. Where nobody asks the records are lost."""
+    cluster = SimCluster(tmp_path, 1, min_isr=2, standing=True, asking=asking)
+    try:
+        leave_one_after_the_other(cluster, cluster.crash)
+        del cluster._any
+        cluster.settle()
+        if asking:
             cluster.check()
         else:
             with pytest.raises(AssertionError, match="is lost"):

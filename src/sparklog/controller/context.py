@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from sparklog.controller.eligible import standing
+from sparklog.controller.eligible import LogEnd, standing
 from sparklog.errors import ErrorCode
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import BrokerInfo, PartitionState, ReplicaAssignment, TopicAssignment
@@ -46,6 +46,8 @@ class ControllerContext:
     """Members of an ISR, and eligible replicas, that have started again since that was written, and may have lost what
     was not on their disks.
     """
+    log_ends: dict[TopicPartition, dict[int, LogEnd]] = field(default_factory=dict)
+    """Where the logs of replicas end where nobody stands, as their brokers told under their present registrations."""
     lives: dict[int, int] = field(default_factory=dict)
     """For each broker the life of which every partition state takes account, as ZooKeeper has it."""
     min_isrs: dict[str, int] = field(default_factory=dict)
@@ -135,6 +137,8 @@ class ControllerContext:
                 self.new.add(tp)
             self.states[tp] = state
             self.restarted.pop(tp, None)
+            if state.leader != NO_LEADER:
+                self.log_ends.pop(tp, None)
             self._await(tp)
 
     def found(self, states: dict[TopicPartition, PartitionState]) -> None:
@@ -182,6 +186,8 @@ class ControllerContext:
         has_lost = self.lives.get(broker_id) != self.brokers[broker_id].life
         self.offline.pop(broker_id, None)
         self.leaving.discard(broker_id)
+        for ends in self.log_ends.values():
+            ends.pop(broker_id, None)
         for tp in self.partitions_on(broker_id):
             if self.states[tp].leader == broker_id:
                 self._await(tp)
@@ -238,6 +244,7 @@ class ControllerContext:
         for tp in self.partitions_of(topic):
             self.states.pop(tp, None)
             self.restarted.pop(tp, None)
+            self.log_ends.pop(tp, None)
             self.awaited.discard(tp)
             self.new.discard(tp)
             self.unsettled.discard(tp)

@@ -3,8 +3,10 @@
 Invariants: a leader is a replica that lives and was not refused; without ``unclean.leader.election.enable``, and unless
 an operator asks for it, it comes from the ISR, and where none of that lives, from the eligible; the leader epoch rises
 with every change of leader, ISR or eligible replicas that is made here; a broker that has started again, and may have
-lost its end, is neither in sync nor eligible, as long as there is one that is, dead or alive; an ISR is never empty.
-Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``; Kafka 4.1, ``PartitionChangeBuilder`` (KIP-966).
+lost its end, is neither in sync nor eligible, as long as there is one that is, dead or alive; where all that stood have
+started again, all of them are waited for, and the one with the longest log leads; an ISR is never empty.
+Source: Kafka 3.9, ``PartitionStateMachine`` and ``Election``; Kafka 4.1, ``PartitionChangeBuilder``; KIP-966, whose
+"balanced" recovery is the one by the longest log.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.eligible import eligible_beside, standing
+from sparklog.controller.eligible import UNTOLD, LogEnd, eligible_beside, fallen, last_known_beside, standing
 from sparklog.protocol.slices import Steps
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
 _SLICE = 20
 """So many partitions are looked at in some 20 µs."""
+NOT_ASKED: Mapping[int, LogEnd] = MappingProxyType({})
+"""Nobody has told where its log ends."""
 
 
 def initial_state(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> PartitionState | None:
@@ -37,11 +42,12 @@ def elect(
     leaving: Collection[int] = (),
     restarted: Collection[int] = (),
     min_isr: int = 1,
+    ends: Mapping[int, LogEnd] = NOT_ASKED,
 ) -> PartitionState | None:
     """The state after brokers came or went: None if it may stay as it is.
 
     One that is ``leaving`` gives its place up, unless no other is in sync. One that has ``restarted``, and may have
-    lost what was not on its disk, gives it up also to one that is gone. Where all have, who led last goes on alone.
+    lost what was not on its disk, gives it up also to one that is gone. Where all have, ``ends`` tells who leads.
     """
     if not restarted and not leaving and state.leader in live and all(each in live for each in state.isr):
         return None
@@ -51,14 +57,18 @@ def elect(
     if isr:
         leader = state.leader if state.leader in isr else next((each for each in replicas if each in isr), NO_LEADER)
         eligible = eligible_beside(state, isr, replicas, min_isr, restarted)
+        last_known = last_known_beside(state, isr, replicas, min_isr, restarted)
     elif left:
-        leader, isr, eligible, last_known = _nobody(state, replicas, left)
+        isr, eligible = _nobody(state, replicas, left)
+        leader, last_known = int(NO_LEADER), fallen(state, replicas, restarted)
     else:
-        known_last = (state.leader, *state.last_known, *reversed(state.isr))
-        last = next((each for each in known_last if each in replicas), state.isr[-1])
-        leader, isr = last if last in live else NO_LEADER, (last,)
+        last_known = fallen(state, replicas, restarted) or state.isr[-1:]
+        found = longest(last_known, live, ends)
+        leader, isr = (int(NO_LEADER), last_known[:1]) if found is None else (found, (found,))
+        if found is not None:
+            last_known = last_known_beside(replace(state, last_known=last_known), isr, replicas, min_isr)
     known = (state.leader, state.isr, state.eligible, state.last_known)
-    if known == (leader, isr, eligible, last_known) and len(left) == len(state.isr) + len(state.eligible):
+    if known == (leader, isr, eligible, last_known) and not {*restarted} & {*standing(state)}:
         return None
     epoch = state.leader_epoch + 1
     return PartitionState(
@@ -91,14 +101,28 @@ def _in_sync(
 
 def _nobody(
     state: PartitionState, replicas: Sequence[int], left: Sequence[int]
-) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """No leader, for none of those that are ``left`` lives. Kafka's znode wants an ISR that is not empty: the last of
-    them is it. Who led last is kept where that tells more.
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ISR and the eligible while none of those that are ``left`` lives. Kafka's znode wants an ISR that is not
+    empty: the last of them is it.
     """
     last = [each for each in left if each in state.isr][-1:] or left[-1:]
-    eligible = tuple(each for each in replicas if each in left and each not in last)
-    leaders = state.last_known if state.leader == NO_LEADER else (state.leader,)
-    return int(NO_LEADER), tuple(last), eligible, leaders if eligible or leaders != tuple(last) else ()
+    return tuple(last), tuple(each for each in replicas if each in left and each not in last)
+
+
+def longest(candidates: Sequence[int], live: Collection[int], ends: Mapping[int, LogEnd]) -> int | None:
+    """Which of those that are last known to have everything leads: the one with the longest log, the first among
+    equals. None until all of them live and have told. Where one cannot tell, the first leads: it led last.
+    """
+    first = candidates[0]
+    if not all(each in live for each in candidates):
+        return None
+    if len(candidates) == 1:
+        return first
+    if not all(each in ends for each in candidates):
+        return None
+    if any(ends[each] == UNTOLD for each in candidates):
+        return first
+    return max(candidates, key=lambda each: (ends[each], each == first))
 
 
 def elect_unclean(context: ControllerContext, tp: TopicPartition) -> PartitionState | None:
@@ -117,7 +141,12 @@ def prefer(context: ControllerContext, partitions: Iterable[TopicPartition]) -> 
     changes = {}
     for tp in partitions:
         state, first = context.states[tp], context.replicas(tp)[0]
-        may_lead = first in state.isr and first in context.online(tp) and first not in context.leaving
+        may_lead = (
+            first in standing(state)
+            and first in state.isr
+            and first in context.online(tp)
+            and first not in context.leaving
+        )
         if state.leader != first and may_lead and tp.topic not in context.deleting:
             epoch = state.leader_epoch + 1
             changes[tp] = replace(state, leader=first, leader_epoch=epoch, controller_epoch=context.epoch)
@@ -188,6 +217,7 @@ def decide(context: ControllerContext) -> Steps[dict[TopicPartition, PartitionSt
                     context.leaving,
                     context.restarted.get(tp, ()),
                     context.min_isr(tp),
+                    context.log_ends.get(tp, NOT_ASKED),
                 )
             )
             if change is not None:

@@ -5,10 +5,11 @@ Source: Kafka 3.9, ``KafkaController.processAlterPartition``; KIP-497, KIP-841, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.eligible import eligible_beside
+from sparklog.controller.eligible import eligible_beside, last_known_beside
 from sparklog.errors import ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -51,9 +52,15 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
     if not all(_is_online(context, tp, *each) for each in zip(change.isr, change.broker_epochs, strict=True)):
         return ErrorCode.INELIGIBLE_REPLICA
     restarted, min_isr = context.restarted.get(tp, ()), context.min_isr(tp)
-    eligible = eligible_beside(state, change.isr, context.replicas(tp), min_isr, restarted)
-    leader, epoch = state.leader, state.leader_epoch
-    return PartitionState(leader, epoch, change.isr, context.epoch, state.version, eligible=eligible, min_isr=min_isr)
+    beside = (state, change.isr, context.replicas(tp), min_isr, restarted)
+    return replace(
+        state,
+        isr=change.isr,
+        controller_epoch=context.epoch,
+        eligible=eligible_beside(*beside),
+        last_known=last_known_beside(*beside),
+        min_isr=min_isr,
+    )
 
 
 def _is_online(context: ControllerContext, tp: TopicPartition, member: int, epoch: int) -> bool:

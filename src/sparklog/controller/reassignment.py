@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sparklog.controller.context import ControllerContext, Departure
-from sparklog.controller.eligible import eligible_beside
+from sparklog.controller.eligible import eligible_beside, fallen, last_known_beside, standing
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.slices import Steps
 from sparklog.structs import NO_LEADER, TopicPartition
@@ -171,7 +171,8 @@ def _leader(
     replicas: Sequence[int] = (),
 ) -> int:
     """The one that leads, if it is a candidate that may; else the first in the order of ``replicas`` that may."""
-    able = [each for each in replicas or candidates if each in candidates and each in context.online(tp)]
+    may = {*context.online(tp)} & {*candidates} & {*standing(state)}
+    able = [each for each in replicas or candidates if each in may]
     able = [each for each in able if each not in context.leaving] or able
     return state.leader if state.leader in able else able[0] if able else int(NO_LEADER)
 
@@ -180,7 +181,9 @@ def _next(
     context: ControllerContext, tp: TopicPartition, leader: int, isr: tuple[int, ...], replicas: Sequence[int]
 ) -> PartitionState:
     """Who is eligible stays so, unless it is to be a replica no more: it may be one again, with nothing."""
-    state, min_isr = context.states[tp], context.min_isr(tp)
+    state, min_isr, restarted = context.states[tp], context.min_isr(tp), context.restarted.get(tp, ())
+    beside = (state, isr, replicas, min_isr, restarted)
+    last_known = fallen(state, replicas, restarted) if leader == NO_LEADER else last_known_beside(*beside)
     return replace(
         state,
         leader=leader,
@@ -188,7 +191,8 @@ def _next(
         isr=isr,
         controller_epoch=context.epoch,
         zxid=-1,
-        eligible=eligible_beside(state, isr, replicas, min_isr, context.restarted.get(tp, ())),
+        eligible=eligible_beside(*beside),
+        last_known=last_known,
         min_isr=min_isr,
     )
 

@@ -24,6 +24,7 @@ from sparklog.controller.context import ControllerContext
 from sparklog.controller.deletion import TopicDeletions
 from sparklog.controller.election import decide, elect_unclean, imbalanced, leaderless, prefer
 from sparklog.controller.isr_change import IsrChange, judge
+from sparklog.controller.log_survey import LogSurvey, candidates
 from sparklog.controller.pauses import Pauses
 from sparklog.controller.reassigner import Reassigner, Wishes
 from sparklog.controller.states import PartitionStates, RunZk
@@ -34,6 +35,7 @@ from sparklog.controller.vigils import Vigils
 from sparklog.controller.witnesses import Witnesses
 from sparklog.errors import ApiError, CoordinationError, ErrorCode, MalformedZnode
 from sparklog.log.files import check_topic_name
+from sparklog.net.peers import Peers
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import (
     FULL,
@@ -93,6 +95,7 @@ class Controller:
         self._awaiting_look: list[asyncio.Future[None]] = []
         self._vigils = Vigils(broker_id, witnesses, self._look.set)
         self._succession = Succession(broker_id, zk, run_zk, witnesses)
+        self._survey = LogSurvey(Peers(f"controller-{broker_id}"), self._look.set)
         self._begin_term(None)
 
     def _begin_term(self, context: ControllerContext | None) -> None:
@@ -137,6 +140,7 @@ class Controller:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._resign()
+        await self._survey.close()
 
     def on_session_expired(self) -> None:
         """The office went with the session; stand again."""
@@ -424,16 +428,25 @@ class Controller:
 
     async def _decide(self, context: ControllerContext) -> list[TopicPartition]:
         wanted = await in_steps(decide(context))
-        wanted |= await self._elect_unclean(context, wanted)
+        left = await in_steps(leaderless(context, wanted))
+        wanted |= await self._elect_unclean(context, left)
         to_prefer, self._to_prefer = self._to_prefer & context.states.keys() - wanted.keys(), set()
         wanted |= prefer(context, to_prefer)
         wanted |= await in_steps(reassignment.decide(context, wanted))
+        written = await self._write_decided(context, wanted)
+        self._survey.ask(context, [tp for tp in left if tp in context.states and tp.topic in context.assignments])
+        return written
+
+    async def _write_decided(
+        self, context: ControllerContext, wanted: dict[TopicPartition, PartitionState]
+    ) -> list[TopicPartition]:
         confirmed = await self._settings.confirm(context, wanted)
         if len(confirmed) < len(wanted):
             self._look.set()
         if not confirmed:
             return []
         written, found = await self._states.write(context, confirmed)
+        self._say_recovered(context, written)
         context.write(written)
         reassignment.took_effect(context, written)
         context.found(found)
@@ -441,18 +454,29 @@ class Controller:
             self._look.set()
         return list(written)
 
+    def _say_recovered(self, context: ControllerContext, written: Mapping[TopicPartition, PartitionState]) -> None:
+        for tp, state in written.items():
+            ends = context.log_ends.get(tp)
+            if ends and state.leader in ends:
+                text = (
+                    f"{tp} is led by broker {state.leader}, whose log ends last, at {ends[state.leader].offset}: "
+                    f"brokers {sorted(ends)} had all records, and each may have lost those that were not on its disk"
+                )
+                self._warnings.warn("recovered", text, most=_REFUSALS_TOLD)
+
     async def _elect_unclean(
-        self, context: ControllerContext, wanted: Mapping[TopicPartition, PartitionState]
+        self, context: ControllerContext, left: Collection[TopicPartition]
     ) -> dict[TopicPartition, PartitionState]:
-        """Leaders that are not in sync, for partitions without one, where their topic or an operator wants that."""
+        """Leaders that are not in sync, for partitions ``left`` without one, where their topic or an operator wants
+        that; what the longest log is about to decide is left to it, unless an operator insists.
+        """
         forced, self._to_lead_anyhow = self._to_lead_anyhow, set()
-        left = await in_steps(leaderless(context, wanted))
         allowed = await self._settings.may_be_unclean({tp.topic for tp in left})
         chosen = {
             tp: elect_unclean(context, tp)
             for tp in left
             if (tp in forced or tp.topic in allowed) and tp in context.states and tp.topic in context.assignments
-            if tp in forced or not self._vigils.misses(context.states[tp].isr)
+            if tp in forced or not (self._vigils.misses(context.states[tp].isr) or candidates(context, tp))
         }
         for tp, state in chosen.items():
             if state is not None:

@@ -65,3 +65,5 @@ class ApiKey(IntEnum):
     """Sparklog's own; far above what Kafka numbers."""
     PROBE_BROKER = 20001
     """Sparklog's own too."""
+    GET_REPLICA_LOG_INFO = 20002
+    """Sparklog's own too: named as in KIP-966, for what Kafka 3.9 has not."""

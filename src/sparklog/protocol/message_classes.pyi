@@ -3697,3 +3697,68 @@ class ProbeBrokerResponse(Response):
         sight: int = ...,
         version: int | None = ...,
     ) -> None: ...
+
+class GetReplicaLogInfoRequest(Request[GetReplicaLogInfoResponse]):
+    class TopicLogs(Struct):
+        name: str
+        topic_id: UUID | None
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: UUID | None = ...,
+            partitions: Sequence[int] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    broker_id: int
+    topics: list[TopicLogs]
+    def __init__(
+        self,
+        *,
+        broker_id: int = ...,
+        topics: Sequence[TopicLogs] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class GetReplicaLogInfoResponse(Response):
+    class TopicLogInfo(Struct):
+        class PartitionLogInfo(Struct):
+            partition: int
+            last_written_leader_epoch: int
+            log_end_offset: int
+            error_code: int
+            def __init__(
+                self,
+                *,
+                partition: int = ...,
+                last_written_leader_epoch: int = ...,
+                log_end_offset: int = ...,
+                error_code: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        name: str
+        partitions: list[PartitionLogInfo]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: Sequence[PartitionLogInfo] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    broker_epoch: int
+    topics: list[TopicLogInfo]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        broker_epoch: int = ...,
+        topics: Sequence[TopicLogInfo] = ...,
+        version: int | None = ...,
+    ) -> None: ...

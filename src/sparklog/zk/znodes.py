@@ -250,7 +250,9 @@ class PartitionState:
     eligible: tuple[int, ...] = ()
     """Replicas out of the ISR that have all that was ever acknowledged all the same."""
     last_known: tuple[int, ...] = ()
-    """Who led last, where nobody leads."""
+    """Replicas that had all that was ever acknowledged, and have begun another life since: they may lack what was not
+    on their disks. One of them that is also in ``isr`` stands there because Kafka's znode wants somebody.
+    """
     min_isr: int = field(default=1, compare=False)
     """The ``min.insync.replicas`` under which ``eligible`` was found."""
 

@@ -2,5 +2,5 @@
 
 Those between brokers are described in the versions that brokers of Kafka speak in ZooKeeper mode from
 ``inter.broker.protocol.version`` 2.8 on, those of the consumer group protocol in all.
-LeaseSegments and ProbeBroker are sparklog's own, under keys that Kafka does not come near.
+LeaseSegments, ProbeBroker and GetReplicaLogInfo are sparklog's own, under keys that Kafka does not come near.
 """
