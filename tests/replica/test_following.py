@@ -389,6 +389,22 @@ def test_waiting_producers_hear_that_another_leads(pair, loop):
     loop.run_until_complete(lose())
 
 
+@pytest.mark.parametrize("delete", [True, False])
+def test_waiting_producers_hear_that_the_replica_is_served_no_longer(pair, loop, delete):
+    pair.decide(decision(LEADER, 0))
+
+    async def stop():
+        waiting = asyncio.ensure_future(pair[LEADER].append_replicated(TP, bytes(batch()), 60_000))
+        await asyncio.sleep(0)
+        assert pair[LEADER].stop(TP, delete=delete) is ErrorCode.NONE
+        async with asyncio.timeout(30):
+            with pytest.raises(ApiError) as caught:
+                await waiting
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    loop.run_until_complete(stop())
+
+
 class SlowDisk:
     """Holds up the disk thread until it is let go."""
 

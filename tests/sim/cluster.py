@@ -396,8 +396,8 @@ class SimCluster:
         change = IsrChange(broker.id, proposal.leader_epoch, proposal.isr, epochs, proposal.partition_epoch)
         verdict = judge(self.context, TP, change)
         if isinstance(verdict, PartitionState):
-            self.at_risk -= set(verdict.isr) - set(self.state.isr)
-            self.state = self._as_written(replace(verdict, version=verdict.version + 1))
+            before, self.state = set(self.state.isr), self._as_written(replace(verdict, version=verdict.version + 1))
+            self.at_risk -= self._sound() - before  # what others joined for, they may have lost since
             self.context.found({TP: self.state})
             verdict = ErrorCode.NONE
             self.history.append(f"the ISR is {self.state.isr}")

@@ -315,7 +315,7 @@ class Partition:
 
     def still_leads(self, leader_epoch: int) -> bool:
         """Whether this broker leads, under this epoch or one that followed without another leader between."""
-        return self._in_sync is not None and self._in_sync.first_epoch <= leader_epoch
+        return self.is_leader and self._in_sync is not None and self._in_sync.first_epoch <= leader_epoch
 
     @property
     def knows_end(self) -> bool:
