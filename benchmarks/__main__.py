@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[1]
 RAW = ROOT / "build" / "benchmarks"
 PAGE = ROOT / "docs" / "performance.md"
 QUIET_WAIT_S = 30
+ROUNDS = 3
+"""Of each part of replication at most."""
 PACKAGES = ("confluent-kafka", "crc32c", "kafka-python", "pyarrow", "pyspark")
 
 _HEAD = """\
@@ -52,61 +54,72 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def _codec() -> report.Rows:
+def _codec(_: argparse.Namespace) -> report.Rows:
     from benchmarks import codec
 
     return codec.run()
 
 
-def _log() -> report.Rows:
+def _log(_: argparse.Namespace) -> report.Rows:
     from benchmarks import log
 
     return log.run(say=_say)
 
 
-def _broker() -> report.Rows:
+def _broker(_: argparse.Namespace) -> report.Rows:
     from benchmarks import broker
 
     return broker.run(say=_say)
 
 
-def _replication() -> report.Rows:
-    from benchmarks import replication
+def _replication(options: argparse.Namespace) -> report.Rows:
+    """Each part's rows are kept as it ends, and those of parts that were not asked for stay as they were."""
+    from benchmarks.replicas import parts
+    from benchmarks.replicas.effort import Effort
 
-    return replication.run(say=_say)
+    known = RAW / "replication-parts.json"
+    before = json.loads(known.read_text()) if _is_whole(options) and known.exists() else []
+
+    def keep(rows: report.Rows) -> None:
+        if _is_whole(options):
+            RAW.mkdir(parents=True, exist_ok=True)
+            known.write_text(json.dumps(rows, indent=1) + "\n")
+
+    effort = Effort(options.share, options.rounds, tuple(map(int, options.failing)))
+    return parts.run(options.parts or parts.NAMES, effort, before, _say, keep)
 
 
-def _scale() -> report.Rows:
+def _scale(options: argparse.Namespace) -> report.Rows:
     from benchmarks import scale
 
-    return scale.run(say=_say)
+    return scale.run(options.share, say=_say)
 
 
-def _stalls() -> report.Rows:
+def _stalls(_: argparse.Namespace) -> report.Rows:
     from benchmarks import stalls
 
     return stalls.run(say=_say)
 
 
-def _delivery() -> report.Rows:
+def _delivery(_: argparse.Namespace) -> report.Rows:
     from benchmarks import delivery
 
     return delivery.run(say=_say)
 
 
-def _client() -> report.Rows:
+def _client(_: argparse.Namespace) -> report.Rows:
     from benchmarks import client
 
     return client.run(say=_say)
 
 
-def _spark() -> report.Rows:
+def _spark(_: argparse.Namespace) -> report.Rows:
     from benchmarks import spark
 
     return spark.run(say=_say)
 
 
-BENCHMARKS: dict[str, Callable[[], report.Rows]] = {
+BENCHMARKS: dict[str, Callable[[argparse.Namespace], report.Rows]] = {
     "codec": _codec,
     "log": _log,
     "broker": _broker,
@@ -119,13 +132,13 @@ BENCHMARKS: dict[str, Callable[[], report.Rows]] = {
 }
 
 
-def measure(name: str) -> dict[str, Any]:
-    """Run one benchmark and keep its rows, with when and where it ran."""
+def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Run one benchmark; its rows, with when and where it ran. They are kept unless it was a trial."""
     clock = SystemClock()
     busy = machine.await_quiet(clock, QUIET_WAIT_S)
     _say(f"{name}: begins; others keep the machine {busy:.0%} busy")
     start = clock.monotonic()
-    rows = BENCHMARKS[name]()
+    rows = BENCHMARKS[name](options)
     kept = {
         "date": datetime.fromtimestamp(clock.now_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": machine.describe(),
@@ -134,9 +147,15 @@ def measure(name: str) -> dict[str, Any]:
         "seconds": clock.monotonic() - start,
         "rows": rows,
     }
-    RAW.mkdir(parents=True, exist_ok=True)
-    (RAW / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    if _is_whole(options):
+        RAW.mkdir(parents=True, exist_ok=True)
+        (RAW / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
     return kept
+
+
+def _is_whole(options: argparse.Namespace) -> bool:
+    """Whether what is measured may stand on the page."""
+    return bool(options.share >= 1 and options.rounds >= ROUNDS)
 
 
 def _versions() -> str:
@@ -165,14 +184,31 @@ def _sections(text: str) -> dict[str, str]:
 
 def main(argv: list[str]) -> int:
     """Exit code 0, whatever the aims: a benchmark reports."""
+    options = _options(argv)
+    for name in options.names or list(BENCHMARKS):
+        kept = measure(name, options)
+        sys.stdout.write(f"\n{report.SECTIONS[name](kept['rows']).as_text()}")
+        if _is_whole(options):
+            PAGE.write_text(page({name: kept}, PAGE.read_text()))
+    return 0
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run the benchmarks.")
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help=", ".join(BENCHMARKS))
-    names = parser.parse_args(argv).names or list(BENCHMARKS)
-    for name in names:
-        kept = measure(name)
-        sys.stdout.write(f"\n{report.SECTIONS[name](kept['rows']).as_text()}")
-        PAGE.write_text(page({name: kept}, PAGE.read_text()))
-    return 0
+    trial = "less than {} is a trial, which is printed and not kept"
+    parser.add_argument(
+        "--share", type=float, default=1.0, help=f"of the load of replication and scale; {trial.format(1)}"
+    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of replication at most; {trial.format(ROUNDS)}")
+    parser.add_argument("--parts", type=_words, default=[], metavar="PART,...", help="of replication; all unless said")
+    failing = "of the topics of replication whose leaders die; 10,1000 unless said"
+    parser.add_argument("--failing", type=_words, default=["10", "1000"], metavar="PARTITIONS,...", help=failing)
+    return parser.parse_args(argv)
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import limits, machine
+from benchmarks.comparison import times_better
 from benchmarks.loads.figures import Figures
 from benchmarks.peers import Peer, both_brokers
 from sparklog.clock import Clock, SystemClock
@@ -102,11 +103,15 @@ class Results:
         for figure, value in figures.items():
             self.samples.setdefault((measurement, peer, figure), []).append(value)
 
+    def pairs(self, measurement: str, figure: str) -> list[tuple[float, float]]:
+        """Ours and Kafka's, of the rounds that both have."""
+        ours, theirs = (self.samples.get((measurement, peer, figure), []) for peer in ("sparklog", "kafka"))
+        return list(zip(ours, theirs, strict=False))
+
     def row(self, measurement: str, figure: str) -> dict[str, Any]:
-        ours = self.samples[measurement, "sparklog", figure]
-        theirs = self.samples[measurement, "kafka", figure]
-        more_is_better = figure.endswith("/s")
-        ratios = [a / b if more_is_better else b / a for a, b in zip(ours, theirs, strict=True)]
+        pairs = self.pairs(measurement, figure)
+        ours, theirs = zip(*pairs, strict=True)
+        ratios = [times_better(figure, *each) for each in pairs]
         return {
             "measurement": measurement,
             "figure": figure,

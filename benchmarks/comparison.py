@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+
+def times_better(figure: str, ours: float, theirs: float) -> float:
+    """How many times better ours is: of a rate (``.../s``) more is better, of all else less. 1 if both are 0."""
+    more, less = (ours, theirs) if figure.endswith("/s") else (theirs, ours)
+    return more / less if less else math.inf if more else 1.0
 
 
 @dataclass
@@ -27,9 +34,6 @@ class Comparison:
         row["sparklog"] = best(self.ours)
         if self.theirs:
             row["other"] = best(self.theirs)
-            row["ratio"] = self._times_better(row["sparklog"], row["other"])
-            row["ratios"] = [self._times_better(*each) for each in zip(self.ours, self.theirs, strict=False)]
+            row["ratio"] = times_better(self.figure, row["sparklog"], row["other"])
+            row["ratios"] = [times_better(self.figure, *each) for each in zip(self.ours, self.theirs, strict=False)]
         return row
-
-    def _times_better(self, ours: float, theirs: float) -> float:
-        return ours / theirs if self.figure.endswith("/s") else theirs / ours

@@ -75,3 +75,8 @@ def resident_bytes(pid: int) -> int:
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def rss_bytes(pid: int) -> int:
+    """Memory that process ``pid`` has resident now, mapped files with it."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

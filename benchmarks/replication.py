@@ -1,9 +1,6 @@
-"""Three brokers of ours beside three of Apache Kafka 3.9.1: what three replicas cost, and how long a dead leader is
-missed.
+"""Three brokers of ours beside three of Apache Kafka 3.9.1, and how long a dead leader is missed.
 
-Each round does the same on one cluster and then on the other (which is first alternates). Both clusters stay up all the
-while; only one is loaded at a time. A topic has three partitions, each on all three brokers, and
-``min.insync.replicas=2``. What is timed runs in this process, by librdkafka. Failover: a broker that leads a third of
+What else is measured of such clusters is in ``benchmarks.replicas``. Failover: a broker that leads a third of
 the partitions is killed (SIGKILL), or told to stop (SIGTERM), and the time runs until a record is acknowledged in each
 of those partitions again: the longest that one of them is without a leader that answers. Both have the same session
 timeout.
@@ -13,19 +10,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 from confluent_kafka import ElectionType, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.broker import Results
 from benchmarks.peers import kafka_heap
-from sparklog.clock import Clock, SystemClock
+from sparklog.clock import Clock
 from sparklog.local.broker import BrokerProcess, BrokerSpec
 from sparklog.local.ports import free_port
 from sparklog.local.zookeeper import EmbeddedZooKeeper
@@ -33,14 +27,10 @@ from sparklog.testing.broker import settings_arguments
 from sparklog.testing.eventually import eventually
 from sparklog.testing.kafka import KafkaBroker
 
-ROUNDS = 3
 BROKERS = (0, 1, 2)
-PARTITIONS = (10, 1000)
-"""Of the topics whose leaders die; the many in the first round alone."""
 SESSION_MS = 6000
 _ADMIN_TIMEOUT_S = 60
 _SETTINGS = {"zookeeper.session.timeout.ms": SESSION_MS}
-_LATENCY_FIGURES = ("p50 ms", "p99 ms", "p99.9 ms")
 
 
 @dataclass(frozen=True)
@@ -49,14 +39,16 @@ class Cluster:
 
     name: str
     brokers: dict[int, BrokerProcess | KafkaBroker]
+    zookeeper: str
 
     @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{_port(each)}" for each in self.brokers.values())
 
-    def create(self, topic: str, partitions: int = 3) -> None:
-        """Returns when all replicas are in sync."""
-        new = NewTopic(topic, partitions, 3, config={"min.insync.replicas": "2", "retention.ms": "-1"})
+    def create(self, topic: str, partitions: int = 3, config: Mapping[str, str] | None = None) -> None:
+        """With ``min.insync.replicas=2`` unless ``config`` has it otherwise; returns when all replicas are in sync."""
+        settings = {"min.insync.replicas": "2", "retention.ms": "-1", **(config or {})}
+        new = NewTopic(topic, partitions, 3, config=settings)
         admin = self._admin()
         admin.create_topics([new])[topic].result(_ADMIN_TIMEOUT_S)
         self.wait_until_whole(topic)
@@ -93,65 +85,6 @@ class Cluster:
 
 def _port(broker: BrokerProcess | KafkaBroker) -> int:
     return broker.port if isinstance(broker, KafkaBroker) else broker.spec.port
-
-
-def run(rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
-    """A row a figure: (measurement, figure, sparklog, kafka, ratio, ratios)."""
-    clock, results = SystemClock(), Results()
-    figures: dict[str, tuple[str, ...]] = {}
-    with TemporaryDirectory(prefix="sparklog-bench-") as scratch, clusters(Path(scratch)) as both:
-        for number in range(rounds + 1):
-            say(f"replication: {f'round {number} of {rounds}' if number else 'warming up'}")
-            for cluster in both if number % 2 else both[::-1]:
-                for name, found in _round(cluster, number, clock):
-                    figures[name] = tuple(found)
-                    if number:
-                        results.add(name, cluster.name, found)
-    return [results.row(name, figure) for name, each in figures.items() for figure in each]
-
-
-def _round(cluster: Cluster, number: int, clock: Clock) -> Iterator[tuple[str, dict[str, float]]]:
-    topic = f"replicated-{number}"
-    cluster.create(topic)
-    share = 1.0 if number else 0.3
-    for size, records in ((1000, 100_000), (100, 300_000)):
-        count = int(records * share)
-        seconds = _produce(cluster, topic, size, count, clock)
-        yield f"produce, {size} B, acks=all", {"MB/s": size * count / 1e6 / seconds}
-    for acks in ("1", "all"):
-        yield f"round trip, 100 B, acks={acks}", _latencies(cluster, topic, acks, int(2000 * share), clock)
-    if number:
-        for partitions in PARTITIONS if number == 1 else PARTITIONS[:1]:
-            yield from _failovers(cluster, f"failing-{number}-{partitions}", partitions, clock)
-
-
-def _produce(cluster: Cluster, topic: str, size: int, count: int, clock: Clock) -> float:
-    value, failures = b"x" * size, list[KafkaError]()
-    settings = {"linger.ms": 5, "batch.size": 200_000, "queue.buffering.max.messages": 1_000_000}
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0, **settings})
-    producer.list_topics(topic, timeout=_ADMIN_TIMEOUT_S)
-    began = clock.monotonic()
-    for each in range(count):
-        producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
-        if each % 1000 == 0:
-            producer.poll(0)
-    if producer.flush(120) or failures:
-        raise RuntimeError(f"{cluster.name} did not take all records: {failures[:1]}")
-    return clock.monotonic() - began
-
-
-def _latencies(cluster: Cluster, topic: str, acks: str, count: int, clock: Clock) -> dict[str, float]:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": acks, "linger.ms": 0, "log_level": 0})
-    times = []
-    for _ in range(count):
-        began = clock.monotonic()
-        producer.produce(topic, b"x" * 100)
-        producer.flush(60)
-        times.append((clock.monotonic() - began) * 1000)
-    times.sort()
-    return {
-        name: times[int(len(times) * share)] for name, share in zip(_LATENCY_FIGURES, (0.5, 0.99, 0.999), strict=True)
-    }
 
 
 def _failovers(cluster: Cluster, topic: str, partitions: int, clock: Clock) -> Iterator[tuple[str, dict[str, float]]]:
@@ -221,4 +154,7 @@ def clusters(directory: Path) -> Iterator[list[Cluster]]:
                 for broker in (ours[number], theirs[number]):
                     broker.start()
                     stack.callback(broker.stop)
-        yield [Cluster("sparklog", ours), Cluster("kafka", theirs)]
+        yield [
+            Cluster("sparklog", ours, zookeeper.connect_string),
+            Cluster("kafka", theirs, f"{zookeeper.connect_string}/kafka"),
+        ]

@@ -28,13 +28,13 @@ _REST_S = 3
 """After which what follows the making of topics is over."""
 
 
-def run(say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
-    """A row a figure: (measurement, figure, sparklog, kafka, ratio, ratios)."""
+def run(share: float = 1.0, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
+    """A row a figure: (measurement, figure, sparklog, kafka, ratio, ratios). ``share`` is of the partitions."""
     clock, results = SystemClock(), Results()
     figures: dict[str, tuple[str, ...]] = {}
     with TemporaryDirectory(prefix="sparklog-bench-") as scratch, clusters(Path(scratch)) as both:
         before = 0
-        for number, size in enumerate(SIZES):
+        for number, size in enumerate(sorted({max(3, int(size * share)) for size in SIZES})):
             for cluster in both if number % 2 else both[::-1]:
                 say(f"scale: {cluster.name}, {size:,} partitions")
                 for name, found in _measure(cluster, before, size, clock):
