@@ -62,6 +62,12 @@ class Stage:
         self.others.answers.put_nowait(True)
         await self.changes.get()
 
+    async def lose_two_of_three(self):
+        """All are there, then broker 2 is lost."""
+        assert self.living() == {1, 2, 3}
+        await self.lose(TWO)
+        assert self.living() == {1, 3}
+
 
 @pytest.fixture
 def on_stage(monkeypatch):
@@ -125,9 +131,7 @@ def test_what_is_not_confirmed_is_asked_again_when_it_refuses_again(on_stage):
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert len(stage.others.asked) == 1
-        assert stage.living() == {1, 2, 3}
-        await stage.lose(TWO)
-        assert stage.living() == {1, 3}
+        await stage.lose_two_of_three()
 
     on_stage(test)
 
@@ -169,9 +173,7 @@ def test_a_gone_broker_is_taken_back_when_it_is_reached(on_stage):
         await stage.lose(TWO)
         stage.of(TWO).see(Sight.REACHED)
         await stage.changes.get()
-        assert stage.living() == {1, 2, 3}
-        await stage.lose(TWO)
-        assert stage.living() == {1, 3}
+        await stage.lose_two_of_three()
 
     on_stage(test)
 

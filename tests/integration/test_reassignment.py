@@ -4,9 +4,9 @@ import json
 import threading
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as Position
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from integration.replicated import NOTICED_S, read_all
 from kazoo.client import KazooClient
 
 from sparklog.client.admin.admin import Admin
@@ -17,8 +17,6 @@ from sparklog.testing.eventually import eventually
 from sparklog.zk.znodes import encode_reassignments
 
 pytestmark = pytest.mark.integration
-
-NOTICED_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -78,25 +76,6 @@ def holders(quartet, tp):
         for number, broker in enumerate(quartet.brokers)
         if any(path.is_dir() for path in broker.spec.data_dir.glob(f"{tp.topic}-{tp.partition}"))
     }
-
-
-def read_all(quartet, topic, count):
-    common = {"bootstrap.servers": quartet.bootstrap_servers, "group.id": "reader", "log_level": 0}
-    consumer = Consumer(common | {"enable.auto.commit": False})  # or closing waits for a coordinator
-    consumer.assign([Position(topic, 0, 0)])
-    values = []
-    try:
-        eventually(lambda: len(_poll(consumer, values)) >= count, NOTICED_S, f"{count} records")
-    finally:
-        consumer.close()
-    return values
-
-
-def _poll(consumer, values):
-    for message in consumer.consume(500, 0.2):
-        assert message.error() is None
-        values.append(message.value())
-    return values
 
 
 class Writer:

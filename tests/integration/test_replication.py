@@ -1,18 +1,16 @@
 """Three brokers with three replicas each: what is acknowledged outlives the brokers that acknowledged it."""
 
 import pytest
-from confluent_kafka import Consumer, ElectionType, Producer
+from confluent_kafka import ElectionType, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
+from integration.replicated import NOTICED_S, read_all
 
 from sparklog.client.admin.admin import Admin
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
-
-NOTICED_S = 60.0
-"""A session, of 3 s, has timed out within this time, however busy the machine is."""
 
 
 @pytest.fixture(scope="module")
@@ -54,25 +52,6 @@ def send(trio, topic, values, **config):
         producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
     assert producer.flush(60) == 0
     assert not failures
-
-
-def read_all(trio, topic, count):
-    common = {"bootstrap.servers": trio.bootstrap_servers, "group.id": "reader", "log_level": 0}
-    consumer = Consumer(common | {"enable.auto.commit": False})  # or closing waits for a coordinator that is gone
-    consumer.assign([Position(topic, 0, 0)])
-    values = []
-    try:
-        eventually(lambda: len(_poll(consumer, values)) >= count, NOTICED_S, f"{count} records")
-    finally:
-        consumer.close()
-    return values
-
-
-def _poll(consumer, values):
-    for message in consumer.consume(500, 0.2):
-        assert message.error() is None
-        values.append(message.value())
-    return values
 
 
 def numbered(start, end):

@@ -2,7 +2,8 @@
 
 import pytest
 from integration import wire
-from integration.test_replication import described, in_sync, make_topic, numbered, read_all, send
+from integration.replicated import NOTICED_S, read_all
+from integration.test_replication import described, in_sync, make_topic, numbered, send
 
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeTopicPartitionsRequest
@@ -10,9 +11,6 @@ from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
-
-NOTICED_S = 60.0
-"""A session, of 3 s, has timed out within this time, however busy the machine is."""
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,13 @@ class Stage:
         """Copy nothing beyond the next step."""
         self.replicas.futures.rate.bytes_per_second = 0
 
+    async def begin_to_move(self):
+        """Lead thirty large batches that are on their way to ``b``, and hold the copying."""
+        self.lead()
+        await self.hold()
+        self.append(*(large() for _ in range(30)))
+        await self.alter("b")
+
     def go_on(self):
         self.replicas.futures.rate.bytes_per_second = 1 << 40
         self.clock.advance(10)
@@ -176,10 +183,7 @@ async def test_an_empty_partition_is_moved(stage):
 
 @on_a_stage()
 async def test_a_partition_is_written_while_it_is_moved(stage):
-    stage.lead()
-    await stage.hold()
-    stage.append(*(large() for _ in range(30)))
-    await stage.alter("b")
+    await stage.begin_to_move()
     sent = 30
     while sent < 80:
         stage.append(large())
@@ -200,10 +204,7 @@ async def test_a_partition_is_written_while_it_is_moved(stage):
 
 @on_a_stage()
 async def test_what_is_under_way_is_described_as_a_future(stage):
-    stage.lead()
-    await stage.hold()
-    stage.append(*(large() for _ in range(30)))
-    await stage.alter("b")
+    await stage.begin_to_move()
     await stage.until(lambda: stage.future().log_end_offset)
     uses, copied = stage.uses(), stage.future().log_end_offset
     assert (uses["a"].partitions[TP].lag, uses["a"].partitions[TP].is_future) == (0, False)
@@ -214,10 +215,7 @@ async def test_what_is_under_way_is_described_as_a_future(stage):
 
 @on_a_stage()
 async def test_asking_for_where_it_lies_cancels_a_move(stage):
-    stage.lead()
-    await stage.hold()
-    stage.append(*(large() for _ in range(30)))
-    await stage.alter("b")
+    await stage.begin_to_move()
     await stage.alter("b")
     assert [name.endswith("-future") for name in stage.names("b")] == [True]
     await stage.alter("a")
@@ -229,10 +227,7 @@ async def test_asking_for_where_it_lies_cancels_a_move(stage):
 
 @on_a_stage()
 async def test_a_move_gets_another_aim(stage):
-    stage.lead()
-    await stage.hold()
-    stage.append(*(large() for _ in range(30)))
-    await stage.alter("b")
+    await stage.begin_to_move()
     await stage.alter("c")
     assert stage.names("b") == []
     stage.go_on()
@@ -317,10 +312,7 @@ async def test_a_copy_that_retention_overtakes_begins_again(stage):
 @on_a_stage()
 async def test_what_a_follower_drops_its_copy_drops(stage):
     """Half of what was copied is of another history then."""
-    stage.lead()
-    await stage.hold()
-    stage.append(*(large() for _ in range(30)))
-    await stage.alter("b")
+    await stage.begin_to_move()
     await stage.until(lambda: stage.future().log_end_offset > 5)
     state = decision(OTHER, 1, (ME, OTHER))
     assert stage.replicas.apply(TP, state, stage.config, ID, replicas=(ME, OTHER)) is ErrorCode.NONE
@@ -336,10 +328,7 @@ async def test_what_a_follower_drops_its_copy_drops(stage):
 
 @on_a_stage()
 async def test_a_copy_goes_with_a_deletion(stage):
-    stage.lead()
-    await stage.hold()
-    stage.append(*(large() for _ in range(30)))
-    await stage.alter("b")
+    await stage.begin_to_move()
     assert stage.replicas.stop(TP, delete=True) is ErrorCode.NONE
     await stage.until(lambda: stage.names("a") == stage.names("b") == [])
     await stage.moved()
@@ -350,10 +339,7 @@ async def test_a_copy_goes_with_a_deletion(stage):
 
 @on_a_stage()
 async def test_a_partition_that_stops_and_comes_again_is_moved_on(stage):
-    stage.lead()
-    await stage.hold()
-    stage.append(*(large() for _ in range(30)))
-    await stage.alter("b")
+    await stage.begin_to_move()
     await stage.until(lambda: stage.future().log_end_offset)
     assert stage.replicas.stop(TP, delete=False) is ErrorCode.NONE
     stage.lead(epoch=1)
@@ -366,10 +352,7 @@ async def test_a_partition_that_stops_and_comes_again_is_moved_on(stage):
 def test_a_disk_that_fails_ends_the_move_and_nothing_else(tmp_path, failed):
     async def test():
         async with stage_at(tmp_path) as stage:
-            stage.lead()
-            await stage.hold()
-            stage.append(*(large() for _ in range(30)))
-            await stage.alter("b")
+            await stage.begin_to_move()
             await stage.until(lambda: stage.future().log_end_offset)
             stage.fail(stage.homes[failed])
             stage.go_on()
@@ -389,10 +372,7 @@ def test_a_disk_that_fails_ends_the_move_and_nothing_else(tmp_path, failed):
 def test_a_restart_goes_on_with_the_copy(tmp_path, settings):
     async def test():
         async with stage_at(tmp_path, **settings) as stage:
-            stage.lead()
-            await stage.hold()
-            stage.append(*(large() for _ in range(30)))
-            await stage.alter("b")
+            await stage.begin_to_move()
             await stage.until(lambda: stage.future().log_end_offset > 3)
             await stage.replicas.futures.close()
             copied, expected = stage.future().log_end_offset, stage.logs.logs[TP].log_end_offset
@@ -412,10 +392,7 @@ def test_a_restart_goes_on_with_the_copy(tmp_path, settings):
 
 @on_a_stage()
 async def test_a_copy_of_another_topic_of_the_name_is_never_served(stage):
-    stage.lead()
-    await stage.hold()
-    stage.append(*(large() for _ in range(30)))
-    await stage.alter("b")
+    await stage.begin_to_move()
     await stage.until(lambda: stage.future().log_end_offset)
     assert stage.replicas.stop(TP, delete=False) is ErrorCode.NONE
     await stage.moved()
