@@ -55,7 +55,7 @@ PARTS = (
     Part("throughput", throughput.measure, 200, 3, warms_up=True),
     Part("latency", latency.measure, 100, 3, warms_up=True),
     Part("catching-up", catching_up.measure, 160, 3),
-    Part("rolling", rolling.measure, 160, 2),
+    Part("rolling", rolling.measure, 160, 3),
     Part("failing", failing.measure, 450, 3),
     Part("survival", survival.measure, 280, 1, on_disks=True),
 )

@@ -1,5 +1,8 @@
 """Three brokers leave one after the other, and the last loses its unflushed end: one of the others leads with all."""
 
+import os
+import signal
+
 import pytest
 from integration import wire
 from integration.replicated import NOTICED_S, read_all
@@ -92,6 +95,8 @@ def test_one_that_was_killed_leads_with_all_that_the_last_of_the_isr_has_lost(tr
 def test_all_lose_their_power_and_one_of_them_goes_on(trio):
     make_topic(trio, "dark", **{"min.insync.replicas": "2"})
     send(trio, "dark", numbered(0, 100))
+    for broker in trio.brokers:
+        os.kill(broker.pid, signal.SIGSTOP)  # whoever lived on for a moment would take the others for gone
     for broker in trio.brokers:
         broker.kill()
     for broker in trio.brokers:
