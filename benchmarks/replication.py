@@ -72,6 +72,12 @@ class Cluster:
     def wait_until_whole(self, topic: str) -> None:
         eventually(lambda: self._is_whole(topic), 120, f"{topic} to be replicated")
 
+    def wait_until_all_serve(self) -> None:
+        def known() -> int:
+            return len(self._admin().list_topics(timeout=_ADMIN_TIMEOUT_S).brokers)
+
+        eventually(lambda: known() == len(self.brokers), 120, f"all brokers of {self.name} to serve")
+
     def lead_again(self, topic: str) -> None:
         """Returns when each broker leads what it is to lead first."""
         partitions = [TopicPartition(topic, number) for number in self.leaders(topic)]
@@ -154,7 +160,10 @@ def clusters(directory: Path) -> Iterator[list[Cluster]]:
                 for broker in (ours[number], theirs[number]):
                     broker.start()
                     stack.callback(broker.stop)
-        yield [
+        both = [
             Cluster("sparklog", ours, zookeeper.connect_string),
             Cluster("kafka", theirs, f"{zookeeper.connect_string}/kafka"),
         ]
+        for cluster in both:
+            cluster.wait_until_all_serve()
+        yield both

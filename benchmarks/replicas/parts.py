@@ -102,6 +102,7 @@ class _Run:
         self._results = Results()
         self._figures = dict[str, tuple[str, ...]]()
         self._done = 0
+        self._measured = both[0]
 
     def rows(self, lacking: str) -> Rows:
         part, began = self._part, self._clock.monotonic()
@@ -132,6 +133,7 @@ class _Run:
         if not number:
             effort = Effort(effort.share * _WARM_UP_SHARE, effort.rounds, effort.failing)
         for cluster in self._both if number % 2 else self._both[::-1]:
+            self._measured = cluster
             for name, found in self._part.measure(cluster, number, effort, self._clock):
                 if number:
                     self._figures[name] = tuple(found)
@@ -161,8 +163,8 @@ class _Run:
         ]
 
     def _restore(self) -> None:
-        """Whatever a part had stopped runs again."""
-        for cluster in self._both:
-            for broker in cluster.brokers.values():
-                if not broker.alive:
-                    broker.start()
+        """The cluster that was measured last is as before: whatever was stopped, or was about to stop, runs."""
+        for broker in self._measured.brokers.values():
+            broker.stop()
+            broker.start()
+        self._measured.wait_until_all_serve()

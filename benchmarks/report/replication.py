@@ -48,7 +48,7 @@ def replication(rows: Rows) -> Section:
     if kept := [row for row in compared if row["figure"] == "records lost" and _must_be_kept(row["measurement"])]:
         got = "; ".join(f"{row['measurement']}: {row['sparklog']:.0f}" for row in kept if row["sparklog"])
         aims.append(Aim("sparklog loses no record that is promised to survive", got or "none was lost", not got))
-    return Section("Three replicas", _TEXT, HEADER, compared_rows(compared), aims, [_when(ended)])
+    return Section("Three replicas", _TEXT, HEADER, compared_rows(compared), aims, _when(ended))
 
 
 def _must_be_kept(measurement: str) -> bool:
@@ -64,5 +64,5 @@ def _missing(ended: dict[str, dict[str, object]]) -> str:
     return "; ".join(missing)
 
 
-def _when(ended: dict[str, dict[str, object]]) -> str:
-    return "Parts: " + "; ".join(f"{name} {row['date']}, {row['seconds']:.0f} s" for name, row in ended.items())
+def _when(ended: dict[str, dict[str, object]]) -> list[str]:
+    return [f"Measured {row['date']} in {row['seconds']:.0f} s: {name}." for name, row in ended.items()]
