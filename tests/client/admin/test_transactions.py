@@ -17,7 +17,7 @@ from sparklog.protocol.messages import (
     WriteTxnMarkersResponse,
 )
 from sparklog.structs import TopicPartition
-from sparklog.testing.scripted import ScriptedCluster
+from sparklog.testing.scripted import HangUp, ScriptedCluster
 
 _TP, _OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -112,6 +112,29 @@ def test_every_coordinator_lists_what_it_has():
                 assert asked.message.state_filters == ["Ongoing"]
                 assert sorted(asked.message.producer_id_filters) == [1, 2]
                 assert (asked.message.duration_filter, asked.message.transactional_id_pattern) == (9, "[ab]")
+
+    _run(test)
+
+
+def test_what_a_broker_coordinated_that_dies_meanwhile_is_listed_by_the_next():
+    """The other one may have answered before it took over, so it is asked again."""
+
+    async def test():
+        async with _admin(brokers=2) as (admin, cluster):
+            survivor, dying = cluster.brokers
+
+            def die(_):
+                cluster.brokers.remove(dying)
+                survivor.on[ApiKey.LIST_TRANSACTIONS] = lambda _: _listed(("a", 1), ("b", 2))
+                raise HangUp
+
+            survivor.on[ApiKey.LIST_TRANSACTIONS] = lambda _: _listed(("b", 2))
+            dying.on[ApiKey.LIST_TRANSACTIONS] = die
+            try:
+                found = await admin.list_transactions()
+            finally:
+                await dying.stop()
+            assert [(each.transactional_id, each.coordinator) for each in found] == [("a", 0), ("b", 0)]
 
     _run(test)
 

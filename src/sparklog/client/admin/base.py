@@ -57,9 +57,19 @@ class AdminBase:
     async def _ask_every_broker(
         self, api: ApiKey, build: Build[A], check: Check[A] = raise_error_code
     ) -> dict[BrokerId, A]:
-        brokers = await self._every_broker()
-        answers = await asyncio.gather(*(self._ask_broker(broker, api, build, check) for broker in brokers))
-        return dict(zip(brokers, answers, strict=True))
+        """What every broker of the cluster answers. Where one does not, all are asked again, those that are there by
+        then: what a dead broker would have told is told by those that take over from it."""
+
+        async def ask(broker: BrokerId) -> A:
+            answer = await self._session.request(broker, api, build, lane=CONTROL)
+            check(answer)
+            return answer
+
+        async def ask_all() -> dict[BrokerId, A]:
+            brokers = await self._every_broker()
+            return dict(zip(brokers, await asyncio.gather(*map(ask, brokers)), strict=True))
+
+        return await retrying_async(self._session.backoff(), ask_all)
 
     async def _ask_reachable_brokers(
         self, api: ApiKey, build: Build[A], timeout: float
