@@ -333,7 +333,7 @@ def test_a_leader_that_dies_in_the_middle_of_a_batch_query(spark, trio, large, p
         assert offsets_of(rows.result(NOTICED_S * 2)) == [list(range(LARGE))] * PARTITIONS
 
 
-@pytest.mark.parametrize("way", ["never", "always"])
+@pytest.mark.parametrize("way", [pytest.param("never", marks=pytest.mark.slow), "always"])
 def test_a_leader_that_dies_in_the_middle_of_a_micro_batch(
     spark, trio, large, pausing_in_the_middle, admin, make_whole, tmp_path, way
 ):
