@@ -42,7 +42,8 @@ async def _apply_slice(
     broker: BrokerContext, new: Sequence[NewPartition], applies: Iterable[Callable[[Made], ErrorCode]]
 ) -> list[ErrorCode]:
     async with broker.replicas.changing:
-        made = await broker.run_disk(broker.replicas.plan(new)) if new else {}
+        make = broker.replicas.plan(new)
+        made = {} if make is None else await broker.run_disk(make)
         left, codes = dict(made), []
         async for apply in broker.turns.paced(applies):
             codes.append(apply(left))

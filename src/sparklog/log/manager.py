@@ -48,6 +48,7 @@ from sparklog.errors import (
     LogDirFailed,
     LogError,
 )
+from sparklog.log.behind import Behind
 from sparklog.log.checkpoints import RECOVERY_POINTS, read_topic_id
 from sparklog.log.clean_stop import CleanStop
 from sparklog.log.directory import LogDir
@@ -115,6 +116,7 @@ class LogManager:
         self._default_config = default_config
         self._clock = clock
         self._executor = executor
+        self._behind = Behind(executor)
         self._recovery_threads = recovery_threads
         self._defaults = defaults or Knowledge()
         self._room = Room(clock)
@@ -344,7 +346,7 @@ class LogManager:
 
     def open_log(self, path: Path, tp: TopicPartition, config: TopicConfig | None, known: Knowledge) -> Log:
         def submit(work: Callable[[], None]) -> None:
-            self._in_background(work, path)
+            self._behind.submit(partial(self._guarded, work, path))
 
         return Log(path, tp, config or self._default_config, self._clock, submit, known)
 
@@ -372,7 +374,8 @@ class LogManager:
                 self.unusable[tp] = str(error)
                 raise error
             if made is None:
-                made = self.plan([NewPartition(tp, config, topic_id, is_new=is_new)])().get(tp)
+                make = self.plan([NewPartition(tp, config, topic_id, is_new=is_new)])
+                made = None if make is None else make().get(tp)
             log = self._adopt(tp, made)
         self._identify(log, topic_id)
         return log
@@ -390,10 +393,11 @@ class LogManager:
     def _maybe_elsewhere(self, tp: TopicPartition) -> LogError:
         return LogError(f"{tp} may lie in a directory that is out of service: {', '.join(map(str, self._offline))}")
 
-    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
+    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]] | None:
         """What makes, on any thread, those of the partitions that are not here and may be made, each in the directory
         that is the emptiest then, or in which its making was begun; and what opens those that a full disk kept from
-        being opened, where they are.
+        being opened, where they are. None if there are none of these.
+
         Raises ApiError if there can be no such partition.
         """
         filled = {log_dir: self._held[log_dir.path] for log_dir in self._dirs}
@@ -410,6 +414,8 @@ class LogManager:
                 filled[home] += 1
                 planned[home].append(each)
                 self._begun[each.tp] = begun or Begun(partition_path(home.path, each.tp))
+        if not planned:
+            return None
         return lambda: {tp: made for home, new in planned.items() for tp, made in self._make(home, new).items()}
 
     def _place_of(self, tp: TopicPartition, filled: Mapping[LogDir, int]) -> LogDir:
@@ -896,6 +902,7 @@ class LogManager:
 
     def close(self) -> None:
         """Flush and close every log, checkpoint, and leave the marker of a clean stop where all of that succeeded."""
+        self._behind.drop()  # to close a log is to write all that waits to be written of it
         since = None if self._offline else self.unbroken_since
         stop = None if since is None else CleanStop(since, len(self._dirs))
         for log_dir in self._dirs:

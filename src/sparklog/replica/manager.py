@@ -138,7 +138,7 @@ class ReplicaManager:
         self,
         tp: TopicPartition,
         state: PartitionState,
-        config: TopicConfig,
+        config: TopicConfig | None,
         topic_id: UUID | None,
         *,
         replicas: Sequence[int] = (),
@@ -146,13 +146,14 @@ class ReplicaManager:
         made: MadePartition | None = None,
     ) -> ErrorCode:
         """Lead or follow the partition as the controller decided; one that ``is_new`` may be made here, unless it was
-        ``made`` ahead.
+        ``made`` ahead. One that is here goes on with the settings that it has; any other is to have some.
 
         INCONSISTENT_TOPIC_ID, with nothing changed, if what is here under that name is another topic's.
         """
         try:
             partition = self._partitions.get(tp)
             if partition is None:
+                assert config is not None
                 log = self._logs.get_or_create(tp, config, topic_id, is_new=is_new, made=made)
                 log.config = config
                 partition = self._partitions[tp] = Partition(
@@ -224,8 +225,14 @@ class ReplicaManager:
         _logger.error("%s is served no longer, but its log is still there: %s", tp, error)
         return error.code
 
-    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
-        """What makes those of the partitions that are not here, on another thread: for ``apply``, or ``discard``."""
+    def holds(self, tp: TopicPartition) -> bool:
+        """Whether the partition is served here, as its leader or as a follower."""
+        return tp in self._partitions
+
+    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]] | None:
+        """What makes those of the partitions that are not here, on another thread: for ``apply``, or ``discard``; None
+        if all are here.
+        """
         return self._logs.plan(each for each in asked if each.tp not in self._partitions)
 
     def discard(self, unwanted: Mapping[TopicPartition, MadePartition]) -> None:

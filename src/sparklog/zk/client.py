@@ -50,6 +50,8 @@ _logger = logging.getLogger(__name__)
 OnChange = Callable[[], None]
 T = TypeVar("T")
 _OPS_A_TRANSACTION = 500
+_STATES_A_TRANSACTION = 100
+"""Of the states that have nothing beside them: some 20 kB, and one flush of ZooKeeper's log."""
 _OPS_OF_A_STATE = 2
 """The check of the office, and the state itself; what stands beside it comes after."""
 _TRIES = 5
@@ -635,6 +637,34 @@ class ZkClient:
         Returns those written, with their new versions. Raises CoordinationError if another controller has taken over.
         """
         self._make_partition_parents(states, controller_epoch_version)
+        plain = {tp: state for tp, state in states.items() if not (state.eligible or state.last_known)}
+        written = self._write_together(plain, controller_epoch_version)
+        left = {tp: state for tp, state in states.items() if tp not in written}
+        return written | self._write_each(left, controller_epoch_version)
+
+    def _write_together(
+        self, states: Mapping[TopicPartition, PartitionState], controller_epoch_version: int
+    ) -> dict[TopicPartition, PartitionState]:
+        """Many in a transaction; those written. A transaction with one that does not stand as expected writes none."""
+        items, asked = list(states.items()), []
+        for start in range(0, len(items), _STATES_A_TRANSACTION):
+            some = items[start : start + _STATES_A_TRANSACTION]
+            transaction = self._as_controller(controller_epoch_version)
+            for tp, state in some:
+                _put_state(transaction, tp, state)
+            asked.append((some, transaction.commit_async()))
+        written: dict[TopicPartition, PartitionState] = {}
+        for some, answer in asked:
+            results = answer.get()
+            _check_office(results)
+            if not _failed(results):
+                written.update((tp, _as_written(state)) for tp, state in some)
+        return written
+
+    def _write_each(
+        self, states: Mapping[TopicPartition, PartitionState], controller_epoch_version: int
+    ) -> dict[TopicPartition, PartitionState]:
+        """Each in a transaction of its own, with what stands beside it; those written."""
         written: dict[TopicPartition, PartitionState] = {}
         items = list(states.items())
         for start in range(0, len(items), _OPS_A_TRANSACTION):
@@ -652,11 +682,7 @@ class ZkClient:
 
     def _write_state(self, tp: TopicPartition, state: PartitionState, controller_epoch_version: int):  # type: ignore[no-untyped-def]
         transaction = self._as_controller(controller_epoch_version)
-        path, data = znodes.partition_state_path(tp), znodes.encode_partition_state(state)
-        if state.version < 0:
-            transaction.create(path, data)
-        else:
-            transaction.set_data(path, data, version=state.version)
+        _put_state(transaction, tp, state)
         if state.eligible or state.last_known:
             self._write_beside(transaction, tp, state)
         return transaction.commit_async()
@@ -681,7 +707,7 @@ class ZkClient:
         if _failed(results):
             _logger.warning("the state of %s changed under the controller: %s", tp, results[1])
             return {}
-        return {tp: replace(state, version=_next_version(state), zxid=-1)}
+        return {tp: _as_written(state)}
 
     def _make_partition_parents(
         self, states: dict[TopicPartition, PartitionState], controller_epoch_version: int
@@ -734,6 +760,19 @@ class ZkClient:
 def _next_version(state: PartitionState) -> int:
     """Of the znode, when the state is written over the version that it names."""
     return 0 if state.version < 0 else state.version + 1
+
+
+def _put_state(transaction, tp: TopicPartition, state: PartitionState) -> None:  # type: ignore[no-untyped-def]
+    """Have the transaction write the state over the version that it names, without what stands beside it."""
+    path, data = znodes.partition_state_path(tp), znodes.encode_partition_state(state)
+    if state.version < 0:
+        transaction.create(path, data)
+    else:
+        transaction.set_data(path, data, version=state.version)
+
+
+def _as_written(state: PartitionState) -> PartitionState:
+    return replace(state, version=_next_version(state), zxid=-1)
 
 
 def _failed(results: list[object]) -> bool:

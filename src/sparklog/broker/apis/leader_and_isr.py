@@ -1,7 +1,7 @@
 """LeaderAndIsr: the controller says which partitions this broker leads or follows.
 
-The settings of the topics are fetched first, however long that takes ZooKeeper, and the logs that are not there are
-made off the loop. A topic whose settings cannot be read is refused: under others its records might be deleted. Each
+The settings of topics with partitions that are not here are fetched first, however long that takes ZooKeeper, and the
+logs that are not there are made off the loop. A topic whose settings cannot be read is refused: under others its records might be deleted. Each
 partition is taken over in the turn of the loop in which the fence is asked: a controller that is replaced meanwhile
 changes nothing more, and is told so for each partition that is left; what was made for it is removed.
 """
@@ -57,12 +57,12 @@ async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
 
 
 async def _settings(broker: BrokerContext, message: LeaderAndIsrRequest) -> dict[str, TopicConfig] | ErrorCode:
-    """Those of each topic that has a valid name, if they can be read; the fence's code if it refuses the request while
-    ZooKeeper is away.
+    """Those of each topic that has a valid name and a partition that is not here yet, if they can be read; the fence's
+    code if it refuses the request while ZooKeeper is away. A partition that is here has them, and hears when they change.
     """
     configs = dict[str, TopicConfig]()
     is_told = False
-    for name in {topic.topic_name: None for topic in message.topic_states if topic.topic_name}:
+    for name in _begun(broker, message):
         while name not in configs and is_topic_name(name):
             try:
                 configs[name] = await broker.topic_config(name)
@@ -78,6 +78,19 @@ async def _settings(broker: BrokerContext, message: LeaderAndIsrRequest) -> dict
                 if code is not ErrorCode.NONE:
                     return code
     return configs
+
+
+def _begun(broker: BrokerContext, message: LeaderAndIsrRequest) -> list[str]:
+    """The topics of which a partition is named that is not here."""
+    named = {
+        topic.topic_name: None
+        for topic in message.topic_states
+        if not all(
+            broker.replicas.holds(TopicPartition(topic.topic_name, each.partition_index))
+            for each in topic.partition_states
+        )
+    }
+    return [name for name in named if name]
 
 
 def _new(
@@ -119,7 +132,7 @@ def _apply(
         check_partition(tp)
     except ApiError as refused:
         return refused.code
-    if tp.topic not in configs:
+    if tp.topic not in configs and not broker.replicas.holds(tp):
         return ErrorCode.INVALID_CONFIG
     led = broker.replicas.leads(tp)
     isr, version = tuple(each.isr), each.partition_epoch
@@ -127,7 +140,7 @@ def _apply(
     error = broker.replicas.apply(
         tp,
         state,
-        configs[tp.topic],
+        configs.get(tp.topic),
         _id_of(topic),
         replicas=each.replicas,
         is_new=each.is_new,
