@@ -42,8 +42,8 @@ async def _apply_slice(
     broker: BrokerContext, new: Sequence[NewPartition], applies: Iterable[Callable[[Made], ErrorCode]]
 ) -> list[ErrorCode]:
     async with broker.replicas.changing:
-        make = broker.replicas.plan(new)
-        made = {} if make is None else await broker.run_disk(make)
+        lacking = [each for each in new if not broker.replicas.holds(each.tp)]
+        made = await broker.run_disk(broker.replicas.plan(lacking)) if lacking else {}
         left, codes = dict(made), []
         async for apply in broker.turns.paced(applies):
             codes.append(apply(left))

@@ -374,8 +374,7 @@ class LogManager:
                 self.unusable[tp] = str(error)
                 raise error
             if made is None:
-                make = self.plan([NewPartition(tp, config, topic_id, is_new=is_new)])
-                made = None if make is None else make().get(tp)
+                made = self.plan([NewPartition(tp, config, topic_id, is_new=is_new)])().get(tp)
             log = self._adopt(tp, made)
         self._identify(log, topic_id)
         return log
@@ -393,11 +392,10 @@ class LogManager:
     def _maybe_elsewhere(self, tp: TopicPartition) -> LogError:
         return LogError(f"{tp} may lie in a directory that is out of service: {', '.join(map(str, self._offline))}")
 
-    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]] | None:
+    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
         """What makes, on any thread, those of the partitions that are not here and may be made, each in the directory
         that is the emptiest then, or in which its making was begun; and what opens those that a full disk kept from
-        being opened, where they are. None if there are none of these.
-
+        being opened, where they are.
         Raises ApiError if there can be no such partition.
         """
         filled = {log_dir: self._held[log_dir.path] for log_dir in self._dirs}
@@ -414,8 +412,6 @@ class LogManager:
                 filled[home] += 1
                 planned[home].append(each)
                 self._begun[each.tp] = begun or Begun(partition_path(home.path, each.tp))
-        if not planned:
-            return None
         return lambda: {tp: made for home, new in planned.items() for tp, made in self._make(home, new).items()}
 
     def _place_of(self, tp: TopicPartition, filled: Mapping[LogDir, int]) -> LogDir:

@@ -229,10 +229,8 @@ class ReplicaManager:
         """Whether the partition is served here, as its leader or as a follower."""
         return tp in self._partitions
 
-    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]] | None:
-        """What makes those of the partitions that are not here, on another thread: for ``apply``, or ``discard``; None
-        if all are here.
-        """
+    def plan(self, asked: Iterable[NewPartition]) -> Callable[[], dict[TopicPartition, MadePartition]]:
+        """What makes those of the partitions that are not here, on another thread: for ``apply``, or ``discard``."""
         return self._logs.plan(each for each in asked if each.tp not in self._partitions)
 
     def discard(self, unwanted: Mapping[TopicPartition, MadePartition]) -> None:

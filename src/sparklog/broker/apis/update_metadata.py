@@ -36,12 +36,20 @@ async def _take_over(
     if code is ErrorCode.NONE and (topics is None or not all(topic.can_be for topic in topics)):
         code = ErrorCode.INVALID_REQUEST
     elif code is ErrorCode.NONE and topics is not None:
+        before = broker.metadata.brokers.keys()
         deleted = broker.metadata.update(message, topics)
+        if before - broker.metadata.brokers.keys():
+            # What waits for one that is gone, as for one that was about to join an ISR, waits no longer.
+            broker.in_background(_look_again(broker), "looking at what waits for a broker that is gone")
         broker.peers.retain({each.endpoint for each in broker.metadata.brokers.values()})
         if deleted:
             # The controller tells of a topic that is made again only when this is answered.
             await broker.turns.drive(broker.groups.forget_topics(deleted), lambda: "UPDATE_METADATA of deleted topics")
     return UpdateMetadataResponse(error_code=code)
+
+
+async def _look_again(broker: BrokerContext) -> None:
+    await broker.turns.drive(broker.replicas.leave_out_lagging(), lambda: "partitions that a broker that is gone held")
 
 
 def _holds_together(message: UpdateMetadataRequest) -> bool:
