@@ -66,6 +66,7 @@ def broker_of(apply, *, fence=None, settings=topic_config):
     replicas = SimpleNamespace(
         apply=lambda *args, made, **how: apply(*args, **how),
         leads=lambda tp: False,
+        holds=lambda tp: False,
         topic_id=lambda tp: None,
         plan=lambda new: dict,
         changing=asyncio.Lock(),

@@ -4,7 +4,8 @@ Invariants: what is appended was asked for at the end of the log as it is then, 
 controller told; else it is dropped. Where ``flush.messages`` wants it, what was copied is on the disk before another
 fetch tells the leader of it; one flush serves all that came together. A failure of one partition pauses that one, and
 no other. A lost connection costs the session, not a record. Each partition is appended in a turn of its own. A
-partition that is to be copied while the leader has nothing for the others waits for no fetch that does not name it.
+partition that is to be copied while the leader has nothing for the others waits for no fetch that does not name it,
+nor does one whose pause is over: the leader is asked to wait no longer than the pause.
 Source: Kafka 3.9, ``AbstractFetcherThread.scala``.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -260,13 +262,16 @@ class ReplicaFetcher:
 
     async def _wait_for_work(self) -> None:
         """Until another partition is to be copied, or a pause is over."""
-        paused = [self._followed[tp].paused_until for tp in self._paused]
-        left = max(min(paused) - self._clock.monotonic(), 0.0) if paused else None
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(self._pause_left_s()):
                 await self._changed.wait()
         except TimeoutError:
             pass
+
+    def _pause_left_s(self) -> float | None:
+        """Until the first of those that are paused is to be asked for again; None if none is."""
+        paused = [self._followed[tp].paused_until for tp in self._paused]
+        return max(min(paused) - self._clock.monotonic(), 0.0) if paused else None
 
     def _look_up(self) -> None:
         """Where to go on with those that were taken on, or have been given something, or whose pause is over."""
@@ -310,9 +315,10 @@ class ReplicaFetcher:
         )
 
     def _request(self, plan: FetchPlan) -> FetchRequest:
-        config, epoch = self._config, self._broker_epoch()
+        config, epoch, left_s = self._config, self._broker_epoch(), self._pause_left_s()
+        wait_ms = config.replica_fetch_wait_max_ms
         return FetchRequest(
-            config.replica_fetch_wait_max_ms,
+            wait_ms if left_s is None else min(math.ceil(1000 * left_s), wait_ms),
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
             plan.partitions,
