@@ -121,6 +121,22 @@ def syncs(monkeypatch):
     return found
 
 
+def test_partitions_that_are_here_are_taken_over_without_the_disk_or_zookeeper(tmp_path):
+    async def scenario(broker):
+        assert await broker.lead(MANY) == [ErrorCode.NONE] * MANY
+
+        async def topic_config(topic):
+            raise AssertionError(f"the settings of {topic} are known")
+
+        def on_disk():
+            raise AssertionError("nothing is to be made")
+
+        broker.topic_config, broker.on_disk = topic_config, on_disk
+        assert await broker.lead(MANY) == [ErrorCode.NONE] * MANY
+
+    with_broker(tmp_path, scenario)
+
+
 def test_the_loop_never_waits_for_the_disk_while_partitions_come_and_go(tmp_path, syncs):
     async def scenario(broker):
         assert await broker.lead(MANY) == [ErrorCode.NONE] * MANY

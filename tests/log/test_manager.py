@@ -46,8 +46,8 @@ class Later(Executor):
         return Future()
 
     def run(self):
-        waiting, self.waiting = self.waiting, []
-        for call, args in waiting:
+        while self.waiting:  # what nobody waits for comes a piece at a time
+            call, args = self.waiting.pop(0)
             call(*args)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from kazoo.client import TransactionRequest
 from kazoo.client import KazooClient
 
 from sparklog.errors import CoordinationError, MalformedZnode
@@ -343,6 +344,22 @@ def test_one_partitions_conflict_does_not_hold_up_the_others(zk):
     others = [TopicPartition("t", number) for number in (1, 2)]
     written = zk.write_partition_states({TP: STATE} | dict.fromkeys(others, STATE), version)
     assert sorted(written) == others
+
+
+def test_states_are_written_together(zk, monkeypatch):
+    version = controller_of(zk)
+    states = {TopicPartition("t", number): STATE for number in range(250)}
+    commit, committed = TransactionRequest.commit_async, []
+
+    def counted(self):
+        committed.append(len(self.operations))
+        return commit(self)
+
+    written = zk.write_partition_states(states, version)
+    monkeypatch.setattr(TransactionRequest, "commit_async", counted)
+    stale = {TopicPartition("t", 7): replace(STATE, version=7)}
+    assert set(zk.write_partition_states(written | stale, version)) == set(states) - set(stale)
+    assert sorted(committed) == [*[2] * 100, 51, 101, 101], "of one that does not stand as expected, each again by itself"
 
 
 def test_a_stale_controller_is_refused(connect):

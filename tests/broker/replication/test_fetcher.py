@@ -323,6 +323,19 @@ def test_an_error_of_one_partition_pauses_that_one_for_a_while(tmp_path, error):
     run(test)
 
 
+def test_the_leader_is_not_to_hold_a_fetch_for_longer_than_a_pause(tmp_path):
+    async def test():
+        async with stage_at(tmp_path, T0, T1) as stage:
+            assert (await stage.asked()).max_wait_ms == BrokerConfig().replica_fetch_wait_max_ms
+            paused = await stage.after(given(error=ErrorCode.UNKNOWN_LEADER_EPOCH), given(T1))
+            assert (0 in offsets(paused), paused.max_wait_ms) == (False, 20)
+            stage.clock.advance(0.02)
+            again = await stage.after()
+            assert (offsets(again), again.max_wait_ms) == ({0: 0}, BrokerConfig().replica_fetch_wait_max_ms)
+
+    run(test)
+
+
 @pytest.mark.parametrize("damage", [b"\x00" * 20, records()[:-1] + b"\xff", records(7)], ids=["none", "crc", "a hole"])
 def test_records_that_do_not_hold_together_pause_the_partition_or_follow_a_hole(tmp_path, damage):
     async def test():
