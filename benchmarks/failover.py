@@ -40,7 +40,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import produce
 from sparklog.protocol.messages import MetadataRequest
 from sparklog.record.builder import RecordBatchBuilder
-from sparklog.structs import Endpoint, TopicPartition
+from sparklog.structs import Chunk, Endpoint, TopicPartition
 from sparklog.testing.broker import settings_arguments
 from sparklog.testing.eventually import eventually
 
@@ -60,7 +60,7 @@ class Writer:
         """``brokers``: their ports on this machine."""
         builder = RecordBatchBuilder()
         builder.append(0, None, b"x" * 100)
-        self._batch = [builder.build()]
+        self._batch: list[Chunk] = [builder.build()]
         self._brokers = {id_: Endpoint("127.0.0.1", port) for id_, port in brokers.items()}
         self._connections: dict[int, AsyncConnection] = {}
         self._topics = sorted({tp.topic for tp in partitions})
@@ -110,7 +110,7 @@ class Writer:
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         answer = await (await self._connection(id_)).request(ApiKey.METADATA, lambda _: request, ceiling=9)
         return {
-            TopicPartition(topic.name, each.partition_index): each.leader_id
+            TopicPartition(topic.name or "", each.partition_index): each.leader_id
             for topic in answer.topics
             for each in topic.partitions
         }
@@ -157,9 +157,7 @@ def _pinged(ports: dict[int, int], found: dict[int, float]) -> Iterator[None]:
     with ExitStack() as stack:
         pingers = {}
         for id_, port in ports.items():
-            pinger = subprocess.Popen(
-                [*command, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
+            pinger = subprocess.Popen([*command, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             stack.callback(pinger.wait, 30)
             pingers[id_] = pinger
             assert pinger.stdout is not None
@@ -263,7 +261,7 @@ def cluster_of_three(directory: Path) -> Iterator[Cluster]:
             brokers[number] = BrokerProcess(spec, directory / f"broker-{number}.log")
             brokers[number].start()
             stack.callback(brokers[number].stop)
-        yield Cluster("sparklog", dict(brokers))
+        yield Cluster("sparklog", dict(brokers), zookeeper.connect_string)
 
 
 def _cases(cluster: Cluster) -> Iterator[tuple[str, int, signal.Signals]]:

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.traced_broker broker ...``: ``sparklog broker``, which also logs what its controller does, and when.
+"""``python -m benchmarks.traced_broker broker ...``: ``sparklog broker`` that also logs what its controller does.
 
 A line ``TRACE {...}`` each, with the time of day in seconds (``at``), which all brokers of a machine share.
 """
@@ -68,7 +68,7 @@ def _trace_writes() -> None:
             _say(Event("written", began, time.time(), len(states), transactions=committed[0] - before))
 
     TransactionRequest.commit_async = counted
-    ZkClient.write_partition_states = written  # type: ignore[method-assign]
+    ZkClient.write_partition_states = written  # type: ignore[method-assign, assignment]
 
 
 def _trace_requests() -> None:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from kazoo.client import TransactionRequest
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 
 from sparklog.errors import CoordinationError, MalformedZnode
 from sparklog.structs import Endpoint, TopicPartition
@@ -359,7 +358,9 @@ def test_states_are_written_together(zk, monkeypatch):
     monkeypatch.setattr(TransactionRequest, "commit_async", counted)
     stale = {TopicPartition("t", 7): replace(STATE, version=7)}
     assert set(zk.write_partition_states(written | stale, version)) == set(states) - set(stale)
-    assert sorted(committed) == [*[2] * 100, 51, 101, 101], "of one that does not stand as expected, each again by itself"
+    assert sorted(committed) == [*[2] * 100, 51, 101, 101], (
+        "of one that does not stand as expected, each again by itself"
+    )
 
 
 def test_a_stale_controller_is_refused(connect):

@@ -18,7 +18,12 @@ from sparklog.protocol.slices import done
 def told_of(*brokers):
     """An UpdateMetadata that names these brokers as alive, and no partition."""
     form = UpdateMetadataRequest.UpdateMetadataBroker
-    live = [form(id=id_, endpoints=[form.UpdateMetadataEndpoint(port=1, host="h", listener="PLAINTEXT", security_protocol=0)]) for id_ in brokers]
+    live = [
+        form(
+            id=id_, endpoints=[form.UpdateMetadataEndpoint(port=1, host="h", listener="PLAINTEXT", security_protocol=0)]
+        )
+        for id_ in brokers
+    ]
     return UpdateMetadataRequest(controller_id=1, controller_epoch=1, live_brokers=live, topic_states=[])
 
 
@@ -31,7 +36,7 @@ def looks_after(*requests):
         yield from done(None)
 
     async def run():
-        background = []
+        background, codes = [], []
         broker = SimpleNamespace(
             fence=Fence(),
             metadata=MetadataCache(),
@@ -46,8 +51,9 @@ def looks_after(*requests):
                 while True:
                     next(steps)
             except StopIteration as end:
-                assert (await end.value).error_code == ErrorCode.NONE
+                codes.append((await end.value).error_code)
         await asyncio.gather(*background)
+        assert codes == [ErrorCode.NONE] * len(requests)
 
     asyncio.run(run())
     return len(looks)

@@ -1,7 +1,9 @@
 """LeaderAndIsr: the controller says which partitions this broker leads or follows.
 
 The settings of topics with partitions that are not here are fetched first, however long that takes ZooKeeper, and the
-logs that are not there are made off the loop. A topic whose settings cannot be read is refused: under others its records might be deleted. Each
+logs that are not there are made off the loop.
+
+A topic whose settings cannot be read is refused: under others its records might be deleted. Each
 partition is taken over in the turn of the loop in which the fence is asked: a controller that is replaced meanwhile
 changes nothing more, and is told so for each partition that is left; what was made for it is removed.
 """
@@ -58,7 +60,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
 
 async def _settings(broker: BrokerContext, message: LeaderAndIsrRequest) -> dict[str, TopicConfig] | ErrorCode:
     """Those of each topic that has a valid name and a partition that is not here yet, if they can be read; the fence's
-    code if it refuses the request while ZooKeeper is away. A partition that is here has them, and hears when they change.
+    code if it refuses the request while ZooKeeper is away. A partition that is here has them and hears of changes.
     """
     configs = dict[str, TopicConfig]()
     is_told = False
