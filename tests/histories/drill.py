@@ -162,15 +162,15 @@ class Observer:
 
     def _run(self) -> None:
         while not self._stopping.wait(self._drill.look_s):
-            for address, term in self._drill.terms():
+            for address in self._drill.observed:
                 with suppress(*_AWAY), wire.connect(address, timeout=5.0) as connection:
-                    self._observe(connection, address, term)
+                    self._observe(connection, address)
 
-    def _observe(self, connection: BlockingConnection, address: str, term: str | None) -> None:
+    def _observe(self, connection: BlockingConnection, address: str) -> None:
         for tp in self._drill.partitions:
-            asked = now()
+            asked, term = now(), self._drill.term(address, tp)
             found = wire.fetch(connection, tp, 0, partition_max_bytes=1)
-            if found.error is ErrorCode.NONE and (address, term) in self._drill.terms():
+            if found.error is ErrorCode.NONE and self._drill.term(address, tp) == term:
                 marks = {"high": found.high_watermark, "stable": found.last_stable_offset, "term": term}
                 self._record("observed", asked=asked, topic=tp.topic, partition=tp.partition, **marks)
 
@@ -206,9 +206,14 @@ class Drill:
     def _roles(self, workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         return roles(workload, common)
 
-    def terms(self) -> list[tuple[str, str | None]]:
-        """Whom to ask for watermarks, and within what none of theirs moves back: None for the whole history."""
-        return [(address, None) for address in self.addresses]
+    @property
+    def observed(self) -> list[str]:
+        """Whom to ask for watermarks."""
+        return self.addresses
+
+    def term(self, address: str, tp: TopicPartition) -> str | None:
+        """Within what none of the watermarks moves back that it tells of the partition: None for the whole history."""
+        return None
 
     @property
     def addresses(self) -> list[str]:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from histories import faulty_broker
@@ -17,6 +18,8 @@ from sparklog.local.broker import BrokerProcess, BrokerSpec
 from sparklog.local.ports import free_port
 from sparklog.local.running import Running
 from sparklog.local.zookeeper import EmbeddedZooKeeper
+from sparklog.log.checkpoints import PARTITION_METADATA
+from sparklog.structs import TopicPartition
 from sparklog.testing.broker import settings_arguments
 from sparklog.testing.eventually import eventually, wait_for_death
 
@@ -24,11 +27,15 @@ _SOON_S = 60.0
 
 
 class FaultyBroker(BrokerProcess):
-    """A ``faulty_broker``. ``address`` is that of its relay, which it tells others too."""
+    """A ``faulty_broker``. ``address`` is that of its relay, which it tells others too.
 
-    def __init__(self, spec: BrokerSpec, log_path: Path, relay_port: int) -> None:
+    ``spec.data_dir`` is its disk; ``log_dirs`` are what it keeps its logs in, that itself or directories there.
+    """
+
+    def __init__(self, spec: BrokerSpec, log_path: Path, relay_port: int, log_dirs: Sequence[Path]) -> None:
         super().__init__(spec, log_path)
         self._relay_port = relay_port
+        self.log_dirs = log_dirs
         self.life = 0
         """How often it was started."""
 
@@ -39,6 +46,27 @@ class FaultyBroker(BrokerProcess):
     @property
     def address(self) -> str:
         return f"{HOST}:{self._relay_port}"
+
+    @property
+    def own_address(self) -> str:
+        """Where it listens itself: no harm to the network keeps an observer from asking."""
+        return f"{HOST}:{self.spec.port}"
+
+    def replica_dir(self, tp: TopicPartition) -> Path | None:
+        """Where it has the partition's log, if it has one."""
+        return next((home / str(tp) for home in self.log_dirs if (home / str(tp)).is_dir()), None)
+
+    def replica_made_at(self, tp: TopicPartition) -> int:
+        """When its present log of the partition was made, in nanoseconds; 0 without one."""
+        with suppress(FileNotFoundError):
+            for home in self.log_dirs:
+                if (made := home / str(tp) / PARTITION_METADATA).exists():
+                    return made.stat().st_mtime_ns
+        return 0
+
+    def future_dirs(self) -> list[Path]:
+        """The copies that are to take the place of a log in another directory."""
+        return [path for home in self.log_dirs for path in home.glob("*-future")]
 
     def spawn(self) -> None:
         self.life += 1
@@ -84,9 +112,13 @@ class FaultyBroker(BrokerProcess):
 
 
 class FaultyCluster(Running):
-    """``brokers`` brokers with ids from 0, whatever may be replicated on all of them. Nobody repairs what is broken."""
+    """``brokers`` brokers with ids from 0, whatever may be replicated on all of them. Nobody repairs what is broken.
 
-    def __init__(self, home: Path, brokers: int, settings: Mapping[str, object]) -> None:
+    ``log_dirs`` is how many log directories each has, all on one disk.
+    """
+
+    def __init__(self, home: Path, brokers: int, settings: Mapping[str, object], log_dirs: int = 1) -> None:
+        self._log_dirs = log_dirs
         self.zookeeper = EmbeddedZooKeeper(home / "zookeeper", tick_time_ms=500, fsync=False)
         self.network = Network(brokers)
         relay = self.network.relay(ZOOKEEPER, self.zookeeper.port)
@@ -95,15 +127,20 @@ class FaultyCluster(Running):
     def _broker(self, home: Path, number: int, zookeeper: str, settings: Mapping[str, object]) -> FaultyBroker:
         port = free_port()
         relay = self.network.relay(broker_name(number), port)
+        disk = home / broker_name(number)
+        log_dirs = [disk / f"logs-{each}" for each in range(self._log_dirs)] if self._log_dirs > 1 else [disk]
         spec = BrokerSpec(
             broker_id=number,
             zookeeper=zookeeper,
-            data_dir=home / broker_name(number),
+            data_dir=disk,
             port=port,
-            arguments=settings_arguments({**settings, "advertised.port": relay}),
+            arguments=(  # the later --data counts for the broker, the first for the faults of its disk
+                *settings_arguments({**settings, "advertised.port": relay}),
+                *("--data", ",".join(map(str, log_dirs))),
+            ),
             program=(sys.executable, "-P", faulty_broker.__file__),
         )
-        return FaultyBroker(spec, home / f"{broker_name(number)}.log", relay)
+        return FaultyBroker(spec, home / f"{broker_name(number)}.log", relay, log_dirs)
 
     @property
     def bootstrap_servers(self) -> str:

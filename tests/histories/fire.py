@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -26,19 +25,18 @@ from histories.drill import (
     Workload,
 )
 from histories.faulty_cluster import FaultyBroker, FaultyCluster
-from histories.history import Recorder, now
-from histories.network import HOST
+from histories.history import now
 from histories.replicas import replicas
-from histories.schedule import Harm, draw, told
+from histories.schedule import Harm, Rounds, draw, told
+from histories.watcher import LOOK_S, Watcher
 from integration import wire
 
-from sparklog.errors import CoordinationError
+from sparklog.client.admin.admin import Admin, Replica
+from sparklog.errors import SparklogError
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import ElectLeadersRequest, ListOffsetsRequest
+from sparklog.protocol.messages import ElectLeadersRequest
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.testing.eventually import eventually
-from sparklog.zk.client import ZkClient
-from sparklog.zk.znodes import PartitionState
 
 BROKERS = 3
 HASTY = "hasty"
@@ -61,9 +59,10 @@ REPLICATED = {
 INTERNAL = [TopicPartition(topic, number) for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) for number in range(2)]
 TRANSACTION_TIMEOUT_MS = 20_000
 RESTS_S = 0.1
-States = Mapping[TopicPartition, PartitionState]
-_LOOK_S = 0.2
-_LATEST = -1
+_THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_SOON_MS = 3000
+"""How long an operator tries, in milliseconds."""
 
 
 class Fire(Drill):
@@ -71,7 +70,7 @@ class Fire(Drill):
 
     topics: ClassVar[Mapping[str, int]] = {**PARTITIONS, HASTY: 1}
     replication = BROKERS
-    look_s = _LOOK_S
+    look_s = LOOK_S
     groups = (COPIERS, *READERS, HASTY)
     cluster: FaultyCluster
 
@@ -79,22 +78,30 @@ class Fire(Drill):
         chance = Random(f"fire {seed}")
         self.flushes = chance.random() < 0.4
         self.hasty = chance.random() < 0.3
-        self.harms = draw(chance, BROKERS, count, flushes=self.flushes)
+        self.log_dirs = 2 if chance.random() < 0.4 else 1
+        self.harms = draw(chance, BROKERS, count, flushes=self.flushes, log_dirs=self.log_dirs)
         kinds = chance.choice([(OWN, CONFLUENT), (CONFLUENT, OWN)])
         self._undone = ExitStack()
+        self._throttled: set[int] = set()
         super().__init__(home, seed, BROKERS, Workload(kinds, chance.choice(list(READERS.values()))))
+
+    @property
+    def moved(self) -> list[TopicPartition]:
+        """All partitions that there are, when a group and a transaction are."""
+        return [*self.partitions, *INTERNAL]
 
     def told(self) -> str:
         """What is done, a line each."""
         how = f"flushing {'on' if self.flushes else 'off'}, acks=1 {'too' if self.hasty else 'never'}"
+        how += f", log directories: {self.log_dirs}"
         return "\n".join([how, *told(self.harms)])
 
     def _make_cluster(self, home: Path, brokers: int) -> FaultyCluster:
         flushing = {"log.flush.interval.messages": 1} if self.flushes else {}
-        return FaultyCluster(home, brokers, {**REPLICATED, **flushing})
+        return FaultyCluster(home, brokers, {**REPLICATED, **flushing}, self.log_dirs)
 
     def _configs(self, topic: str) -> Mapping[str, str]:
-        return {"min.insync.replicas": "1"} if topic == HASTY else {}
+        return dict.fromkeys(_THROTTLED, "*") | ({"min.insync.replicas": "1"} if topic == HASTY else {})
 
     def _roles(self, workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         committed = {"isolation": "read_committed"}
@@ -116,11 +123,17 @@ class Fire(Drill):
                 {**mine, "role": "reader", "group": HASTY, "source": HASTY, "assignor": "range", **committed},
             )
 
-    def terms(self) -> list[tuple[str, str | None]]:
-        return [(_direct(broker), f"{broker.name}, life {broker.life}") for broker in self.cluster.brokers]
+    @property
+    def observed(self) -> list[str]:
+        return [broker.own_address for broker in self.cluster.brokers]
+
+    def term(self, address: str, tp: TopicPartition) -> str | None:
+        """A life of the broker, as long as it has this replica: one that is taken away and comes back begins anew."""
+        broker = self.cluster.brokers[self.observed.index(address)]
+        return f"{broker.name}, life {broker.life}, replica {broker.replica_made_at(tp)}"
 
     def run(self, seconds: float = 0.0, first: Sequence[str] = ()) -> None:
-        with Watcher(self) as self.watcher:
+        with Watcher(self.history, self.cluster, self.moved) as self.watcher:
             super().run(seconds, first)
 
     # The schedule
@@ -150,12 +163,15 @@ class Fire(Drill):
         self._undone.callback(undo, *args)
 
     def _await_whole(self) -> None:
-        """Return when all live, and all replicas are in sync."""
+        """Return when all live and have their log directories, nothing moves, and all replicas are in sync."""
         since = now()
 
         def whole() -> bool:
             for broker in self.cluster.brokers:
                 self._start_again(broker)  # it may have given up, for its disk, after it was looked at
+                if self.watcher.is_crippled(broker):
+                    broker.stop()
+            self._let_replicas_hurry()
             return self.watcher.is_whole(since)
 
         eventually(whole, END_S, "all replicas to be in sync")
@@ -250,6 +266,46 @@ class Fire(Drill):
             with suppress(*_AWAY), wire.connect(address, timeout=5.0) as connection:
                 connection.request(ApiKey.ELECT_LEADERS, lambda _: request)
 
+    def _reassign(self, rounds: Rounds, rate: int | None, cancels: bool) -> None:
+        if rate is not None:
+            self._hold_replicas_back(rate)
+        for wishes in rounds:
+            self._move({self._one_of_all(number): target for number, target in wishes})
+        if cancels:
+            self._later(self._move, dict.fromkeys(self._one_of_all(number) for number, _ in rounds[-1]))
+
+    def _one_of_all(self, number: int) -> TopicPartition:
+        return self.moved[number % len(self.moved)]
+
+    def _move(self, wishes: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        with suppress(SparklogError), self._admin() as admin:
+            admin.alter_partition_reassignments(wishes)
+
+    def _admin(self) -> Admin:
+        servers = ",".join(broker.address for broker in self._live(range(BROKERS))) or self.addresses[0]
+        times = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), _SOON_MS)
+        return Admin({"bootstrap.servers": servers, **times})
+
+    def _hold_replicas_back(self, rate: int) -> None:
+        """What is not in sync, by so many bytes a second."""
+        self._throttled = set(range(BROKERS))
+        for number in range(BROKERS):
+            with suppress(SparklogError), self._admin() as admin:
+                admin.alter_broker_configs(number, dict.fromkeys(_RATES, str(rate)))
+        self._later(self._let_replicas_hurry)
+
+    def _let_replicas_hurry(self) -> None:
+        for number in list(self._throttled):
+            with suppress(SparklogError), self._admin() as admin:
+                admin.alter_broker_configs(number, dict.fromkeys(_RATES))
+                self._throttled.remove(number)
+
+    def _change_log_dirs(self, broker: int, moves: Sequence[tuple[int, int]]) -> None:
+        log_dirs = self.cluster.brokers[broker].log_dirs
+        wishes = {Replica(self._one_of_all(number), broker): str(log_dirs[each]) for number, each in moves}
+        with suppress(SparklogError), self._admin() as admin:
+            admin.alter_replica_log_dirs(wishes)
+
     def _harm_actor(self, number: int, kills: bool) -> None:
         slot = self.slots[number % len(self.slots)]
         if kills:
@@ -294,18 +350,23 @@ class Fire(Drill):
         eventually(self._is_copied, END_S, "the replicas to be equally long")
         self.watcher.stop()
         self.cluster.stop_brokers()
-        for tp in [*self.partitions, *INTERNAL]:
-            found = replicas([broker.spec.data_dir for broker in self.cluster.brokers], tp)
-            for number, fields in enumerate(found):
-                self._record("replica", topic=tp.topic, partition=tp.partition, broker=number, **fields)
+        for tp in self.moved:
+            brokers = self._replicas(tp)
+            homes = [home for home in (broker.replica_dir(tp) for broker in brokers) if home is not None]
+            for broker, fields in zip(brokers, replicas(homes), strict=True):
+                self._record("replica", topic=tp.topic, partition=tp.partition, broker=broker.spec.broker_id, **fields)
+
+    def _replicas(self, tp: TopicPartition) -> list[FaultyBroker]:
+        """The brokers that are to have the partition."""
+        return [self.cluster.brokers[number] for number in sorted(self.watcher.replicas[tp].replicas)]
 
     def _is_copied(self) -> bool:
         def size(broker: FaultyBroker, tp: TopicPartition) -> int:
-            return sum(path.stat().st_size for path in (broker.spec.data_dir / str(tp)).glob("*.log"))
+            home = broker.replica_dir(tp)
+            return -1 if home is None else sum(path.stat().st_size for path in home.glob("*.log"))
 
-        return all(
-            len({size(broker, tp) for broker in self.cluster.brokers}) == 1 for tp in [*self.partitions, *INTERNAL]
-        )
+        copied = all(len({size(broker, tp) for broker in self._replicas(tp)}) == 1 for tp in self.moved)
+        return copied and not any(broker.future_dirs() for broker in self.cluster.brokers)
 
     def crashes(self) -> list[str]:
         broken = [each.log_path.name for each in self.cluster.brokers if "Traceback" in each.log_path.read_text()]
@@ -316,96 +377,6 @@ def _to(topic: str, partitions: int = 0) -> dict[str, Any]:
     return {"target": topic, "target partitions": partitions or PARTITIONS[topic]}
 
 
-def described(states: States) -> dict[str, list[Any]]:
-    """The field of a ``states`` event."""
-    return {
-        f"{tp.topic}/{tp.partition}": [each.leader, each.leader_epoch, list(each.isr), each.version]
-        for tp, each in states.items()
-    }
-
-
-def _direct(broker: FaultyBroker) -> str:
-    """Where it listens itself: no harm to the network keeps an observer from asking."""
-    return f"{HOST}:{broker.spec.port}"
-
-
 def _go_on(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
-
-
-class Watcher:
-    """Writes down what ZooKeeper has of every partition, and what its leader tells of its end."""
-
-    def __init__(self, drill: Fire) -> None:
-        self._drill = drill
-        self._record = Recorder(drill.history, "watcher")
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.states: States = {}
-        self._asked = 0
-
-    def __enter__(self) -> Watcher:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(END_S)
-
-    def is_whole(self, since: int) -> bool:
-        """Whether all replicas of all partitions were in sync when it looked last, which was after ``since``."""
-        known = {*self._drill.partitions, *INTERNAL} <= self.states.keys() or {*self._drill.partitions} == set(
-            self.states
-        )
-        return self._asked > since and known and all(len(each.isr) == BROKERS for each in self.states.values())
-
-    def _run(self) -> None:
-        while not self._stopping.wait(_LOOK_S):
-            with suppress(CoordinationError):
-                zookeeper = ZkClient(
-                    self._drill.cluster.zookeeper.connect_string, session_timeout=10.0, on_session=lambda _: None
-                )
-                try:
-                    self._watch(zookeeper)
-                finally:
-                    zookeeper.close()
-
-    def _watch(self, zookeeper: ZkClient) -> None:
-        """Raises CoordinationError."""
-        while not self._stopping.wait(_LOOK_S):
-            asked = now()
-            found = zookeeper.guarded(zookeeper.partition_states, [*self._drill.partitions, *INTERNAL])
-            self._record("states", asked=asked, states=described(found))
-            self.states, self._asked = found, asked
-            for broker in self._drill.cluster.brokers:
-                with suppress(*_AWAY):
-                    self._ask_ends(broker, found)
-
-    def _ask_ends(self, broker: FaultyBroker, states: States) -> None:
-        led = [tp for tp in self._drill.partitions if tp in states and states[tp].leader == broker.spec.broker_id]
-        topic = ListOffsetsRequest.ListOffsetsTopic
-        asked_topics = [
-            topic(
-                name=tp.topic,
-                partitions=[
-                    topic.ListOffsetsPartition(
-                        partition_index=tp.partition, current_leader_epoch=states[tp].leader_epoch, timestamp=_LATEST
-                    )
-                ],
-            )
-            for tp in led
-        ]
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=asked_topics)
-        asked = now()
-        with wire.connect(_direct(broker), timeout=1.0) as connection:
-            answer = connection.request(ApiKey.LIST_OFFSETS, lambda _: request)
-        for each in answer.topics:
-            for found in each.partitions:
-                if not found.error_code:
-                    tp = TopicPartition(each.name, found.partition_index)
-                    told = {"epoch": states[tp].leader_epoch, "offset": found.offset}
-                    self._record("end", asked=asked, topic=tp.topic, partition=tp.partition, **told)

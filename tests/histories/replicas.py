@@ -12,16 +12,15 @@ from sparklog.log.indexes.transaction_index import read_aborted
 from sparklog.log.leader_epochs import read_epochs
 from sparklog.log.producer_snapshot import ProducerEntry, read_snapshot
 from sparklog.record.records import iter_batches
-from sparklog.structs import TopicPartition
 
 
-def replicas(data_dirs: Sequence[Path], tp: TopicPartition) -> list[dict[str, Any]]:
-    """The fields of a ``replica`` event for each broker, as far as all have the log: the last leader may have appended
-    what was not to be seen any more, as when a member of a group was given up.
+def replicas(homes: Sequence[Path]) -> list[dict[str, Any]]:
+    """The fields of a ``replica`` event for each directory of a partition's log, as far as all have it: the last leader
+    may have appended what was not to be seen any more, as when a member of a group was given up.
 
     Where that is so, what is known of producers is not told, for that is of the end of the log.
     """
-    found = [_Files(data_dir / str(tp)) for data_dir in data_dirs]
+    found = [_Files(home) for home in homes]
     ends = {each.end for each in found}
     return [each.described(min(ends), knows_producers=len(ends) == 1) for each in found]
 

@@ -15,6 +15,8 @@ from histories.network import CLIENTS, ZOOKEEPER, broker_name
 
 _SESSION_S = 4.5
 """Longer than a session of ZooKeeper."""
+_MOST_PARTITIONS = 10
+"""As many as there may be; a number that is too high begins again at 0."""
 
 
 class Harm(NamedTuple):
@@ -31,12 +33,14 @@ class Harm(NamedTuple):
 
 
 Ways = list[tuple[str, str]]
+Rounds = list[list[tuple[int, list[int]]]]
 Draw = Callable[[Random, int], Harm]
 
 
-def draw(chance: Random, brokers: int, count: int, *, flushes: bool) -> list[Harm]:
-    """So many harms, one after the other."""
-    kinds = [each for each, weight in _WEIGHTS.items() for _ in range(weight)]
+def draw(chance: Random, brokers: int, count: int, *, flushes: bool, log_dirs: int = 1) -> list[Harm]:
+    """So many harms, one after the other. ``log_dirs``: how many log directories a broker has."""
+    weights = _WEIGHTS if log_dirs == 1 else {**_WEIGHTS, _change_log_dirs: 4}
+    kinds = [each for each, weight in weights.items() for _ in range(weight)]
     harms = [chance.choice(kinds)(chance, brokers) for _ in range(count)]
     return [each if flushes or each.name != "lose_power" else _one_at_a_time(each) for each in harms]
 
@@ -137,6 +141,26 @@ def _move_leaders(chance: Random, brokers: int) -> Harm:
     return Harm("move_leaders", {})
 
 
+def _reassign(chance: Random, brokers: int) -> Harm:
+    """Two rounds: the second finds what the first asked for under way, or done."""
+    moved = chance.sample(range(_MOST_PARTITIONS), chance.choice([1, 1, 2, 4]))
+    rounds: Rounds = [[(number, _target(chance, brokers)) for number in moved] for _ in range(chance.choice([1, 1, 2]))]
+    rate = chance.choice([None, None, 1, 20_000])
+    how = {"rounds": rounds, "rate": rate, "cancels": chance.random() < 0.3}
+    return Harm("reassign", how, chance.choice([0.0, 1.0, 3.0]), _lingers(chance))
+
+
+def _target(chance: Random, brokers: int) -> list[int]:
+    """Never fewer than two, for ``min.insync.replicas`` is that: what one broker alone has is lost with its power."""
+    return chance.sample(range(brokers), chance.randint(2, brokers))
+
+
+def _change_log_dirs(chance: Random, brokers: int) -> Harm:
+    moved = chance.sample(range(_MOST_PARTITIONS), chance.choice([1, 2, 4]))
+    how = {"broker": _one(chance, brokers), "moves": [(number, chance.randrange(2)) for number in moved]}
+    return Harm("change_log_dirs", how, chance.choice([0.0, 1.0]))
+
+
 def _harm_actor(chance: Random, brokers: int) -> Harm:
     return Harm("harm_actor", {"number": chance.randrange(100), "kills": chance.random() < 0.5}, chance.uniform(0, 1))
 
@@ -157,6 +181,7 @@ _WEIGHTS: dict[Draw, int] = {
     _step_clock: 1,
     _move_leaders: 2,
     _harm_actor: 2,
+    _reassign: 5,
 }
 
 

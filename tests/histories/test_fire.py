@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 from histories.checker import check, legal_losses
 from histories.drill import COPIERS, SOURCE, TARGET, final_log
-from histories.fire import Fire, described
+from histories.fire import Fire
 from histories.history import Recorder, load, now
 from histories.schedule import Harm
+from histories.watcher import described
 from integration import wire
 
 from sparklog.errors import ErrorCode
