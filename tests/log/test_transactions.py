@@ -119,6 +119,19 @@ def test_a_restart_forgets_nothing(home, clean, settings, lost):
         log.close()
 
 
+@pytest.mark.parametrize(("high_watermark", "unstable"), [(8, 5), (7, 4), (5, 2)])
+def test_what_was_stable_before_a_crash_is_so_behind_it_and_behind_a_cut(home, high_watermark, unstable):
+    log = open_log(home)
+    interleaved(log)
+    write(log, transactional(3, 1))  # 8
+    abandon(log)
+    log = open_log(home, clean=False, high_watermark=high_watermark)
+    assert log.first_unstable_offset == unstable
+    log.truncate_to(8)
+    assert log.first_unstable_offset == unstable
+    log.close()
+
+
 def test_a_transaction_goes_on_after_a_restart(home):
     log = open_log(home)
     interleaved(log)

@@ -327,6 +327,18 @@ def test_what_is_to_be_flushed_is_flushed_before_the_leader_is_told(tmp_path, lo
         pair.close()
 
 
+def test_a_follower_takes_nothing_back_that_it_has_shown(pair):
+    """A new leader may not have heard how far the last one was."""
+    pair.decide(decision(LEADER, 0))
+    pair[LEADER].append(TP, batch(count=4), -1)
+    pair.fetch()
+    pair.fetch()
+    assert pair.committed(FOLLOWER) == 4
+    pair.decide(decision(LEADER, 1, version=1))
+    pair[FOLLOWER].following.append_from_leader(TP, 1, None, 2, 0)
+    assert pair.committed(FOLLOWER) == 4
+
+
 def test_what_is_committed_is_known_after_a_restart(tmp_path, loop):
     with ThreadPoolExecutor(1) as disk:
         pair = Pair(tmp_path, disk, loop)

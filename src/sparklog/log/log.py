@@ -104,6 +104,7 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.high_watermark = min(max(known.high_watermark, loaded.log_start_offset), loaded.next_offset)
         """Up to where every in-sync replica has the log, as it was told last."""
+        self._producers.on_high_watermark(self.high_watermark)
         self.recovery_point = loaded.next_offset if known.clean else min(known.recovery_point, loaded.next_offset)
         self._flush_wanted = 0  # up to which offset, by flush.messages
         self.scanned_bytes = loaded.scanned_bytes

@@ -434,11 +434,13 @@ class Partition:
         """Take over how far the leader's log may be seen, and where it begins, as far as there is so much here. Whether
         the high watermark has risen.
 
+        A new leader may not know yet how far the last one was: what was shown here stays visible, unless it is cut off.
+        Kafka's follower takes over the lower one, with a warning (``UnifiedLog.updateHighWatermarkMetadata``).
+
         Raises LogDirFailed if the disk refuses.
         """
-        known, moved = min(high_watermark, self.log.log_end_offset), False
-        if known != self._high_watermark.offset and known >= self.log.log_start_offset:
-            moved = self._advance_to(self.log.position_of(known))
+        known = min(high_watermark, self.log.log_end_offset)
+        moved = known > self._high_watermark.offset and self._advance_to(self.log.position_of(known))
         if self.log.log_start_offset < log_start_offset <= self._high_watermark.offset:
             self.log.advance_start(log_start_offset)
         return moved
