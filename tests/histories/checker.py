@@ -22,9 +22,13 @@ they have one; "the end" is the state of the log when all processes had ended an
 12. *stale read*: a high watermark that is asked for after an acknowledgement is above that record.
 
 Where brokers have replicas of each other's partitions, one that has been replaced may not know it yet, and answer. So
-11 holds within the life of a broker (its *term*), and 12 of the end that the leader of the epoch in force tells. A
-broker that has started again knows, as Kafka's does, of the transactions that are open in its log, not of those that
-are open below its high watermark: 10 is only that a transaction has ended. Besides:
+11 holds within the life of a broker (its *term*), and 12 of the end that the leader of the epoch in force tells. Of a
+broker that has started again, 10 is only that a transaction has ended: it takes from its snapshot which transactions
+are open, and does not hear of those that ended before, though the high watermark may be below their markers. Kafka 3.9:
+``ProducerStateManager.loadProducerEntry`` fills ``ongoingTxns`` alone, ``truncateAndReload`` empties
+``unreplicatedTxns``, and without either ``UnifiedLog.lastStableOffset`` is the high watermark. Nothing undecided is
+shown so, for the decision is replicated before a marker is written (``TransactionCoordinator.endTransaction`` appends
+it, and sends markers in the callback). Besides:
 
 13. *contradicting epochs*: a partition's leader epoch and the version of its state never go back; an epoch has one
     leader, a version one state; the leader is in the ISR. Leader epochs rise along the log.
@@ -288,7 +292,7 @@ def unstable_reads(evidence: Evidence) -> Iterator[Breach]:
             yield Breach("unstable read", where)
         log = evidence.logs.get(place(seen))
         for each in log.transactions if log else []:
-            most = seen["high"] if seen.get("term") is None else log.end
+            most = seen["high"] if seen.get("first life", True) else log.end
             if each.first < seen["stable"] and not _ended_below(each, most):
                 yield Breach("unstable read", f"{where}; from {each.first} on a transaction was open, to {each.marker}")
 

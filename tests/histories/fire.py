@@ -127,9 +127,15 @@ class Fire(Drill):
     def observed(self) -> list[str]:
         return [broker.own_address for broker in self.cluster.brokers]
 
+    def _at(self, address: str) -> FaultyBroker:
+        return self.cluster.brokers[self.observed.index(address)]
+
+    def is_in_first_life(self, address: str) -> bool:
+        return self._at(address).life == 1
+
     def term(self, address: str, tp: TopicPartition) -> str | None:
         """A life of the broker, as long as it has this replica: one that is taken away and comes back begins anew."""
-        broker = self.cluster.brokers[self.observed.index(address)]
+        broker = self._at(address)
         return f"{broker.name}, life {broker.life}, replica {broker.replica_made_at(tp)}"
 
     def run(self, seconds: float = 0.0, first: Sequence[str] = ()) -> None:

@@ -14,7 +14,7 @@ A request is two lines, the invocation and the completion; where the second is m
 | resumed | where a member goes on, by what its group has committed | group, topic, partition, offset, asked |
 | read | all that was delivered from one position to the next | topic, partition, isolation, first, next, records |
 | keep, kept | offsets are committed, outside transactions | id, group, member, generation, offsets |
-| observed | one Fetch answer | asked, topic, partition, high, stable, term (one life of a broker; None: any) |
+| observed | one Fetch answer | asked, topic, partition, high, stable, first life, term (a broker's life; None: any) |
 | states | what ZooKeeper has of every partition: leader, leader epoch, ISR, version | asked, states |
 | end | what a leader says, under this leader epoch, that clients may see | asked, topic, partition, epoch, offset |
 | final log | every batch of a partition, when all had ended | topic, partition, start, end, batches |

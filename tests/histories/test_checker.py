@@ -218,6 +218,12 @@ def test_an_end_below_what_was_acknowledged_is_found_where_the_leader_was_in_off
     assert breaches(changed(told=told_end(1), after=of_in(4))) == []
 
 
+@pytest.mark.parametrize(("first_life", "found"), [(True, ["unstable read"]), (False, [])])
+def test_a_broker_that_started_again_need_not_know_of_a_marker_beyond_its_high_watermark(first_life, found):
+    seen = observed(1, 1) | {"term": "life", "first life": first_life}
+    assert breaches(changed(seen_in_1=seen)) == found
+
+
 def test_a_watermark_may_be_lower_in_another_life():
     assert breaches(changed(more=observed(5, 4) | {"term": "life 2"})) == []
 
