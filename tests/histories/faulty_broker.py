@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from typing import Any
 from sparklog.cli.main import main as sparklog
 from sparklog.clock import SystemClock
 from sparklog.testing.files import FaultyFiles
+
+_SOON_S = 0.01
 
 
 def orders_path(data_dir: Path) -> Path:
@@ -35,14 +38,17 @@ class _Orders:
 
     def obey(self, *_: object) -> None:
         """The loop stands still meanwhile: nobody is answered."""
+        if self._files.is_in_step():
+            threading.Timer(_SOON_S, os.kill, [os.getpid(), signal.SIGUSR1]).start()
+            return
         order = json.loads(self._path.read_text())
         getattr(self, f"_{order.pop('do')}")(**order)
         self._path.unlink()
 
     def _cut(self, into: str, seed: int, page: int) -> None:
-        self._files.__exit__(None, None, None)
-        self._files.cut(Path(into), seed, page=page)
-        os.kill(os.getpid(), signal.SIGKILL)
+        with self._files.at_a_standstill():
+            self._files.cut(Path(into), seed, page=page)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _fail(self, error: int, steps: list[str]) -> None:
         self._files.fail_from_now(error, steps)

@@ -2,9 +2,12 @@
 
 import errno
 import io
+import itertools
 import mmap
 import os
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -330,6 +333,31 @@ def test_appending_text_goes_through_too(root, tmp_path):
         os.fsync(file.fileno())
         file.write("3\n")
     assert outcomes(files, tmp_path, content("a")) == {b"1\n2\n", b"1\n2\n3\n", b"1\n2\n\0\0"}
+
+
+def test_a_disk_is_cut_at_a_standstill_while_another_thread_writes_to_it(root, tmp_path):
+    """The thread replaces a file again and again, as one that writes checkpoints does."""
+    over = threading.Event()
+    for number in range(300):
+        (root / f"{number}.log").write_bytes(b"a")
+
+    def replace():
+        for number in itertools.count():
+            if over.is_set():
+                return
+            (root / f"{number}.tmp").write_bytes(b"a")
+            os.rename(root / f"{number}.tmp", root / "a")
+
+    with FaultyFiles(root) as files, ThreadPoolExecutor(1) as pool:
+        work = pool.submit(replace)
+        for seed in range(20):
+            with files.at_a_standstill():
+                assert files.is_in_step()
+                files.cut(tmp_path / f"cut-{seed}", seed)
+        over.set()
+        work.result()
+    assert not files.is_in_step()
+    assert len(list(tmp_path.glob("cut-*"))) == 20
 
 
 def test_a_cut_is_the_same_for_the_same_seed(root, tmp_path):

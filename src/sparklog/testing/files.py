@@ -22,7 +22,8 @@ import io
 import mmap
 import os
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -112,6 +113,22 @@ class FaultyFiles:
         while self._restore:
             setattr(*self._restore.pop())
         self._disk.look()
+
+    def is_in_step(self) -> bool:
+        """Whether this thread is in the middle of a step, as a signal's handler may find it."""
+        with self._lock:
+            return self._inside
+
+    @contextmanager
+    def at_a_standstill(self) -> Iterator[None]:
+        """No other thread takes a step meanwhile, so that the disk may be ``cut`` while this is in force."""
+        with self._lock:
+            self._inside = True
+            try:
+                self._disk.look()
+                yield
+            finally:
+                self._inside = False
 
     def cut(self, into: Path, seed: int, *, page: int = PAGE) -> None:
         """Make ``into`` what a disk may hold that lost its power when this ended; ``seed`` chooses.
