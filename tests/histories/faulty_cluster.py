@@ -24,6 +24,7 @@ from sparklog.testing.broker import settings_arguments
 from sparklog.testing.eventually import eventually, wait_for_death
 
 _SOON_S = 60.0
+_PATIENCE_S = 2.0
 
 
 class FaultyBroker(BrokerProcess):
@@ -72,6 +73,13 @@ class FaultyBroker(BrokerProcess):
         self.life += 1
         faulty_broker.orders_path(self.spec.data_dir).unlink(missing_ok=True)
         super().spawn()
+
+    def stop_with_little_patience(self) -> None:
+        """In order; it is told again, to hurry, if it waits for others: they may have nobody else in sync yet."""
+        self.terminate()
+        with suppress(AssertionError):
+            wait_for_death(self.pid, _PATIENCE_S)
+        self.stop()
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)

@@ -209,7 +209,7 @@ class Fire(Drill):
 
     def _roll(self, brokers: Sequence[int]) -> None:
         for broker in self._live(brokers):
-            broker.stop()
+            broker.stop_with_little_patience()
             broker.spawn()
             eventually(lambda broker=broker: broker.is_ready() or not broker.alive, END_S, f"{broker.name} to serve")
 
@@ -295,14 +295,16 @@ class Fire(Drill):
     def _hold_replicas_back(self, rate: int) -> None:
         """What is not in sync, by so many bytes a second."""
         self._throttled = set(range(BROKERS))
-        for number in range(BROKERS):
-            with suppress(SparklogError), self._admin() as admin:
+        with suppress(SparklogError), self._admin() as admin:
+            for number in range(BROKERS):
                 admin.alter_broker_configs(number, dict.fromkeys(_RATES, str(rate)))
         self._later(self._let_replicas_hurry)
 
     def _let_replicas_hurry(self) -> None:
-        for number in list(self._throttled):
-            with suppress(SparklogError), self._admin() as admin:
+        if not self._throttled:
+            return
+        with suppress(SparklogError), self._admin() as admin:
+            for number in sorted(self._throttled):
                 admin.alter_broker_configs(number, dict.fromkeys(_RATES))
                 self._throttled.remove(number)
 
