@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kazoo.client import TransactionRequest
@@ -19,7 +19,9 @@ from kazoo.client import TransactionRequest
 from sparklog.cli.main import main
 from sparklog.controller.channel import BrokerChannel
 from sparklog.protocol.api_key import ApiKey
+from sparklog.structs import TopicPartition
 from sparklog.zk.client import ZkClient
+from sparklog.zk.znodes import PartitionState
 
 _LINE = re.compile(r"^TRACE (.*)$", re.MULTILINE)
 _IS_GONE = re.compile(r"is gone: its address")
@@ -60,7 +62,7 @@ def _trace_writes() -> None:
         committed[0] += 1
         return commit(self)
 
-    def written(self: ZkClient, states: Mapping[Any, Any], version: int) -> Any:
+    def written(self: ZkClient, states: dict[TopicPartition, PartitionState], version: int) -> Any:
         began, before = time.time(), committed[0]
         try:
             return write(self, states, version)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -16,7 +16,9 @@ from sparklog.testing.broker import QUICK_SETTINGS, BrokerHarness
 from sparklog.testing.eventually import eventually
 from sparklog.testing.kafka import KafkaBroker
 from sparklog.zk.client import ZkClient
+from sparklog.zk.znodes import BROKER_IDS
 
+T = TypeVar("T")
 JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 SETTINGS = {
     **QUICK_SETTINGS,
@@ -38,14 +40,19 @@ class MixedCluster:
         self._directory = directory
         self._settings = {**SETTINGS, **(settings or {})}
         self._stack = ExitStack()
+        self._zookeeper = EmbeddedZooKeeper(directory / "zookeeper", tick_time_ms=500, fsync=False)
         self.brokers: dict[int, KafkaBroker | BrokerHarness] = {}
         self._ports: dict[int, int] = {}
         self._admins: dict[str, AdminClient] = {}
 
     def __enter__(self) -> Self:
-        zookeeper = EmbeddedZooKeeper(self._directory / "zookeeper", tick_time_ms=500, fsync=False)
-        self.zookeeper = self._stack.enter_context(zookeeper).connect_string
+        self._stack.enter_context(self._zookeeper)
         return self
+
+    @property
+    def zookeeper(self) -> str:
+        """Its connect string."""
+        return self._zookeeper.connect_string
 
     def __exit__(self, *_: object) -> None:
         for broker in self.brokers.values():
@@ -80,7 +87,13 @@ class MixedCluster:
         self.brokers[id_] = made
         made.start()
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self._port(id_)}", "log_level": 0})
-        eventually(lambda: admin.list_topics(timeout=_TIMEOUT_S).controller_id >= 0, 90, f"broker {id_} to be told")
+        eventually(lambda: _is_told(admin), 90, f"broker {id_} to be told")
+
+    def start_again(self, id_: int) -> None:
+        """Start a broker that was killed. Kafka's gives up where it finds itself registered: the session has to end,
+        and others may lead before that, for a broker of ours sees a death before ZooKeeper does."""
+        eventually(lambda: str(id_) not in self._asked(lambda zk: zk.names(BROKER_IDS)), 90, f"broker {id_} to be gone")
+        self._start(id_, self.brokers[id_])
 
     def _port(self, id_: int) -> int:
         return self._ports.setdefault(id_, free_port())
@@ -125,9 +138,12 @@ class MixedCluster:
         eventually(lambda: self.leaders(topic) == leaders, 90, f"{topic} to be led by {leaders}")
 
     def controller(self) -> int | None:
+        return self._asked(lambda zk: zk.controller())
+
+    def _asked(self, question: Callable[[ZkClient], T]) -> T:
         zk = ZkClient(self.zookeeper, session_timeout=6, on_session=lambda _: None)
         try:
-            return zk.controller()
+            return question(zk)
         finally:
             zk.close()
 
@@ -147,3 +163,13 @@ class MixedCluster:
             producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: told.append(error))
         producer.flush(90)
         assert told == [None] * len(values), told
+
+
+def _is_told(admin: AdminClient) -> bool:
+    """Whether the broker tells of a controller; right after its start Kafka's tells of no broker at all."""
+    try:
+        return bool(admin.list_topics(timeout=_TIMEOUT_S).controller_id >= 0)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError._PARTIAL:
+            return False
+        raise

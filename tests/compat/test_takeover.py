@@ -9,7 +9,11 @@ import pytest
 from compat.dumped import dump
 from compat.kafka_tools import TOPICS
 from compat.mixed import MixedCluster
+from compat.rolling import Takeover
 from compat.traffic import Traffic
+from histories.checker import check
+from histories.drill import COPIERS, SOURCE, TARGET
+from histories.history import load
 
 from sparklog.local.broker import PROGRAM
 from sparklog.testing.eventually import eventually
@@ -31,17 +35,19 @@ def whole(cluster, topic, partitions):
         cluster.wait_until_whole(each, [2] * 4)
 
 
-def stored(cluster, topic, partitions):
-    """By partition the values in the replicas of brokers 1 and 2, whose batches and records are the same."""
-    directories = {
-        (number, id_): cluster.log_dir(id_) / f"{topic}-{number}" for number in range(partitions) for id_ in (1, 2)
-    }
-    text, complaints = dump(chain.from_iterable(map(segments, directories.values())), "--print-data-log")
+def stored(log_dirs, topic, partitions):
+    """By partition the values in its replicas, of which Kafka prints the same batches and records."""
+    homes = list(log_dirs)
+    directories = [[home / f"{topic}-{number}" for home in homes] for number in range(partitions)]
+    text, complaints = dump(chain.from_iterable(map(segments, chain(*directories))), "--print-data-log")
     assert not complaints
-    printed = {which: printed_of(directory, text) for which, directory in directories.items()}
-    for number in range(partitions):
-        assert printed[number, 1] == printed[number, 2] != []
-    return [re.findall(r" payload: (.*)", "\n".join(printed[number, 1])) for number in range(partitions)]
+    values = []
+    for replicas in directories:
+        first, *others = (printed_of(directory, text) for directory in replicas)
+        assert first
+        assert others == [first] * len(others)
+        values.append(re.findall(r" payload: (.*)", "\n".join(first)))
+    return values
 
 
 def segments(directory):
@@ -76,27 +82,27 @@ def test_each_follows_and_leads_the_other_and_outlives_it(cluster, controller):
         for partition in (0, 1):
             cluster.produce("clicks", partition, [f"{number}-alone"])
         written.append(f"{number}-alone")
-        cluster.brokers[id_].start()
+        cluster.start_again(id_)
         cluster.wait_until_whole("clicks", [2, 2])
     for id_ in (1, 2):
         cluster.brokers[id_].stop()
-    assert stored(cluster, "clicks", 2) == [written, written]
+    assert stored(map(cluster.log_dir, (1, 2)), "clicks", 2) == [written, written]
 
 
-@pytest.mark.parametrize("controller", ["kafka", "ours"])
-def test_transactions_and_groups_go_on_while_each_broker_dies_in_turn(cluster, controller):
-    for id_ in (2, 3):
-        cluster.kafka(id_) if controller == "kafka" else None
-    cluster.ours(1)
-    for id_ in (2, 3):
-        cluster.kafka(id_) if controller == "ours" else None
+@pytest.mark.parametrize(
+    "kinds", ["kafka-kafka-ours", "ours-kafka-kafka", "ours-ours-kafka", "kafka-ours-ours"]
+)  # the first is the controller
+def test_transactions_and_groups_go_on_while_each_broker_dies_in_turn(cluster, kinds):
+    for id_, kind in enumerate(kinds.split("-"), 1):
+        getattr(cluster, kind)(id_)
+    assert cluster.controller() == 1
     cluster.create("clicks", [[1, 2], [2, 3], [3, 1]])
     with Traffic(cluster.bootstrap, "clicks", 3) as traffic:
         traffic.moves_on()
         for id_ in (1, 2, 3):
             cluster.brokers[id_].kill()
             traffic.moves_on()
-            cluster.brokers[id_].start()
+            cluster.start_again(id_)
             whole(cluster, "clicks", 3)
             traffic.moves_on()
     traffic.check()
@@ -124,7 +130,19 @@ def test_a_running_cluster_is_taken_over_broker_by_broker_and_given_back(cluster
     whole(cluster, "clicks", 2)
     for id_ in (1, 2):
         cluster.brokers[id_].stop()
-    stored(cluster, "clicks", 2)
+    stored(map(cluster.log_dir, (1, 2)), "clicks", 2)
+
+
+@pytest.mark.timeout(1500)
+def test_three_are_taken_over_and_given_back_and_the_history_holds(tmp_path):
+    drill = Takeover(tmp_path, 1)
+    drill.run()
+    assert not drill.crashes()
+    assert not drill.restarted
+    breaches = check(load(drill.history), {COPIERS: (SOURCE, TARGET)})
+    assert not breaches, "\n".join(str(each)[:1000] for each in breaches[:20])
+    values = stored([drill.cluster.log_dir(each) for each in range(3)], SOURCE, 3)
+    assert all(values)
 
 
 def test_ours_controls_what_kafkas_tools_ask_of_kafkas_broker(cluster):

@@ -76,6 +76,7 @@ class Writer(Actor):
                 self.send(producer, tp, f"{self.role['who']}:{number}", None)
                 number += 1
             producer.poll(self.role.get("rests", 0.02))
+            time.sleep(self.role.get("pauses", 0.0))
             while not self.stop and producer.flush(0) > AT_ONCE:
                 producer.poll(STEP_S)
         producer.flush(60)

@@ -11,54 +11,22 @@ from random import Random
 from typing import Any, ClassVar
 
 from histories.clients import CONFLUENT, OWN
-from histories.drill import (
-    _AWAY,
-    COPIERS,
-    END_S,
-    PARTITIONS,
-    READERS,
-    SETTINGS,
-    SOURCE,
-    TARGET,
-    Drill,
-    Slot,
-    Workload,
-)
+from histories.drill import _AWAY, COPIERS, END_S, PARTITIONS, READERS, Workload
 from histories.faulty_cluster import FaultyBroker, FaultyCluster
-from histories.history import now
-from histories.replicas import replicas
+from histories.replicated import BROKERS, REPLICATED, RESTS_S, ReplicatedDrill, to
 from histories.schedule import Harm, Rounds, draw, told
-from histories.watcher import LOOK_S, Watcher
+from histories.watcher import Place
 from integration import wire
 
 from sparklog.client.admin.admin import Admin, Replica
 from sparklog.errors import SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ElectLeadersRequest
-from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
+from sparklog.structs import TopicPartition
 from sparklog.testing.eventually import eventually
 
-BROKERS = 3
 HASTY = "hasty"
 """The topic, the group of its reader, and the first word of its writer's name: what is acknowledged by one replica."""
-REPLICATED = {
-    **SETTINGS,
-    "default.replication.factor": BROKERS,
-    "min.insync.replicas": 2,
-    "offsets.topic.replication.factor": BROKERS,
-    "offsets.topic.num.partitions": 2,
-    "transaction.state.log.replication.factor": BROKERS,
-    "transaction.state.log.min.isr": 2,
-    "transaction.state.log.num.partitions": 2,
-    "replica.lag.time.max.ms": 3000,
-    "replica.high.watermark.checkpoint.interval.ms": 1000,
-    "log.flush.offset.checkpoint.interval.ms": 2000,
-    "log.segment.bytes": 40_000,
-    "log.index.size.max.bytes": 8192,
-}
-INTERNAL = [TopicPartition(topic, number) for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) for number in range(2)]
-TRANSACTION_TIMEOUT_MS = 20_000
-RESTS_S = 0.1
 _THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _PATIENCE_S = 5.0
@@ -66,12 +34,10 @@ _SOON_MS = 3000
 """How long an operator tries, in milliseconds."""
 
 
-class Fire(Drill):
+class Fire(ReplicatedDrill):
     """``harms`` is the schedule. ``hasty``: some records are sent with acks=1."""
 
     topics: ClassVar[Mapping[str, int]] = {**PARTITIONS, HASTY: 1}
-    replication = BROKERS
-    look_s = LOOK_S
     groups = (COPIERS, *READERS, HASTY)
     cluster: FaultyCluster
 
@@ -85,11 +51,6 @@ class Fire(Drill):
         self._undone = ExitStack()
         self._throttled: set[int] = set()
         super().__init__(home, seed, BROKERS, Workload(kinds, chance.choice(list(READERS.values()))))
-
-    @property
-    def moved(self) -> list[TopicPartition]:
-        """All partitions that there are, when a group and a transaction are."""
-        return [*self.partitions, *INTERNAL]
 
     def told(self) -> str:
         """What is done, a line each."""
@@ -105,23 +66,20 @@ class Fire(Drill):
         return dict.fromkeys(_THROTTLED, "*") | ({"min.insync.replicas": "1"} if topic == HASTY else {})
 
     def _roles(self, workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        committed = {"isolation": "read_committed"}
-        for number, kind in enumerate(workload.kinds):
-            mine = {**common, "client": kind}
-            yield f"writer-{number}", {**mine, "role": "writer", "rests": RESTS_S, **_to(SOURCE)}
-            slot = f"copier-{number}"
-            named = {"transactional id": slot, "transaction timeout ms": TRANSACTION_TIMEOUT_MS}
-            member = {"group": COPIERS, "source": SOURCE, "assignor": workload.copiers, **committed}
-            yield slot, {**mine, "role": "copier", "aborts": 0.25, **named, **member, **_to(TARGET)}
-            group = list(READERS)[number]
-            member = {"group": group, "source": TARGET, "assignor": READERS[group], **committed}
-            yield f"{group}-0", {**mine, "role": "reader", **member}
+        yield from super()._roles(workload, common)
         if self.hasty:
             mine = {**common, "client": workload.kinds[0]}
-            yield "hasty-writer", {**mine, "role": "writer", "rests": RESTS_S, "acks": "1", **_to(HASTY, 1)}
+            yield "hasty-writer", {**mine, "role": "writer", "rests": RESTS_S, "acks": "1", **to(HASTY, 1)}
             yield (
                 "hasty-reader",
-                {**mine, "role": "reader", "group": HASTY, "source": HASTY, "assignor": "range", **committed},
+                {
+                    **mine,
+                    "role": "reader",
+                    "group": HASTY,
+                    "source": HASTY,
+                    "assignor": "range",
+                    "isolation": "read_committed",
+                },
             )
 
     @property
@@ -139,9 +97,13 @@ class Fire(Drill):
         broker = self._at(address)
         return f"{broker.name}, life {broker.life}, replica {broker.replica_made_at(tp)}"
 
-    def run(self, seconds: float = 0.0, first: Sequence[str] = ()) -> None:
-        with Watcher(self.history, self.cluster, self.moved) as self.watcher:
-            super().run(seconds, first)
+    @property
+    def zookeeper(self) -> str:
+        return self.cluster.zookeeper.connect_string
+
+    @property
+    def places(self) -> list[Place]:
+        return [Place(broker.spec.broker_id, broker.life, broker.own_address) for broker in self.cluster.brokers]
 
     # The schedule
 
@@ -169,19 +131,15 @@ class Fire(Drill):
     def _later(self, undo: Callable[..., object], *args: Any) -> None:
         self._undone.callback(undo, *args)
 
-    def _await_whole(self) -> None:
-        """Return when all live and have their log directories, nothing moves, and all replicas are in sync."""
-        since = now()
+    def _mend_brokers(self) -> None:
+        for broker in self.cluster.brokers:
+            self._start_again(broker)  # it may have given up, for its disk, after it was looked at
+            if self.watcher.is_crippled(broker.spec.broker_id, broker.life):
+                broker.stop()
+        self._let_replicas_hurry()
 
-        def whole() -> bool:
-            for broker in self.cluster.brokers:
-                self._start_again(broker)  # it may have given up, for its disk, after it was looked at
-                if self.watcher.is_crippled(broker):
-                    broker.stop()
-            self._let_replicas_hurry()
-            return self.watcher.is_whole(since)
-
-        eventually(whole, END_S, "all replicas to be in sync")
+    def _stop_brokers(self) -> None:
+        self.cluster.stop_brokers()
 
     def _live(self, numbers: Sequence[int]) -> list[FaultyBroker]:
         return [self.cluster.brokers[number] for number in numbers if self.cluster.brokers[number].alive]
@@ -283,7 +241,7 @@ class Fire(Drill):
             self._later(self._move, dict.fromkeys(self._one_of_all(number) for number, _ in rounds[-1]))
 
     def _one_of_all(self, number: int) -> TopicPartition:
-        return self.moved[number % len(self.moved)]
+        return self.watched[number % len(self.watched)]
 
     def _move(self, wishes: Mapping[TopicPartition, Sequence[int] | None]) -> None:
         with suppress(SparklogError), self._admin() as admin:
@@ -343,48 +301,18 @@ class Fire(Drill):
 
     def _heal(self) -> None:
         self._undo_all()
-        self._await_whole()
-        for slot in self.slots:
-            if (
-                not slot.is_own
-            ):  # it may wait forever for a group's coordinator that was replaced (``confluent_client``)
-                slot.kill()
         super()._heal()
 
-    def _await_life(self, slots: Sequence[Slot], *, restarted: bool = True) -> None:
-        super()._await_life([slot for slot in slots if slot.is_own], restarted=restarted)
-
-    def _close(self) -> None:
-        super()._close()
-        self._await_whole()
-        eventually(self._is_copied, END_S, "the replicas to be equally long")
-        self.watcher.stop()
-        self.cluster.stop_brokers()
-        for tp in self.moved:
-            brokers = self._replicas(tp)
-            homes = [home for home in (broker.replica_dir(tp) for broker in brokers) if home is not None]
-            for broker, fields in zip(brokers, replicas(homes), strict=True):
-                self._record("replica", topic=tp.topic, partition=tp.partition, broker=broker.spec.broker_id, **fields)
-
-    def _replicas(self, tp: TopicPartition) -> list[FaultyBroker]:
-        """The brokers that are to have the partition."""
-        return [self.cluster.brokers[number] for number in sorted(self.watcher.replicas[tp].replicas)]
+    def _homes(self, tp: TopicPartition) -> list[tuple[int, Path | None]]:
+        brokers = [self.cluster.brokers[number] for number in sorted(self.watcher.replicas[tp].replicas)]
+        return [(broker.spec.broker_id, broker.replica_dir(tp)) for broker in brokers]
 
     def _is_copied(self) -> bool:
-        def size(broker: FaultyBroker, tp: TopicPartition) -> int:
-            home = broker.replica_dir(tp)
-            return -1 if home is None else sum(path.stat().st_size for path in home.glob("*.log"))
-
-        copied = all(len({size(broker, tp) for broker in self._replicas(tp)}) == 1 for tp in self.moved)
-        return copied and not any(broker.future_dirs() for broker in self.cluster.brokers)
+        return super()._is_copied() and not any(broker.future_dirs() for broker in self.cluster.brokers)
 
     def crashes(self) -> list[str]:
         broken = [each.log_path.name for each in self.cluster.brokers if "Traceback" in each.log_path.read_text()]
         return [*super().crashes(), *broken]
-
-
-def _to(topic: str, partitions: int = 0) -> dict[str, Any]:
-    return {"target": topic, "target partitions": partitions or PARTITIONS[topic]}
 
 
 def _go_on(pid: int) -> None:

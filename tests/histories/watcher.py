@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from histories.drill import _AWAY, END_S
-from histories.faulty_cluster import FaultyBroker, FaultyCluster
 from histories.history import Recorder, now
 from integration import wire
 
@@ -34,12 +33,28 @@ def described(states: States) -> dict[str, list[Any]]:
     }
 
 
+class Place(NamedTuple):
+    """Where a broker is asked."""
+
+    broker_id: int
+    life: int
+    """How often it was started."""
+    address: str
+
+
 class Watcher:
     """Looks again and again; what it saw last is in ``states`` and ``replicas``. ``partitions``: those that there are,
-    or will be."""
+    or will be. ``zookeeper`` is its connect string."""
 
-    def __init__(self, history: Path, cluster: FaultyCluster, partitions: Sequence[TopicPartition]) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        history: Path,
+        zookeeper: str,
+        places: Callable[[], Sequence[Place]],
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._places = places
         self._partitions = partitions
         self._record = Recorder(history, "watcher")
         self._stopping = threading.Event()
@@ -71,16 +86,14 @@ class Watcher:
             for tp, each in self.replicas.items()
         )
 
-    def is_crippled(self, broker: FaultyBroker) -> bool:
-        """Whether a log directory is out of service in its present life."""
-        return self._crippled.get(broker.spec.broker_id) == broker.life
+    def is_crippled(self, broker_id: int, life: int) -> bool:
+        """Whether a log directory of the broker is out of service in this life."""
+        return self._crippled.get(broker_id) == life
 
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):
             with suppress(CoordinationError):
-                zookeeper = ZkClient(
-                    self._cluster.zookeeper.connect_string, session_timeout=10.0, on_session=lambda _: None
-                )
+                zookeeper = ZkClient(self._zookeeper, session_timeout=10.0, on_session=lambda _: None)
                 try:
                     self._watch(zookeeper)
                 finally:
@@ -94,12 +107,11 @@ class Watcher:
             self._record("states", asked=asked, states=described(found))
             replicas = zookeeper.guarded(self._assignments, zookeeper)
             crippled = {}
-            for broker in self._cluster.brokers:
-                life = broker.life
-                with suppress(*_AWAY), wire.connect(broker.own_address, timeout=1.0) as connection:
-                    self._ask_ends(connection, broker.spec.broker_id, found)
+            for broker_id, life, address in self._places():
+                with suppress(*_AWAY), wire.connect(address, timeout=1.0) as connection:
+                    self._ask_ends(connection, broker_id, found)
                     if _has_lost_a_log_dir(connection):
-                        crippled[broker.spec.broker_id] = life
+                        crippled[broker_id] = life
             self.states, self.replicas, self._crippled, self._asked = found, replicas, crippled, asked
 
     def _assignments(self, zookeeper: ZkClient) -> dict[TopicPartition, ReplicaAssignment]:

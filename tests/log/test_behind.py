@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from sparklog.log.behind import Behind
 
@@ -14,7 +15,7 @@ def test_what_is_waited_for_waits_for_one_piece_of_all_that_have_piled_up():
         behind = Behind(disk)
         disk.submit(may_go.wait)
         for number in range(MANY):
-            behind.submit(lambda number=number: done.append(number))
+            behind.submit(partial(done.append, number))
         awaited = disk.submit(lambda: list(done))
         may_go.set()
         assert awaited.result(60) == [0]

@@ -2,7 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from sparklog.config.protocol_version import parse_protocol_version
 from sparklog.takeover.findings import findings
+from sparklog.takeover.planned import Planned
 from sparklog.takeover.survey import Listener, Survey, SurveyedBroker, SurveyedTopic
 
 SETTINGS = {
@@ -73,10 +75,43 @@ def test_what_stops_a_takeover_is_found_and_has_a_remedy(survey):
         broker(listeners=(Listener("PLAINTEXT", "PLAINTEXT"), Listener("SSL", "SSL"))),
         topic(single=(0, 1)),
         topic(settings={"cleanup.policy": "compact"}),
+        broker(by_default=frozenset({"inter.broker.protocol.version"})),
     ],
 )
 def test_what_is_to_be_known_stops_nothing(survey):
     assert [each.stops for each in findings(survey)] == [False]
+
+
+def planned(broker_id=1, version="3.9"):
+    return Planned("server.properties", broker_id, parse_protocol_version(version))
+
+
+def test_a_new_broker_that_says_what_kafkas_say_has_no_findings():
+    assert findings(SOUND, [planned()]) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "named"),
+    [
+        (planned(version="4.0"), "set inter.broker.protocol.version=3.9-IV0"),
+        (planned(version="3.8"), "set inter.broker.protocol.version=3.9-IV0"),
+        (planned(broker_id=7), "the id of the broker"),
+        (Planned("server.properties", fault="there is no TLS"), "does not start with it"),
+    ],
+)
+def test_what_a_new_broker_lacks_stops_a_takeover(plan, named):
+    (found,) = findings(SOUND, [plan])
+    assert found.stops
+    assert named in found.remedy
+
+
+def test_a_cluster_of_ours_alone_need_not_say_its_version():
+    ours = replace(
+        BROKER,
+        settings=SETTINGS | {"inter.broker.protocol.version": "4.0-IV1"},
+        by_default=frozenset({"inter.broker.protocol.version"}),
+    )
+    assert findings(replace(SOUND, brokers=(ours,))) == []
 
 
 def test_what_stops_comes_first():

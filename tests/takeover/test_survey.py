@@ -36,6 +36,8 @@ def test_a_running_broker_tells_its_settings(cluster, zk):
     assert broker.settings["inter.broker.protocol.version"] == "3.9"
     assert not broker.silence
     assert broker.is_recent
+    assert "inter.broker.protocol.version" not in broker.by_default
+    assert "log.segment.bytes" in broker.by_default
     assert findings(found) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import click
 
@@ -18,23 +19,31 @@ def takeover() -> None:
 
 @takeover.command()
 @click.option("--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help="ZooKeeper of the running cluster.")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A server.properties file that a new broker is to be started with; may be repeated.",
+)
 @output_option
 @click.pass_context
-def check(ctx: click.Context, zookeeper: str, *, as_json: bool) -> None:
+def check(ctx: click.Context, zookeeper: str, configs: tuple[Path, ...], *, as_json: bool) -> None:
     """Say what would not work, and what to do about it; change nothing.
 
     Ends with 1 if something is to be done first, with 0 if nothing is.
 
     \b
-    sparklog takeover check --zookeeper zk1:2181/kafka
+    sparklog takeover check --zookeeper zk1:2181/kafka --config server.properties
     """
     from sparklog.takeover.findings import findings
+    from sparklog.takeover.planned import read_planned
     from sparklog.takeover.survey import survey
     from sparklog.zk.client import ZkClient
 
     zk = ZkClient(zookeeper, session_timeout=_SESSION_TIMEOUT_S, on_session=lambda _: None, makes_chroot=False)
     try:
-        found = findings(zk.guarded(lambda: asyncio.run(survey(zk))))
+        found = findings(zk.guarded(lambda: asyncio.run(survey(zk))), map(read_planned, configs))
     finally:
         zk.close()
     if as_json:

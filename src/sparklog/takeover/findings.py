@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from sparklog.config.protocol_version import parse_protocol_version
+from sparklog.config.protocol_version import FIRST_WITHOUT_KAFKA, ProtocolVersion, parse_protocol_version
 from sparklog.config.topic import NOTHING_COMPACTS
 from sparklog.errors import ConfigError
+from sparklog.takeover.planned import Planned
 from sparklog.takeover.survey import Survey, SurveyedBroker, SurveyedTopic
 
 _PLAINTEXT = "PLAINTEXT"
@@ -36,13 +37,14 @@ class Finding(NamedTuple):
     remedy: str
 
 
-def findings(survey: Survey) -> list[Finding]:
-    """What stops a takeover first."""
+def findings(survey: Survey, planned: Iterable[Planned] = ()) -> list[Finding]:
+    """What stops a takeover first. ``planned``: what the new brokers are to be started with."""
     found = [
         *_of_cluster(survey),
         *_of_versions(survey.brokers),
         *(each for broker in survey.brokers for each in _of_broker(broker)),
         *_of_topics(survey.topics),
+        *(each for plan in planned for each in _of_plan(plan, survey.brokers)),
     ]
     return sorted(found, key=lambda each: not each.stops)
 
@@ -71,19 +73,52 @@ def _of_cluster(survey: Survey) -> Iterator[Finding]:
 
 
 def _of_versions(brokers: Iterable[SurveyedBroker]) -> Iterator[Finding]:
-    told = {each.settings[_VERSION] for each in brokers if _VERSION in each.settings}
     known = set()
-    for text in sorted(told):
+    for text in sorted(_told_versions(brokers)):
         try:
             known.add(parse_protocol_version(text))
         except ConfigError as error:
             yield Finding(True, "cluster", f"{_VERSION}: {error}", "raise it on every broker, one after another")
+    unsaid = [str(each.id) for each in brokers if _VERSION in each.by_default]
+    if unsaid and known and min(known) < FIRST_WITHOUT_KAFKA:
+        text = f"{_VERSION} stands in no settings of brokers {', '.join(unsaid)}: it is what that release of Kafka has"
+        remedy = f"give brokers of sparklog {_set(min(known))}: without it they take all brokers for sparklog's"
+        yield Finding(False, "cluster", text, remedy)
     if len(known) > 1:
         text = f"the brokers differ in {_VERSION}: {', '.join(map(str, sorted(known)))}"
         remedy = (
             "end an upgrade of Kafka first; give brokers of sparklog the version of Kafka's as long as there are some"
         )
         yield Finding(True, "cluster", text, remedy)
+
+
+def _told_versions(brokers: Iterable[SurveyedBroker]) -> set[str]:
+    return {each.settings[_VERSION] for each in brokers if _VERSION in each.settings}
+
+
+def _set(version: ProtocolVersion) -> str:
+    return f"{_VERSION}={version}"
+
+
+def _of_plan(plan: Planned, brokers: tuple[SurveyedBroker, ...]) -> Iterator[Finding]:
+    """What keeps a broker with these settings from a place among those that run."""
+    if plan.fault:
+        yield Finding(True, plan.source, plan.fault, "a broker of sparklog's does not start with it: change it")
+        return
+    if brokers and plan.broker_id not in {each.id for each in brokers}:
+        text = f"no broker has the id {plan.broker_id}"
+        yield Finding(True, plan.source, text, "give it the id of the broker whose place it takes")
+    running = min(filter(None, map(_parsed, _told_versions(brokers))), default=None)
+    if plan.version and running and plan.version != running:
+        text = f"{_VERSION} is {plan.version} there, and {running} in the cluster"
+        yield Finding(True, plan.source, text, f"set {_set(running)} there")
+
+
+def _parsed(text: str) -> ProtocolVersion | None:
+    try:
+        return parse_protocol_version(text)
+    except ConfigError:
+        return None  # told of by itself
 
 
 def _of_broker(broker: SurveyedBroker) -> Iterator[Finding]:

@@ -18,6 +18,8 @@ from sparklog.zk.client import ZkClient
 _BROKER = 4
 """What DescribeConfigs calls a broker."""
 _DESCRIBE_CONFIGS_MOST = 4
+_BY_DEFAULT = 5
+"""What DescribeConfigs calls the source of a setting that nobody has given."""
 _ACLS = ("/kafka-acl", "/kafka-acl-extended")
 _TOKENS = "/delegation_token/tokens"
 _QUOTAS = ("users", "clients", "ips")
@@ -39,6 +41,8 @@ class SurveyedBroker:
     id: int
     listeners: tuple[Listener, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    by_default: frozenset[str] = frozenset()
+    """The names of the settings that nobody has given."""
     is_recent: bool = True
     """Whether it speaks what replicas of the two kinds say to each other (Kafka 2.8)."""
     silence: str = ""
@@ -123,14 +127,12 @@ async def _broker(zk: ZkClient, broker_id: int) -> SurveyedBroker:
     except MalformedZnode:
         return SurveyedBroker(broker_id, listeners, silence="it says no PLAINTEXT address to ask it at")
     try:
-        settings, is_recent = await _ask(found.endpoint, broker_id)
+        return await _ask(found.endpoint, broker_id, listeners)
     except SparklogError as error:
         return SurveyedBroker(broker_id, listeners, silence=str(error))
-    return SurveyedBroker(broker_id, listeners, settings, is_recent)
 
 
-async def _ask(endpoint: Endpoint, broker_id: int) -> tuple[dict[str, str], bool]:
-    """Its settings in force, and whether it is recent enough."""
+async def _ask(endpoint: Endpoint, broker_id: int, listeners: tuple[Listener, ...]) -> SurveyedBroker:
     connection = await AsyncConnection.open(endpoint, timeout=_TIMEOUT_S)
     try:
         versions = await connection.versions(timeout=_TIMEOUT_S)
@@ -147,7 +149,10 @@ async def _ask(endpoint: Endpoint, broker_id: int) -> tuple[dict[str, str], bool
         )
     finally:
         connection.close()
-    return {each.name: each.value or "" for result in answer.results for each in result.configs}, is_recent
+    told = [each for result in answer.results for each in result.configs]
+    settings = {each.name: each.value or "" for each in told}
+    by_default = frozenset(each.name for each in told if each.config_source == _BY_DEFAULT)
+    return SurveyedBroker(broker_id, listeners, settings, by_default, is_recent)
 
 
 def _topic(zk: ZkClient, name: str) -> SurveyedTopic:
