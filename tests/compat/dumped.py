@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,3 +80,32 @@ def _sized(text: str | None, size: int) -> bytes | None:
     data = (text or "").encode()
     assert len(data) == size
     return data
+
+
+def same_in_all(log_dirs: Iterable[Path], topic: str, partitions: int) -> list[list[str]]:
+    """By partition the values in its replicas, of which the same batches and records are printed."""
+    homes = list(log_dirs)
+    directories = [[home / f"{topic}-{number}" for home in homes] for number in range(partitions)]
+    text, complaints = dump(chain.from_iterable(map(_segments, chain(*directories))), "--print-data-log")
+    assert not complaints
+    values = []
+    for replicas in directories:
+        first, *others = (_printed_of(directory, text) for directory in replicas)
+        assert first
+        assert others == [first] * len(others)
+        values.append(re.findall(r" payload: (.*)", "\n".join(first)))
+    return values
+
+
+def _segments(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.log"))
+
+
+def _printed_of(directory: Path, text: str) -> list[str]:
+    """What was printed of the batches and records in a directory, without their places in the files."""
+    lines: list[str] = []
+    for each in re.split(r"^Dumping ", text, flags=re.MULTILINE)[1:]:
+        file, *content = each.splitlines()
+        if Path(file).parent == directory:
+            lines += [re.sub(r" position: \d+", "", line) for line in content if line.startswith(("base", "| offset"))]
+    return lines

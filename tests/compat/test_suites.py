@@ -7,13 +7,14 @@ test's temporary directory.
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from compat.suites.foreign import PeerMissing
-from compat.suites.librdkafka import LibrdKafka, LibrdKafkaWithoutAutoCreation
+from compat.suites.librdkafka import LibrdKafka, LibrdKafkaOnThree, LibrdKafkaWithoutAutoCreation
 from compat.suites.outcomes import Comparison, named_in
-from compat.suites.python_suites import AioKafka, KafkaPython
+from compat.suites.python_suites import AioKafka, KafkaPython, KafkaPythonOnThree
 
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.kafka import KafkaBroker
@@ -21,20 +22,21 @@ from sparklog.testing.kafka import KafkaBroker
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 NAMED = Path(__file__).parent / "suites" / "named"
-SUITES = [KafkaPython(), AioKafka(), LibrdKafka(), LibrdKafkaWithoutAutoCreation()]
+SUITES = [
+    *(KafkaPython(), AioKafka(), LibrdKafka(), LibrdKafkaWithoutAutoCreation()),
+    *(LibrdKafkaOnThree(), KafkaPythonOnThree()),
+]
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_what_passes_on_kafka_passes_here(suite, zookeeper, tmp_path, capsys):
     with (
-        ClusterHarness(tmp_path / "ours", settings=suite.settings) as ours,
-        KafkaBroker(
-            tmp_path / "kafka", f"{zookeeper.connect_string}/{suite.name}", extra_props=suite.settings
-        ) as kafka,
+        ClusterHarness(tmp_path / "ours", suite.brokers, settings=suite.settings, racks=suite.racks) as ours,
+        brokers_of_kafka(suite, tmp_path, f"{zookeeper.connect_string}/{suite.name}") as kafka,
     ):
         try:
-            comparison = compare(suite, kafka.bootstrap_servers, ours.bootstrap_servers, tmp_path)
+            comparison = compare(suite, kafka, ours.bootstrap_servers, tmp_path)
         except PeerMissing as missing:
             pytest.skip(str(missing))
     with capsys.disabled():
@@ -44,6 +46,25 @@ def test_what_passes_on_kafka_passes_here(suite, zookeeper, tmp_path, capsys):
     )
     assert comparison.broken == {}, f"pass on Kafka, not here; see {tmp_path}"
     assert comparison.mended == [], "pass here after all; drop them from the list and from FINDINGS.md"
+
+
+@contextmanager
+def brokers_of_kafka(suite, directory, zookeeper):
+    """As many as the suite wants: their addresses."""
+    with ExitStack() as stack:
+        brokers = [
+            stack.enter_context(
+                KafkaBroker(
+                    directory / f"kafka-{id_}",
+                    zookeeper,
+                    broker_id=id_,
+                    extra_props={**suite.settings, "broker.rack": rack},
+                    java=("-Xmx512m",),
+                )
+            )
+            for id_, rack in enumerate(suite.racks)
+        ]
+        yield ",".join(each.bootstrap_servers for each in brokers)
 
 
 def compare(suite, kafka, ours, directory):

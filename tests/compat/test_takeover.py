@@ -1,12 +1,9 @@
 """Brokers of both kinds in one cluster: each follows, leads, obeys and controls the other, and takes its place."""
 
-import re
 import subprocess
-from itertools import chain
-from pathlib import Path
 
 import pytest
-from compat.dumped import dump
+from compat.dumped import same_in_all
 from compat.kafka_tools import TOPICS
 from compat.mixed import MixedCluster
 from compat.rolling import Takeover
@@ -35,35 +32,6 @@ def whole(cluster, topic, partitions):
         cluster.wait_until_whole(each, [2] * 4)
 
 
-def stored(log_dirs, topic, partitions):
-    """By partition the values in its replicas, of which Kafka prints the same batches and records."""
-    homes = list(log_dirs)
-    directories = [[home / f"{topic}-{number}" for home in homes] for number in range(partitions)]
-    text, complaints = dump(chain.from_iterable(map(segments, chain(*directories))), "--print-data-log")
-    assert not complaints
-    values = []
-    for replicas in directories:
-        first, *others = (printed_of(directory, text) for directory in replicas)
-        assert first
-        assert others == [first] * len(others)
-        values.append(re.findall(r" payload: (.*)", "\n".join(first)))
-    return values
-
-
-def segments(directory):
-    return sorted(directory.glob("*.log"))
-
-
-def printed_of(directory, text):
-    """What was printed of the batches and records in a directory, without their places in the files."""
-    lines = []
-    for each in re.split(r"^Dumping ", text, flags=re.MULTILINE)[1:]:
-        file, *content = each.splitlines()
-        if Path(file).parent == directory:
-            lines += [re.sub(r" position: \d+", "", line) for line in content if line.startswith(("base", "| offset"))]
-    return lines
-
-
 @pytest.mark.parametrize("controller", ["kafka", "ours"])
 def test_each_follows_and_leads_the_other_and_outlives_it(cluster, controller):
     kafka, ours = (1, 2) if controller == "kafka" else (2, 1)
@@ -86,7 +54,7 @@ def test_each_follows_and_leads_the_other_and_outlives_it(cluster, controller):
         cluster.wait_until_whole("clicks", [2, 2])
     for id_ in (1, 2):
         cluster.brokers[id_].stop()
-    assert stored(map(cluster.log_dir, (1, 2)), "clicks", 2) == [written, written]
+    assert same_in_all(map(cluster.log_dir, (1, 2)), "clicks", 2) == [written, written]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +98,7 @@ def test_a_running_cluster_is_taken_over_broker_by_broker_and_given_back(cluster
     whole(cluster, "clicks", 2)
     for id_ in (1, 2):
         cluster.brokers[id_].stop()
-    stored(map(cluster.log_dir, (1, 2)), "clicks", 2)
+    same_in_all(map(cluster.log_dir, (1, 2)), "clicks", 2)
 
 
 @pytest.mark.timeout(1500)
@@ -141,7 +109,7 @@ def test_three_are_taken_over_and_given_back_and_the_history_holds(tmp_path):
     assert not drill.restarted
     breaches = check(load(drill.history), {COPIERS: (SOURCE, TARGET)})
     assert not breaches, "\n".join(str(each)[:1000] for each in breaches[:20])
-    values = stored([drill.cluster.log_dir(each) for each in range(3)], SOURCE, 3)
+    values = same_in_all([drill.cluster.log_dir(each) for each in range(3)], SOURCE, 3)
     assert all(values)
 
 

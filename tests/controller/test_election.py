@@ -334,6 +334,18 @@ def test_a_new_controller_finds_out_of_a_life_that_the_last_one_did_not_take_acc
     assert context.restarted == {tp: {2}}
 
 
+@pytest.mark.parametrize(("written", "gone"), [(60, None), (40, {2})], ids=["after it came", "before it came"])
+def test_of_a_state_of_kafkas_controller_counts_when_it_was_written(written, gone):
+    """A controller of Kafka's notes no lives: what the last of ours noted says nothing of what it wrote."""
+    tp = TopicPartition("t", 0)
+    context = context_of({1, 2}, {"t": [(1, 2)]})
+    context.states[tp] = PartitionState(1, 4, (1, 2), 3, version=7, zxid=written)
+    context.brokers[2] = BrokerInfo(2, Endpoint("x", 1), epoch=50)
+    context.lives, context.foreign_terms = {2: 10}, range(2, 5)
+    context.look_for_restarts(tp)
+    assert context.restarted.get(tp) == gone
+
+
 def test_a_single_replica_goes_on_without_a_word():
     tp = TopicPartition("t", 0)
     context = context_of({1}, {"t": [(1,)]})

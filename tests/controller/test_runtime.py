@@ -1012,6 +1012,9 @@ class QuietZk:
     def lives(self):
         return {}
 
+    def foreign_terms(self, _epoch):
+        return range(0)
+
     def brokers(self, _on_change):
         return {}
 

@@ -319,6 +319,20 @@ def test_what_cannot_be_read_beside_a_state_makes_nobody_eligible(zk):
         assert states_beside(zk, TP) == {TP: STATE}
 
 
+def test_the_epochs_of_kafkas_controllers_are_known(zk):
+    assert zk.foreign_terms(1) == range(0), "nothing is known of who was in office before the first of ours"
+    for epoch, foreign in ((1, []), (2, []), (6, [3, 4, 5]), (7, [])):
+        if epoch > 1:
+            zk._client.set(znodes.CONTROLLER_EPOCH, str(epoch - 1).encode())
+        assert zk.try_become_controller(1, 0)[0] == epoch
+        assert list(zk.foreign_terms(epoch)) == foreign
+        assert list(zk.foreign_terms(epoch + 1)) == [], "of another term nothing is told"
+        assert zk.give_up_controller()
+    zk._client.set(znodes.TERMS, b"[]")
+    assert zk.try_become_controller(1, 0)[0] == 8
+    assert list(zk.foreign_terms(8)) == []
+
+
 def test_lives_are_noted_by_the_controller_in_office(zk):
     version = controller_of(zk)
     assert zk.lives() == {}

@@ -50,6 +50,8 @@ class ControllerContext:
     """Where the logs of replicas end where nobody stands, as their brokers told under their present registrations."""
     lives: dict[int, int] = field(default_factory=dict)
     """For each broker the life of which every partition state takes account, as ZooKeeper has it."""
+    foreign_terms: range = range(0)
+    """The epochs of Kafka's controllers since ``lives`` were noted: they note none."""
     min_isrs: dict[str, int] = field(default_factory=dict)
     """``min.insync.replicas`` of each topic."""
     offline: dict[int, dict[TopicPartition, ErrorCode]] = field(default_factory=lambda: defaultdict(dict))
@@ -209,12 +211,15 @@ class ControllerContext:
         """
         state = self.states[tp] = self._believed(tp, self.states[tp])
         live = [self.brokers[each] for each in standing(state) if each in self.brokers]
-        since = {each.id for each in live if self._began_since(each, state.zxid)}
+        since = {each.id for each in live if self._began_since(each, state)}
         if since and len(self.replicas(tp)) > 1:
             self.restarted.setdefault(tp, set()).update(since)
 
-    def _began_since(self, broker: BrokerInfo, zxid: int) -> bool:
-        return 0 <= zxid < broker.life or self.lives.get(broker.id, broker.life) != broker.life
+    def _began_since(self, broker: BrokerInfo, state: PartitionState) -> bool:
+        if 0 <= state.zxid < broker.life:
+            return True
+        is_noted = state.controller_epoch not in self.foreign_terms
+        return is_noted and self.lives.get(broker.id, broker.life) != broker.life
 
     def took(self, broker_id: int, tp: TopicPartition) -> bool:
         """The broker holds the partition as its state says; whether that is news."""

@@ -325,7 +325,8 @@ class Controller:
             return
         epoch, version = won
         lives = await self._run_zk(self._zk.lives)
-        self._begin_term(ControllerContext(epoch, version, lives=lives))
+        foreign = await self._run_zk(self._zk.foreign_terms, epoch)
+        self._begin_term(ControllerContext(epoch, version, lives=lives, foreign_terms=foreign))
         if gone is not None:
             self._vigils.begin(gone.broker)
         _logger.info("broker %d is the controller, epoch %d", self._id, epoch)

@@ -301,8 +301,24 @@ class ZkClient:
             transaction.delete(znodes.CONTROLLER)
         transaction.create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now_ms), ephemeral=True)
         transaction.set_data(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version=stat.version)
+        transaction.set_data(znodes.TERMS, znodes.encode_terms(epoch, self._terms()[0]))
         results = self._commit(transaction, lambda: self._holds_office(epoch))
         return None if _failed(results) else (epoch, stat.version + 1)
+
+    def foreign_terms(self, epoch: int) -> range:
+        """The controller epochs just before ``epoch``, which is ours, in which no broker of ours held the office; none
+        if it is not known.
+        """
+        last, before = self._terms()
+        return range(before + 1, epoch) if last == epoch and before > 0 else range(0)
+
+    def _terms(self) -> tuple[int, int]:
+        node = self._get(znodes.TERMS)
+        try:
+            return (0, 0) if node is None else znodes.decode_terms(node[0])
+        except MalformedZnode as error:
+            _logger.error("whose brokers were controllers is not known: %s", error)
+            return 0, 0
 
     def _holds_office(self, epoch: int) -> bool:
         node, told = self._get(znodes.CONTROLLER), self._get(znodes.CONTROLLER_EPOCH)

@@ -31,6 +31,7 @@ LOG_DIR_EVENT_PREFIX = "log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONSUMERS = "/consumers"
 LIVES = "/sparklog/lives"
+TERMS = "/sparklog/terms"
 
 PERSISTENT_PATHS = (
     CONSUMERS,
@@ -47,6 +48,7 @@ PERSISTENT_PATHS = (
     "/config/brokers",
     "/config/ips",
     LIVES,
+    TERMS,
 )
 
 
@@ -331,6 +333,19 @@ def decode_lives(data: bytes) -> dict[int, int]:
     value = _parse(LIVES, data)
     with _reading(LIVES):
         return {int(broker_id): int(life) for broker_id, life in value["lives"].items()}
+
+
+def encode_terms(last: int, before: int) -> bytes:
+    return _json({"version": 1, "last": last, "before": before})
+
+
+def decode_terms(data: bytes) -> tuple[int, int]:
+    """The controller epochs in which brokers of ours held the office last, and before that; 0 where none is known."""
+    if not data:
+        return 0, 0
+    value = _parse(TERMS, data)
+    with _reading(TERMS):
+        return _number(value["last"]), _number(value["before"])
 
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:

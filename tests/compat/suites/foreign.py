@@ -35,7 +35,14 @@ class ForeignSuite(ABC):
 
     name: ClassVar[str]
     settings: ClassVar[Mapping[str, object]]
-    """Of both brokers, by their names in a ``server.properties`` file."""
+    """Of all brokers, by their names in a ``server.properties`` file."""
+    brokers: ClassVar[int] = 1
+    """How many it wants, of Kafka's and of ours."""
+
+    @property
+    def racks(self) -> list[str]:
+        """The brokers' racks, by their ids."""
+        return [f"RACK{id_}" for id_ in range(self.brokers)]
 
     @abstractmethod
     def run(self, bootstrap: str, scratch: Path, only: Collection[str] | None = None) -> dict[str, Outcome]:

@@ -1,10 +1,11 @@
 """librdkafka's own tests, by the program that its build leaves: ``test-runner``, one test a process.
 
-A test that makes topics with Kafka's scripts finds them, and Kafka's JARs behind them. The tests that need no broker,
-several brokers that a script restarts, or a newer Kafka are left out by their own flags; of those that would stop at
-the first thing that a broker without security lacks, every part is run by itself.
+A test that makes topics with Kafka's scripts finds them, and Kafka's JARs behind them. The tests that need no broker
+or a newer Kafka are left out by their own flags; of those that would stop at the first thing that a broker without
+security lacks, every part is run by itself. What looks at how many brokers there are is run on three too.
 """
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,9 @@ TEST_TIMEOUT_S = 240
 _ENTRY = re.compile(r"_TEST\((\w+),\s*([A-Z0-9_| ]+)((?:[^()]|\([^()]*\))*)\)")
 _PART = re.compile(r"^static void (do_test_\w+)\([^{]*\{(?:(?!^\}).)*?\bSUB_TEST", re.MULTILINE | re.DOTALL)
 _IN_PARTS = ("0081_admin", "0103_transactions")
+_ON_THREE = ("0012", "0056", "0081", "0090", "0098", "0101", "0102", "0103", "0129")
+_NEEDS_SECURITY = ("do_test_AlterConfigs", "do_test_IncrementalAlterConfigs", "do_test_UserScramCredentials")
+"""Named already for one broker; three change nothing."""
 _LEFT_OUT = re.compile("TEST_F_LOCAL|TEST_F_MANUAL|TEST_F_KNOWN_ISSUE(?!_)")
 
 
@@ -38,6 +42,8 @@ class LibrdKafka(ForeignSuite):
             "TEST_KAFKA_VERSION": KAFKA_VERSION,
             "TEST_SCENARIO": self.scenario,
             "RDKAFKA_TEST_CONF": str(_configuration(scratch, bootstrap)),
+            # The program finds the library that it was built with, not the one of the machine.
+            "LD_LIBRARY_PATH": os.pathsep.join([str(sources / "src"), str(sources / "src-cpp")]),
         }
         runs = scratch / "tests"
         runs.mkdir()
@@ -46,8 +52,12 @@ class LibrdKafka(ForeignSuite):
         return {
             test: _run_one(program, test, runs, environment)
             for test in names_of_tests(sources / "tests", self.scenario)
-            if only is None or test in only
+            if self.wants(test) and (only is None or test in only)
         }
+
+    def wants(self, test: str) -> bool:
+        """Whether it is one of this suite's."""
+        return True
 
 
 class LibrdKafkaWithoutAutoCreation(LibrdKafka):
@@ -56,6 +66,24 @@ class LibrdKafkaWithoutAutoCreation(LibrdKafka):
     name = "librdkafka-noautocreate"
     settings: ClassVar[Mapping[str, object]] = {"num.partitions": 4, "auto.create.topics.enable": "false"}
     scenario = "noautocreate"
+
+
+class LibrdKafkaOnThree(LibrdKafka):
+    """What wants several brokers, in racks, and some groups and transactions that have several leaders."""
+
+    name = "librdkafka-three"
+    settings: ClassVar[Mapping[str, object]] = {
+        "num.partitions": 4,
+        "default.replication.factor": 3,
+        "offsets.topic.replication.factor": 3,
+        "transaction.state.log.replication.factor": 3,
+        "transaction.state.log.min.isr": 2,
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    }
+    brokers = 3
+
+    def wants(self, test: str) -> bool:
+        return test.startswith(_ON_THREE) and not test.endswith(_NEEDS_SECURITY)
 
 
 def names_of_tests(directory: Path, scenario: str) -> Iterator[str]:

@@ -25,6 +25,8 @@ _QUIET = (
 class PythonSuite(ForeignSuite):
     """Tests that are run one file a process, so that one that hangs takes its own file with it only."""
 
+    project: ClassVar[str] = ""
+    """Whose tests they are, if ``name`` does not say it."""
     files: ClassVar[tuple[str, ...]]
     needs: ClassVar[tuple[str, ...]] = ()
     """Modules that the checkout imports and that sparklog does not bring."""
@@ -34,7 +36,7 @@ class PythonSuite(ForeignSuite):
         raise NotImplementedError
 
     def run(self, bootstrap: str, scratch: Path, only: Collection[str] | None = None) -> dict[str, Outcome]:
-        sources = checkout(self.name)
+        sources = checkout(self.project or self.name)
         for module in self.needs:
             if importlib.util.find_spec(module) is None:
                 raise PeerMissing(f"{self.name} needs the module {module}; install it beside sparklog")
@@ -82,6 +84,19 @@ class KafkaPython(PythonSuite):
     def environment(self, bootstrap: str, scratch: Path) -> Mapping[str, str]:
         # KAFKA_ROOT only has to be a directory: nothing in it is run against a broker that is there already.
         return {"KAFKA_URI": f"kafka://{bootstrap}", "KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(scratch)}
+
+
+class KafkaPythonOnThree(KafkaPython):
+    """Its requests to every broker, and to the controller where that is another one than the first."""
+
+    name, project = "kafka-python-three", "kafka-python"
+    settings: ClassVar[Mapping[str, object]] = {
+        **KafkaPython.settings,
+        "default.replication.factor": 3,
+        "offsets.topic.replication.factor": 3,
+    }
+    brokers = 3
+    files = ("test/integration/test_admin_integration.py",)
 
 
 class AioKafka(PythonSuite):
