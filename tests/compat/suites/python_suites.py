@@ -83,7 +83,9 @@ class KafkaPython(PythonSuite):
 
     def environment(self, bootstrap: str, scratch: Path) -> Mapping[str, str]:
         # KAFKA_ROOT only has to be a directory: nothing in it is run against a broker that is there already.
-        return {"KAFKA_URI": f"kafka://{bootstrap}", "KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(scratch)}
+        # It takes one address, and learns of the other brokers.
+        first = bootstrap.partition(",")[0]
+        return {"KAFKA_URI": f"kafka://{first}", "KAFKA_VERSION": KAFKA_VERSION, "KAFKA_ROOT": str(scratch)}
 
 
 class KafkaPythonOnThree(KafkaPython):
@@ -96,6 +98,8 @@ class KafkaPythonOnThree(KafkaPython):
         "offsets.topic.replication.factor": 3,
     }
     brokers = 3
+    # That test wants one poll to bring what several leaders have: it passes where one broker happens to lead all.
+    options = ("-k", "not test_delete_records or with_errors")
     files = ("test/integration/test_admin_integration.py",)
 
 
