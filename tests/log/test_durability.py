@@ -9,6 +9,7 @@ from log.samples import SMALL, abandon, batch_of, open_log, transactional
 
 from sparklog.clock import monotonic_ms
 from sparklog.errors import DiskFull, LogDirFailed
+from sparklog.log.directory import LogDir
 from sparklog.log.leader_epochs import read_epochs
 from sparklog.log.origin import AppendOrigin
 from sparklog.testing.clock import ManualClock
@@ -46,6 +47,15 @@ def append(log, batch):
     if log.awaits_flush:
         log.flush()
     assert not log.awaits_flush
+
+
+def test_a_log_directory_that_is_made_is_there_after_a_crash(tmp_path, synced):
+    made = LogDir(tmp_path / "disk" / "logs")
+    made.close()
+    assert {"disk/", f"{tmp_path.name}/"} <= {*synced}
+    synced.clear()
+    LogDir(tmp_path / "disk" / "logs").close()
+    assert synced == []
 
 
 def test_flush_messages_1_wants_each_append_flushed(home, synced):

@@ -30,6 +30,7 @@ from sparklog.log.files import (
     LOCK_FILE,
     STRAY_DIR_SUFFIX,
     disk_refused,
+    make_directory,
     parse_future_dir,
     parse_partition_dir,
     remove_temporaries,
@@ -60,7 +61,7 @@ class LogDir:
         self._writing = threading.Lock()  # held while the checkpoints are written: one writer at a time
         self._choosing = threading.Lock()  # held for a moment, while it is decided what is written
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_directory(path)
             self._lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise LogDirFailed(f"cannot use log directory {path}: {error.strerror}") from error

@@ -217,6 +217,14 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def make_directory(path: Path) -> None:
+    """Make the directory and those above it, where they are missing; they last through a crash."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_directory(each.parent)
+
+
 def rename_deleted(path: Path) -> Path:
     """Put ``.deleted`` behind the name of a file and return the new one, to be unlinked later if it is there.
 
