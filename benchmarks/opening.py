@@ -24,7 +24,7 @@ from benchmarks.comparison import Comparison
 from benchmarks.loads.records import batch_of
 from sparklog.clock import SystemClock
 from sparklog.config.topic import TopicConfig
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.record import layout
 from sparklog.structs import TopicPartition
 

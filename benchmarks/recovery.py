@@ -24,9 +24,9 @@ from benchmarks.peers import KAFKA_JVM
 from sparklog.clock import SystemClock
 from sparklog.config.topic import TopicConfig
 from sparklog.log.checkpoints import LOG_START_OFFSETS, META_PROPERTIES, RECOVERY_POINTS
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import CLEAN_SHUTDOWN_MARKER, SNAPSHOT_SUFFIX
 from sparklog.log.log import Log
-from sparklog.log.manager import LogManager
 from sparklog.record import layout
 from sparklog.structs import TopicPartition
 from sparklog.testing.kafka import KafkaBroker

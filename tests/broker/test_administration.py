@@ -18,7 +18,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import elect_unclean, prefer
 from sparklog.errors import ErrorCode
-from sparklog.log.usage import DirectoryUse, LogUse
+from sparklog.log.directories.usage import DirectoryUse, LogUse
 from sparklog.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,

@@ -16,7 +16,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.checkpoints import read_topic_id
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest

@@ -21,7 +21,7 @@ from sparklog.errors import ConfigError
 from sparklog.group.runtime import GroupCoordinator
 from sparklog.local.ports import free_port
 from sparklog.log.checkpoints import write_topic_id
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.net.peers import Peers
 from sparklog.net.server import SocketServer
 from sparklog.testing.broker import QUICK_SETTINGS

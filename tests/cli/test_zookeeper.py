@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from sparklog.cli.zookeeper import zookeeper
+from sparklog.cli.commands.zookeeper import zookeeper
 from sparklog.local.ensemble import parse_ensemble
 from sparklog.local.ports import free_port
 from sparklog.testing.eventually import eventually

@@ -27,7 +27,7 @@ from sparklog.clock import SystemClock
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ErrorCode
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.origin import AppendOrigin
 from sparklog.record import layout
 from sparklog.record.builder import RecordBatchBuilder

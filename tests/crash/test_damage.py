@@ -12,8 +12,8 @@ from crash.workload import DEFAULTS, Later, let_go
 from log.samples import batch_of, marker_of, transactional, whole
 
 from sparklog.errors import LogDirFailed, SparklogError
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import CLEAN_SHUTDOWN_MARKER
-from sparklog.log.manager import LogManager
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.batch import RecordBatch
 from sparklog.record.control import ControlType

@@ -15,8 +15,8 @@ from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import InconsistentTopicId
 from sparklog.log.checkpoints import read_topic_id
-from sparklog.log.making import NewPartition
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.making import NewPartition
+from sparklog.log.directories.manager import LogManager
 from sparklog.record.records import iter_batches
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock

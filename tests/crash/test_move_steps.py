@@ -12,8 +12,8 @@ import pytest
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
-from sparklog.log.futures import FutureLogs
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.futures import FutureLogs
+from sparklog.log.directories.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock

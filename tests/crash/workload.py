@@ -16,8 +16,8 @@ from log.samples import abandon
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import DiskFull, LogDirFailed
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import CLEAN_SHUTDOWN_MARKER
-from sparklog.log.manager import LogManager
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish

@@ -22,8 +22,8 @@ from crash.ledger import last_producer, unique_batch
 from crash.workload import DEFAULTS, PARTITIONS, TOPICS
 
 from sparklog.clock import SystemClock
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.log import Log
-from sparklog.log.manager import LogManager
 from sparklog.record.batch import RecordBatch
 from sparklog.structs import TopicPartition
 from sparklog.testing.files import FaultyFiles

@@ -11,7 +11,7 @@ from log.samples import SMALL, batch_of, marker_of, open_log, transactional
 
 from sparklog.errors import LogError, SparklogError
 from sparklog.log.checkpoints import LOG_START_OFFSETS, META_PROPERTIES, RECOVERY_POINTS, read_topic_id
-from sparklog.log.directory import LogDir
+from sparklog.log.directories.directory import LogDir
 from sparklog.log.origin import AppendOrigin
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType

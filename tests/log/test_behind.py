@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from sparklog.log.behind import Behind
+from sparklog.log.directories.behind import Behind
 
 MANY = 100
 

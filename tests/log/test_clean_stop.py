@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sparklog.config.topic import TopicConfig
-from sparklog.log.clean_stop import CleanStop, unbroken_since, write_marker
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.clean_stop import CleanStop, unbroken_since, write_marker
+from sparklog.log.directories.manager import LogManager
 from sparklog.testing.clock import ManualClock
 
 MARKER = ".kafka_cleanshutdown"

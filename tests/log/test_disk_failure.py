@@ -19,11 +19,11 @@ from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ConfigError, DiskFull, ErrorCode, LogDirFailed, LogError
 from sparklog.log import log as log_module
-from sparklog.log import manager as manager_module
-from sparklog.log.directory import LogDir
+from sparklog.log.directories import manager as manager_module
+from sparklog.log.directories.directory import LogDir
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import sync_directory
 from sparklog.log.log import Log
-from sparklog.log.manager import LogManager
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import IsolationLevel, TopicPartition
 from sparklog.testing.clock import ManualClock

@@ -9,7 +9,7 @@ from log.samples import SMALL, abandon, batch_of, open_log, transactional
 
 from sparklog.clock import monotonic_ms
 from sparklog.errors import DiskFull, LogDirFailed
-from sparklog.log.directory import LogDir
+from sparklog.log.directories.directory import LogDir
 from sparklog.log.leader_epochs import read_epochs
 from sparklog.log.origin import AppendOrigin
 from sparklog.testing.clock import ManualClock

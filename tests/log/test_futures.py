@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparklog.log.futures import common_end
+from sparklog.log.directories.futures import common_end
 from sparklog.log.leader_epochs import EpochEntry
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from sparklog.errors import ConfigError
 from sparklog.log.checkpoints import write_topic_id
-from sparklog.log.homes import Held, Holding, home_of, in_doubt, look_into, strays_of
+from sparklog.log.directories.homes import Held, Holding, home_of, in_doubt, look_into, strays_of
 from sparklog.log.loader import Knowledge
 from sparklog.structs import TopicPartition
 

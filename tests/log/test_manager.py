@@ -16,12 +16,12 @@ from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ConfigError, DiskFull, ErrorCode, InconsistentTopicId, LogDirFailed, LogError
 from sparklog.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, read_offsets, read_topic_id
+from sparklog.log.directories.making import NewPartition
+from sparklog.log.directories.manager import LogManager
+from sparklog.log.directories.usage import LogUse
 from sparklog.log.files import parse_partition_dir
 from sparklog.log.log import Log
-from sparklog.log.making import NewPartition
-from sparklog.log.manager import LogManager
 from sparklog.log.origin import AppendOrigin
-from sparklog.log.usage import LogUse
 from sparklog.record.batch import RecordBatch
 from sparklog.record.control import ControlType
 from sparklog.structs import TopicPartition
@@ -1152,7 +1152,7 @@ def test_a_partition_is_planned_without_a_look_at_all_others(later, tmp_path):
 
 
 def test_the_use_of_directories_is_told_in_steps(later, tmp_path, monkeypatch):
-    monkeypatch.setattr("sparklog.log.usage._SLICE", 2)
+    monkeypatch.setattr("sparklog.log.directories.usage._SLICE", 2)
     manager = opened(later, tmp_path)
     partitions = [TopicPartition("t", number) for number in range(5)]
     for tp in partitions:

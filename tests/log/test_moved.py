@@ -4,10 +4,10 @@ import pytest
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ConfigError
-from sparklog.log import moved
+from sparklog.log.directories import moved
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
-from sparklog.log.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock

@@ -16,8 +16,8 @@ from log.samples import open_log, read_bytes
 
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.log import Log
-from sparklog.log.manager import LogManager
 from sparklog.log.retention import SegmentView, by_age, by_bytes, by_log_start, deletable, policies_of
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_batches

@@ -7,8 +7,8 @@ from collections import namedtuple
 import pytest
 
 from sparklog.errors import DiskFull
+from sparklog.log.directories.room import Room
 from sparklog.log.files import disk_refused
-from sparklog.log.room import Room
 from sparklog.testing.clock import ManualClock
 
 Usage = namedtuple("Usage", "total used free")

@@ -11,7 +11,7 @@ import pytest
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import Follower, ReplicaFetch, ReplicaManager
 from sparklog.structs import IsolationLevel, OffsetAndEpoch, TopicPartition

@@ -11,11 +11,11 @@ import pytest
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log import moved
 from sparklog.log.checkpoints import LOG_START_OFFSETS, read_offsets
+from sparklog.log.directories import moved
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.lease import Lease
 from sparklog.log.log import Log
-from sparklog.log.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import IsolationLevel, TopicPartition

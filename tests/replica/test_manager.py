@@ -11,7 +11,7 @@ import pytest
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.log.checkpoints import LOG_START_OFFSETS, read_offsets
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import NO_LEADER, IsolationLevel, TopicPartition

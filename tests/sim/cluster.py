@@ -19,7 +19,7 @@ from sparklog.controller.eligible import UNTOLD, LogEnd, standing
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.controller.log_survey import NOTHING, candidates
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.replica.manager import Follower, ReplicaFetch, ReplicaManager

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sparklog.broker.context import BrokerContext
 from sparklog.errors import ErrorCode
-from sparklog.log.making import Departure, MadePartition, NewPartition
+from sparklog.log.directories.making import Departure, MadePartition, NewPartition
 from sparklog.structs import TopicPartition
 
 T = TypeVar("T")

@@ -52,9 +52,9 @@ from sparklog.controller.runtime import Controller
 from sparklog.controller.witnesses import Witnesses
 from sparklog.errors import ApiError, ConfigError, CoordinationError, ErrorCode, LogDirFailed, MalformedZnode
 from sparklog.group.runtime import GroupCoordinator
-from sparklog.log.clean_stop import unbroken_since
+from sparklog.log.directories.clean_stop import unbroken_since
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.loader import Knowledge
-from sparklog.log.manager import LogManager
 from sparklog.net.limits import Limits, by_address
 from sparklog.net.peers import Peers
 from sparklog.net.server import SocketServer

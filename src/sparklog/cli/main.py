@@ -34,7 +34,7 @@ COMMANDS = {
     "takeover": "See whether a running cluster of Kafka's can be taken over.",
     "broker": "Run one broker until SIGTERM or Ctrl-C.",
 }
-"""Command to summary, in the order of the help; the command NAME is ``sparklog.cli.NAME.NAME``."""
+"""Command to summary, in the order of the help; the command NAME is ``sparklog.cli.commands.NAME.NAME``."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"sparklog.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(importlib.import_module(f"sparklog.cli.commands.{cmd_name}"), cmd_name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogClosed, LogDirFailed, LogError
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.replica.partition import Partition
 from sparklog.structs import OffsetAndEpoch, TopicPartition
 

@@ -4,7 +4,7 @@ Invariants: the partition is served from its log all the time, and from its copy
 then, in one turn of the loop, from the copy alone. What the partition's log drops, its copy drops before it copies on.
 Directories are made, renamed and removed on the disk thread while ``changing`` is held, so no LeaderAndIsr, StopReplica
 or deletion finds one half done. Records are copied on threads of their own, one step of a partition at a time; between
-two steps it is looked whether the move is still wanted. The steps on the disk are those of ``log/futures.py``.
+two steps it is looked whether the move is still wanted. ``log/directories/futures.py`` has the steps on the disk.
 Source: Kafka 3.9, ``ReplicaManager.alterReplicaLogDirs``, ``ReplicaAlterLogDirsThread``; KIP-113.
 """
 
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sparklog.clock import Clock
 from sparklog.errors import ApiError, CorruptRecord, DiskFull, ErrorCode, LogDirFailed, LogError
-from sparklog.log.directory import LogDir
+from sparklog.log.directories.directory import LogDir
+from sparklog.log.directories.futures import FutureLogs, common_end
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import future_path
-from sparklog.log.futures import FutureLogs, common_end
 from sparklog.log.log import Log
-from sparklog.log.manager import LogManager
 from sparklog.net.tasks import Tasks
 from sparklog.replica.copy_rate import CopyRate
 from sparklog.structs import FileSlice, TopicPartition

@@ -22,13 +22,13 @@ from sparklog.errors import (
     LogDirFailed,
     LogError,
 )
+from sparklog.log.directories.making import Departure, MadePartition, NewPartition
+from sparklog.log.directories.manager import LogManager
+from sparklog.log.directories.usage import DirectoryUse
 from sparklog.log.files import disk_refused
 from sparklog.log.log import Appended, Log
-from sparklog.log.making import Departure, MadePartition, NewPartition
-from sparklog.log.manager import LogManager
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.segments import LogPosition
-from sparklog.log.usage import DirectoryUse
 from sparklog.log.validator import PreparedBatch
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.at_end import AtEnd

@@ -15,7 +15,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.broker.fetch_sessions import FetchAnswer, FetchSessions
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ErrorCode
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.origin import AppendOrigin
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey

@@ -12,7 +12,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.broker.fetch_sessions import FetchAnswer, FetchSessions
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ErrorCode
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest
 from sparklog.protocol.wire import ZERO_UUID

@@ -16,7 +16,7 @@ from sparklog.broker.context import ApiRequest
 from sparklog.broker.preparation import Preparation
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ErrorCode, RemoteProtocolError
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.net.answer import Ordered
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey

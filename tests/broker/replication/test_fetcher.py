@@ -15,7 +15,7 @@ from sparklog.broker.replication.fetcher import Leader, ReplicaFetcher
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.log.manager import LogManager
+from sparklog.log.directories.manager import LogManager
 from sparklog.net.turns import Turns
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot import fetch as wire

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ErrorCode
-from sparklog.log.usage import DirectoryUse, LogUse
+from sparklog.log.directories.usage import DirectoryUse, LogUse
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from sparklog.protocol.slices import Steps, each_of

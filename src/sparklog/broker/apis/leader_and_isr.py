@@ -21,8 +21,8 @@ from sparklog.broker import holdings, strays
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.directories.making import MadePartition, NewPartition
 from sparklog.log.files import check_partition, is_topic_name
-from sparklog.log.making import MadePartition, NewPartition
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse
 from sparklog.protocol.wire import ZERO_UUID

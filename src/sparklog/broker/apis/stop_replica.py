@@ -11,8 +11,8 @@ from functools import partial
 from sparklog.broker import holdings
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.log.directories.making import Departure
 from sparklog.log.files import check_partition
-from sparklog.log.making import Departure
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import StopReplicaRequest, StopReplicaResponse
 from sparklog.structs import TopicPartition

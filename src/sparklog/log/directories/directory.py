@@ -24,7 +24,7 @@ from sparklog.log.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
-from sparklog.log.clean_stop import CleanStop, write_marker
+from sparklog.log.directories.clean_stop import CleanStop, write_marker
 from sparklog.log.files import (
     CLEAN_SHUTDOWN_MARKER,
     LOCK_FILE,

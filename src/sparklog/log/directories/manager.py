@@ -48,22 +48,12 @@ from sparklog.errors import (
     LogDirFailed,
     LogError,
 )
-from sparklog.log.behind import Behind
 from sparklog.log.checkpoints import RECOVERY_POINTS, read_topic_id
-from sparklog.log.clean_stop import CleanStop
-from sparklog.log.directory import LogDir
-from sparklog.log.files import (
-    DELETED_DIR_SUFFIX,
-    STRAY_DIR_SUFFIX,
-    check_partition,
-    disk_refused,
-    partition_path,
-    path_aside,
-)
-from sparklog.log.homes import WhyStray, home_of, in_doubt, look_into, strays_of
-from sparklog.log.loader import Knowledge
-from sparklog.log.log import Log
-from sparklog.log.making import (
+from sparklog.log.directories.behind import Behind
+from sparklog.log.directories.clean_stop import CleanStop
+from sparklog.log.directories.directory import LogDir
+from sparklog.log.directories.homes import WhyStray, home_of, in_doubt, look_into, strays_of
+from sparklog.log.directories.making import (
     Begun,
     Departure,
     MadePartition,
@@ -72,9 +62,19 @@ from sparklog.log.making import (
     remove_directory,
     rename_all,
 )
-from sparklog.log.moved import settle, settle_futures
-from sparklog.log.room import Room
-from sparklog.log.usage import DirectoryUse, usage_of
+from sparklog.log.directories.moved import settle, settle_futures
+from sparklog.log.directories.room import Room
+from sparklog.log.directories.usage import DirectoryUse, usage_of
+from sparklog.log.files import (
+    DELETED_DIR_SUFFIX,
+    STRAY_DIR_SUFFIX,
+    check_partition,
+    disk_refused,
+    partition_path,
+    path_aside,
+)
+from sparklog.log.loader import Knowledge
+from sparklog.log.log import Log
 from sparklog.structs import TopicPartition
 
 _logger = logging.getLogger(__name__)

@@ -23,13 +23,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from sparklog.errors import LogClosed
-from sparklog.log import moved
-from sparklog.log.directory import LogDir
+from sparklog.log.directories import moved
+from sparklog.log.directories.directory import LogDir
+from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import SNAPSHOT_SUFFIX, disk_refused, future_path, partition_path, segment_path, sync_directory
 from sparklog.log.leader_epochs import EpochEntry
 from sparklog.log.loader import Knowledge
 from sparklog.log.log import Log
-from sparklog.log.manager import LogManager
 from sparklog.structs import FileSlice, TopicPartition
 
 
