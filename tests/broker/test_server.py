@@ -52,6 +52,7 @@ STEPS = [
     Registration,
     GroupCoordinator,
     Controller,
+    Peers,  # the controller's own
     Settings,
     ZkClient,
     SocketServer,
@@ -122,7 +123,7 @@ def test_a_start_that_fails_leaves_nothing_behind(config, monkeypatch):
 def test_each_step_of_a_stop_is_taken_though_those_before_it_fail(config, monkeypatch):
     closed = []
     with monkeypatch.context() as patch:
-        for kind in STEPS:
+        for kind in dict.fromkeys(STEPS):
             fail_after(patch, kind, closed)
         with pytest.raises(RuntimeError, match="SessionFiles"):
             asyncio.run(live(config))

@@ -1,4 +1,4 @@
-"""The tour refuses what it cannot do before it starts anything; ``tests/cli/test_demo.py`` goes on it."""
+"""The tour refuses what it cannot do before it starts anything; ``tests/cli/commands/test_demo.py`` goes on it."""
 
 import importlib.util
 

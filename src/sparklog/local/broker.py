@@ -18,7 +18,7 @@ STOP_GRACE_S = 20.0
 PROGRAM = (sys.executable, "-P", "-m", "sparklog.cli.main")
 """``-P``: a module that lies about in the working directory must not stand in for one of the library's."""
 
-_FOR_THE_OPERATOR = re.compile(r"^\S+ \S+ WARNING sparklog\.log\.(?:cut|room)  (.*)\n", re.MULTILINE)
+_FOR_THE_OPERATOR = re.compile(r"^\S+ \S+ WARNING sparklog\.log\.(?:cut|directories\.room)  (.*)\n", re.MULTILINE)
 """Lines for the person that watches the broker: what a start cut off a damaged log, and full disks."""
 _ERROR = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL) ", re.MULTILINE)
 """How the line of an error begins in the log of ``sparklog broker``: date, time, level."""

@@ -113,7 +113,7 @@ def test_a_list_that_makes_no_ensemble_is_misuse(run, tmp_path, own, servers, na
 
 
 def test_the_example_of_a_unit_names_servers_and_options_that_there_are():
-    unit = (Path(__file__).parents[2] / "conf" / "zookeeper@.service").read_text()
+    unit = (Path(__file__).parents[3] / "conf" / "zookeeper@.service").read_text()
     servers = re.search(r"^Environment=SERVERS=(.*)$", unit, re.MULTILINE)[1]
     command = re.search(r"^ExecStart=\S+/sparklog (.*)$", unit, re.MULTILINE)[1].split()
     ensemble = parse_ensemble(servers)
