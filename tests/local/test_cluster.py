@@ -198,7 +198,7 @@ def test_errors_of_a_broker_that_starts_all_the_same_are_reported(tmp_path, leve
         assert events == ([said] if level.startswith("ERROR") else [])
 
 
-@pytest.mark.parametrize("module", ["cut", "room"])
+@pytest.mark.parametrize("module", ["cut", "directories.room"])
 def test_what_a_broker_has_to_say_to_an_operator_is_passed_on(tmp_path, module):
     events = []
     line = f"2024-05-06 07:08:09,123 WARNING sparklog.log.{module}  t-0: it is so"

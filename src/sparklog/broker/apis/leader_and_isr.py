@@ -1,11 +1,11 @@
 """LeaderAndIsr: the controller says which partitions this broker leads or follows.
 
 The settings of topics with partitions that are not here are fetched first, however long that takes ZooKeeper, and the
-logs that are not there are made off the loop.
+logs that are not there are made off the loop. A topic whose settings cannot be read is refused: under others its
+records might be deleted.
 
-A topic whose settings cannot be read is refused: under others its records might be deleted. Each
-partition is taken over in the turn of the loop in which the fence is asked: a controller that is replaced meanwhile
-changes nothing more, and is told so for each partition that is left; what was made for it is removed.
+Each partition is taken over in the turn of the loop in which the fence is asked: a controller that is replaced
+meanwhile changes nothing more, and is told so for each partition that is left; what was made for it is removed.
 """
 
 from __future__ import annotations
