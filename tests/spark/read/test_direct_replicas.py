@@ -1,13 +1,11 @@
 """Direct reads where there are replicas: the files of any that is in sync, as far as it shows its log."""
 
-from typing import Any
-
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
 from sparklog.client.admin.admin import Admin, NewTopic
-from sparklog.client.cluster.leases import lease_ranges
+from sparklog.client.cluster.leases import RangeLease, lease_ranges
 from sparklog.errors import NotDirect
 from sparklog.spark.read import direct, fetch_paths
 from sparklog.spark.read.batch_reader import SparklogReader
@@ -70,8 +68,8 @@ def granted(monkeypatch):
     brokers = []
 
     def lease(*args, **kwargs):
-        found: Any = lease_ranges(*args, **kwargs)
-        brokers.append(found[0].broker.port)
+        found = lease_ranges(*args, **kwargs)
+        brokers.extend(each.broker.port for each in found[:1] if isinstance(each, RangeLease))
         return found
 
     monkeypatch.setattr(direct, "lease_ranges", lease)
@@ -129,10 +127,11 @@ def test_what_a_follower_does_not_show_yet_is_waited_for_or_fetched(trio, filled
     late = []
 
     def lease(*args, **kwargs):
-        found: Any = lease_ranges(*args, **kwargs)
-        if found[0].broker.port != leader.spec.port and len(late) < 2:
-            late.append(found[0])
-            return [each._replace(files=[], end_offset=0) for each in found]
+        found = lease_ranges(*args, **kwargs)
+        first = found[0]
+        if isinstance(first, RangeLease) and first.broker.port != leader.spec.port and len(late) < 2:
+            late.append(first)
+            return [first._replace(files=[], end_offset=0), *found[1:]]
         return found
 
     monkeypatch.setattr(direct, "lease_ranges", lease)
