@@ -192,3 +192,31 @@ def test_a_replica_is_offline_when_the_controller_says_so_or_its_broker_is_gone(
     cache.brokers = {1: None, 2: None}
     assert cache.offline(PartitionMetadata(1, 0, [1], [1, 2, 3], [2])) == [2, 3]
     assert cache.offline(PartitionMetadata(1, 0, [1], [1], [])) == []
+
+
+def test_clients_are_sent_where_the_newer_of_two_words_says(cache):
+    tell(cache, update(topics=[("t", ONE, {0: 1})]))  # under leader epoch 0
+    tp = TopicPartition("t", 0)
+    for followed, led_by in (((-1, -1), (1, 0)), ((3, 2), (2, 3)), ((3, -1), None), ((3, 9), None)):
+        hint = cache.leader_hint(tp, followed)
+        assert (hint and (hint.broker_id, hint.epoch)) == led_by, followed
+    assert cache.leader_hint(TopicPartition("u", 0), (-1, -1)) is None
+
+
+def test_clients_are_not_sent_to_a_broker_that_is_doubted(cache):
+    tell(cache, update(topics=[("t", ONE, {0: 1})]))
+    cache.answers[1, False, False] = before = object()
+    cache.doubt(1)
+    assert cache.answers == {}, "what was encoded is out of date"
+    assert not cache.takes_clients(1)
+    assert cache.takes_clients(2)
+    assert cache.leader_hint(TopicPartition("t", 0), (-1, -1)) is None
+    assert leader_of(cache, "t", 0) == 1, "between brokers the controller's word counts"
+    tell(cache, update(topics=[("t", ONE, {0: 1})]))
+    assert not cache.takes_clients(1), "the controller may not know it yet"
+    cache.answers[1, False, False] = before
+    cache.believe(2)
+    assert cache.answers
+    cache.believe(1)
+    assert cache.takes_clients(1)
+    assert cache.answers == {}

@@ -6,7 +6,7 @@ import pytest
 
 from sparklog.controller.context import ControllerContext
 from sparklog.controller.election import elect
-from sparklog.controller.eligible import UNTOLD, LogEnd, eligible_beside, fallen, last_known_beside, standing
+from sparklog.controller.eligible import UNTOLD, LogEnd, fallen, out_of_sync, standing
 from sparklog.controller.isr_change import IsrChange, judge
 from sparklog.structs import Endpoint, TopicPartition
 from sparklog.zk.znodes import BrokerInfo, PartitionState, TopicAssignment
@@ -127,7 +127,7 @@ def test_what_a_leader_proposes_makes_eligible_too():
 
 
 def test_one_that_holds_no_replica_any_more_is_not_eligible():
-    assert eligible_beside(state(1, (1, 2), (3,)), (1,), (1, 2), 2) == (2,)
+    assert out_of_sync(state(1, (1, 2), (3,)), (1,), (1, 2), 2).eligible == (2,)
 
 
 def test_no_more_replicas_are_wanted_in_sync_than_there_are():
@@ -174,8 +174,7 @@ def without(members, each):
 
 def proposed(world, isr, min_isr):
     before = world.state
-    beside = (before, isr, ALL, min_isr, world.unnoticed)
-    eligible, last_known = eligible_beside(*beside), last_known_beside(*beside)
+    eligible, last_known = out_of_sync(before, isr, ALL, min_isr, world.unnoticed)
     return PartitionState(before.leader, 0, tuple(isr), 0, eligible=eligible, last_known=last_known)
 
 

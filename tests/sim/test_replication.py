@@ -1,5 +1,8 @@
 """Histories of replicas that are drawn by a seed: what was acknowledged is never lost, and all copies end equal."""
 
+from contextlib import nullcontext
+from functools import partial
+
 import pytest
 from sim.cluster import SimCluster
 
@@ -94,38 +97,29 @@ def leave_one_after_the_other(cluster, leave):
         cluster._elect(list(cluster.context.brokers))
 
 
+def stay_or_are_lost(directory, leave, *, kept, **how):
+    """What was acknowledged when all have come back, after they left in that order."""
+    cluster = SimCluster(directory, 1, min_isr=2, standing=True, **how)
+    try:
+        leave_one_after_the_other(cluster, partial(leave, cluster))
+        del cluster._any
+        cluster.settle()
+        with nullcontext() if kept else pytest.raises(AssertionError, match="is lost"):
+            cluster.check()
+    finally:
+        cluster.close()
+
+
 @pytest.mark.parametrize("eligible", [True, False])
 def test_the_last_of_the_isr_loses_its_end_and_one_that_left_before_has_it(tmp_path, eligible):
     """Without eligible replicas the records are lost: the checker is checked."""
-    cluster = SimCluster(tmp_path, 1, min_isr=2, standing=True, eligible=eligible)
-    try:
-        leave_one_after_the_other(cluster, cluster.stop)
-        del cluster._any
-        cluster.settle()
-        if eligible:
-            cluster.check()
-        else:
-            with pytest.raises(AssertionError, match="is lost"):
-                cluster.check()
-    finally:
-        cluster.close()
+    stay_or_are_lost(tmp_path, SimCluster.stop, kept=eligible, eligible=eligible)
 
 
 @pytest.mark.parametrize("asking", [True, False])
 def test_the_last_of_the_isr_loses_its_end_and_one_that_was_killed_before_has_it(tmp_path, asking):
     """It cannot say that it has everything, but its log is the longest. Where nobody asks the records are lost."""
-    cluster = SimCluster(tmp_path, 1, min_isr=2, standing=True, asking=asking)
-    try:
-        leave_one_after_the_other(cluster, cluster.crash)
-        del cluster._any
-        cluster.settle()
-        if asking:
-            cluster.check()
-        else:
-            with pytest.raises(AssertionError, match="is lost"):
-                cluster.check()
-    finally:
-        cluster.close()
+    stay_or_are_lost(tmp_path, SimCluster.crash, kept=asking, asking=asking)
 
 
 def test_an_unclean_election_loses_records_and_is_caught(tmp_path):

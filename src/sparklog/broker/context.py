@@ -33,6 +33,7 @@ from sparklog.net.tasks import Tasks
 from sparklog.net.turns import Turns
 from sparklog.net.vigil import Looks
 from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
@@ -131,6 +132,10 @@ class BrokerContext:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic and tp.partition in topic.partitions:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.reason) from error
             raise
+
+    def leader_hint(self, tp: TopicPartition) -> LeaderHint | None:
+        """Where a client that asked this broker finds the partition, which it does not lead."""
+        return self.metadata.leader_hint(tp, self.replicas.epoch_and_leader(tp))
 
     async def has_coordinators(self, key_type: KeyType) -> bool:
         """Whether there is the topic in which they keep what they know; it is made where it is missing."""

@@ -16,6 +16,9 @@ from sparklog.zk.znodes import BrokerInfo
 
 _LEADER_DURING_DELETE = -2
 
+EpochAndLeader = tuple[int, int]
+"""A leader epoch, and who leads in it; the later of two is the greater."""
+
 
 @dataclass(slots=True)
 class PartitionMetadata:
@@ -94,11 +97,32 @@ class MetadataCache:
         the name under another id.
         """
         self._names: dict[UUID, str] = {}
+        self._doubted: set[int] = set()
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
 
     def knows_broker(self, broker_id: int) -> bool:
         """Whether a controller has described the cluster, and this broker lives in it."""
         return self.has_been_told and broker_id in self.brokers
+
+    def doubt(self, broker_id: int) -> None:
+        """This broker was refused a connection to a live one: clients are not sent there for the time being.
+
+        A client that is told of a leader that does not answer may look for another only after a second (librdkafka).
+        One that is told that there is none asks again at once. What the cluster is told, and decides, does not change.
+        """
+        if broker_id not in self._doubted:
+            self._doubted.add(broker_id)
+            self.answers = {}
+
+    def believe(self, broker_id: int) -> None:
+        """What the controller says of a broker counts again."""
+        if broker_id in self._doubted:
+            self._doubted.remove(broker_id)
+            self.answers = {}
+
+    def takes_clients(self, broker_id: int) -> bool:
+        """Whether the broker lives, as far as is known here."""
+        return broker_id in self.brokers and broker_id not in self._doubted
 
     def offline(self, partition: PartitionMetadata) -> list[int]:
         """The replicas that cannot be reached: the controller said so, or their broker has gone since."""
@@ -130,14 +154,17 @@ class MetadataCache:
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.rack
 
-    def leader_hint(self, tp: TopicPartition) -> LeaderHint | None:
-        """Where a client that asked the wrong broker finds the partition."""
+    def leader_hint(self, tp: TopicPartition, followed: EpochAndLeader) -> LeaderHint | None:
+        """Where a client that asked the wrong broker finds the partition; None if that is not known.
+
+        ``followed`` is what this broker's own replica was told, which may be newer than what is told of all partitions.
+        Source: Kafka 3.9, ``KafkaApis.getCurrentLeader``.
+        """
         topic = self._topics.get(tp.topic)
         found = topic.partitions.get(tp.partition) if topic else None
-        leader = self.brokers.get(found.leader) if found else None
-        if found is None or leader is None:
-            return None
-        return LeaderHint(leader.id, found.leader_epoch, leader.endpoint, leader.rack)
+        epoch, leader_id = followed if found is None else max(followed, (found.leader_epoch, found.leader))
+        leader = self.brokers.get(leader_id) if self.takes_clients(leader_id) else None
+        return None if leader is None else LeaderHint(leader.id, epoch, leader.endpoint, leader.rack)
 
     def update(self, request: UpdateMetadataRequest, topics: Iterable[TopicUpdate]) -> list[TopicPartition]:
         """Take over an UpdateMetadata request, whose topics are described already, in one turn of the loop; whoever

@@ -350,7 +350,7 @@ class Broker:
         isr_changes = IsrChanges(replicas, metadata, peers, self._clock, self._broker_epoch)
         replicas.on_proposal = isr_changes.propose
         replicas.lives = lambda id_: id_ in metadata.brokers
-        fetchers = Fetchers(config, metadata, replicas, turns, self._clock, self._broker_epoch)
+        fetchers = Fetchers(config, metadata, replicas, turns, self._clock, self._broker_epoch, looks)
         self._context = BrokerContext(
             config=config,
             settings=self._settings,

@@ -276,7 +276,7 @@ class BrokerConfig:
         "num.recovery.threads.per.data.dir",
         T.INT,
         1,
-        "Threads that open the logs of one directory; the directories are opened side by side.",
+        "Threads that open the logs of one directory, and close them; directories are opened side by side.",
         at_least(1),
     )
     producer_id_expiration_ms: int = setting(

@@ -17,7 +17,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.eligible import UNTOLD, LogEnd, eligible_beside, fallen, last_known_beside, standing
+from sparklog.controller.eligible import UNTOLD, LogEnd, fallen, out_of_sync, standing
 from sparklog.protocol.slices import Steps
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -56,8 +56,7 @@ def elect(
     eligible, last_known = tuple[int, ...](), tuple[int, ...]()
     if isr:
         leader = state.leader if state.leader in isr else next((each for each in replicas if each in isr), NO_LEADER)
-        eligible = eligible_beside(state, isr, replicas, min_isr, restarted)
-        last_known = last_known_beside(state, isr, replicas, min_isr, restarted)
+        eligible, last_known = out_of_sync(state, isr, replicas, min_isr, restarted)
     elif left:
         isr, eligible = _nobody(state, replicas, left)
         leader, last_known = int(NO_LEADER), fallen(state, replicas, restarted)
@@ -66,7 +65,7 @@ def elect(
         found = longest(last_known, live, ends)
         leader, isr = (int(NO_LEADER), last_known[:1]) if found is None else (found, (found,))
         if found is not None:
-            last_known = last_known_beside(replace(state, last_known=last_known), isr, replicas, min_isr)
+            last_known = out_of_sync(replace(state, last_known=last_known), isr, replicas, min_isr).last_known
     known = (state.leader, state.isr, state.eligible, state.last_known)
     if known == (leader, isr, eligible, last_known) and not {*restarted} & {*standing(state)}:
         return None

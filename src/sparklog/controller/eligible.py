@@ -42,26 +42,25 @@ def fallen(state: PartitionState, replicas: Collection[int], restarted: Collecti
     return tuple(each for each in stood if each in back and (each in replicas or each in state.isr))
 
 
-def eligible_beside(
+class OutOfSync(NamedTuple):
+    """The replicas that are not in the ISR, and count when all of it is gone."""
+
+    eligible: tuple[int, ...] = ()
+    last_known: tuple[int, ...] = ()
+
+
+def out_of_sync(
     state: PartitionState,
     isr: Collection[int],
     replicas: Sequence[int],
     min_isr: int,
     restarted: Collection[int] = (),
-) -> tuple[int, ...]:
-    """The eligible replicas when the partition has a leader and ``isr`` follows the ISR of ``state``."""
+) -> OutOfSync:
+    """Who counts when the partition has a leader and ``isr`` follows the ISR of ``state``."""
     if len(isr) >= min_isr:
-        return ()
+        return OutOfSync()
     members = standing(state, restarted)
-    return tuple(each for each in replicas if each in members and each not in isr)
-
-
-def last_known_beside(
-    state: PartitionState,
-    isr: Collection[int],
-    replicas: Sequence[int],
-    min_isr: int,
-    restarted: Collection[int] = (),
-) -> tuple[int, ...]:
-    """Those last known to have everything when the partition has a leader and ``isr`` follows the ISR of ``state``."""
-    return () if len(isr) >= min_isr else tuple(each for each in fallen(state, replicas, restarted) if each not in isr)
+    return OutOfSync(
+        eligible=tuple(each for each in replicas if each in members and each not in isr),
+        last_known=tuple(each for each in fallen(state, replicas, restarted) if each not in isr),
+    )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sparklog.controller.context import ControllerContext
-from sparklog.controller.eligible import eligible_beside, last_known_beside
+from sparklog.controller.eligible import out_of_sync
 from sparklog.errors import ErrorCode
 from sparklog.structs import TopicPartition
 from sparklog.zk.znodes import PartitionState
@@ -52,13 +52,13 @@ def judge(context: ControllerContext, tp: TopicPartition, change: IsrChange) -> 
     if not all(_is_online(context, tp, *each) for each in zip(change.isr, change.broker_epochs, strict=True)):
         return ErrorCode.INELIGIBLE_REPLICA
     restarted, min_isr = context.restarted.get(tp, ()), context.min_isr(tp)
-    beside = (state, change.isr, context.replicas(tp), min_isr, restarted)
+    others = out_of_sync(state, change.isr, context.replicas(tp), min_isr, restarted)
     return replace(
         state,
         isr=change.isr,
         controller_epoch=context.epoch,
-        eligible=eligible_beside(*beside),
-        last_known=last_known_beside(*beside),
+        eligible=others.eligible,
+        last_known=others.last_known,
         min_isr=min_isr,
     )
 

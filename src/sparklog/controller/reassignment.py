@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sparklog.controller.context import ControllerContext, Departure
-from sparklog.controller.eligible import eligible_beside, fallen, last_known_beside, standing
+from sparklog.controller.eligible import fallen, out_of_sync, standing
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.slices import Steps
 from sparklog.structs import NO_LEADER, TopicPartition
@@ -182,8 +182,8 @@ def _next(
 ) -> PartitionState:
     """Who is eligible stays so, unless it is to be a replica no more: it may be one again, with nothing."""
     state, min_isr, restarted = context.states[tp], context.min_isr(tp), context.restarted.get(tp, ())
-    beside = (state, isr, replicas, min_isr, restarted)
-    last_known = fallen(state, replicas, restarted) if leader == NO_LEADER else last_known_beside(*beside)
+    others = out_of_sync(state, isr, replicas, min_isr, restarted)
+    last_known = fallen(state, replicas, restarted) if leader == NO_LEADER else others.last_known
     return replace(
         state,
         leader=leader,
@@ -191,7 +191,7 @@ def _next(
         isr=isr,
         controller_epoch=context.epoch,
         zxid=-1,
-        eligible=eligible_beside(*beside),
+        eligible=others.eligible,
         last_known=last_known,
         min_isr=min_isr,
     )

@@ -38,7 +38,7 @@ from sparklog.replica.in_sync import Proposal
 from sparklog.replica.partition import NO_REPLICA, Partition, PartitionRead
 from sparklog.replica.purgatory import Purgatory
 from sparklog.replica.throttle import ReplicationThrottle, names_replica
-from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.structs import NO_LEADER, IsolationLevel, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
 _logger = logging.getLogger(__name__)
@@ -131,8 +131,12 @@ class ReplicaManager:
 
     def leader_epoch(self, tp: TopicPartition) -> int:
         """Under which the partition is led or followed here; -1 if it is not."""
+        return self.epoch_and_leader(tp)[0]
+
+    def epoch_and_leader(self, tp: TopicPartition) -> tuple[int, int]:
+        """What the controller last told of a partition that is here: its leader epoch and leader; else -1, nobody."""
         found = self._partitions.get(tp)
-        return -1 if found is None else found.leader_epoch
+        return (-1, int(NO_LEADER)) if found is None else (found.leader_epoch, found.leader)
 
     def apply(
         self,

@@ -3,24 +3,26 @@
 import asyncio
 import random
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from sparklog.broker.apis import fetch
-from sparklog.broker.context import ApiRequest
+from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.broker.fetch_sessions import FetchAnswer, FetchSessions
+from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ErrorCode
 from sparklog.log.directories.manager import LogManager
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest
+from sparklog.protocol.hot.fetch import FetchPartition, FetchRequest, LeaderHint
 from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.manager import ReplicaManager
-from sparklog.structs import TopicPartition
+from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
 from sparklog.testing.clock import ManualClock
-from sparklog.zk.znodes import PartitionState
+from sparklog.zk.znodes import BrokerInfo, PartitionState
 
 TP = TopicPartition("t", 0)
 ME, NEAR, FAR = 1, 2, 3
@@ -45,7 +47,9 @@ class Broker:
         self.replicas = ReplicaManager(ME, self.logs, loop)
         self.config = SimpleNamespace(fetch_max_bytes=55 << 20, selects_by_rack=by_rack)
         self.fetch_sessions = FetchSessions(10, 1000, random.Random(1).randrange)
-        self.metadata = SimpleNamespace(knows=lambda tp: True, leader_hint=lambda tp: None, rack_of=RACKS.get)
+        self.metadata = MetadataCache()
+        self.metadata.brokers = {id_: BrokerInfo(id_, Endpoint("h", id_), rack) for id_, rack in RACKS.items()}
+        self.leader_hint = partial(BrokerContext.leader_hint, self)
         self.decide(ME, 0)
 
     def decide(self, leader, epoch):
@@ -116,6 +120,21 @@ def test_a_follower_serves_consumers_that_know_of_replicas(tmp_path, version, co
     async def scenario(broker):
         broker.decide(FAR, 1)
         assert told(broker.ask(0, version=version))[0] is code
+
+    with_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("leader", [FAR, NO_LEADER])
+def test_one_that_asks_the_former_leader_is_sent_to_the_next_before_all_brokers_have_heard_of_it(tmp_path, leader):
+    """To be sent back to the former one costs librdkafka a second."""
+
+    async def scenario(broker):
+        assert broker.leader_hint(TP).broker_id == ME
+        broker.decide(leader, 1)
+        [only] = broker.ask(0, version=10).partitions
+        assert only.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        hint = LeaderHint(FAR, 1, Endpoint("h", FAR), RACKS[FAR]) if leader == FAR else None
+        assert only.leader == hint
 
     with_broker(tmp_path, scenario)
 

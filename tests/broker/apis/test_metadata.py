@@ -120,3 +120,19 @@ def test_a_topic_is_told_once_whatever_id_stands_beside_its_name():
         ]
 
     asyncio.run(body())
+
+
+def test_no_client_is_sent_to_a_leader_that_refuses_connections():
+    """librdkafka looks for another leader only a second after it was told of one that does not answer."""
+
+    async def body():
+        cache = MetadataCache()
+        tell(cache, update(topics=[("t", UUID(int=7), {0: 1, 1: 2})]))
+        cache.doubt(1)
+        topics = [MetadataRequest.MetadataRequestTopic(name="t")]
+        answer = finish(handled(broker(cache), asked(topics)))
+        told = [(each.error_code, each.leader_id) for each in answer.topics[0].partitions]
+        assert told == [(ErrorCode.LEADER_NOT_AVAILABLE, -1), (ErrorCode.NONE, 2)]
+        assert [each.node_id for each in answer.brokers] == [1, 2], "it is one of the cluster still"
+
+    asyncio.run(body())

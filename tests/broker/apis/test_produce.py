@@ -52,7 +52,8 @@ class Broker:
         self.replicas = ReplicaManager(ME, self.logs, loop)
         self.turns = Turns(loop)
         self.preparation = Preparation(self.replicas, ManualClock())
-        self.metadata = SimpleNamespace(knows=lambda tp: True, leader_hint=lambda tp: None)
+        self.metadata = SimpleNamespace(knows=lambda tp: True)
+        self.leader_hint = lambda tp: None
         for tp in (ONE, TWO):
             self.replicas.apply(tp, PartitionState(ME, 0, (ME,), 1), config, None)
 

@@ -67,6 +67,7 @@ class Stage:
         self.replicas = ReplicaManager(US, self.logs, asyncio.get_running_loop(), clock=self.clock)
         self.where = {LEADER: self.peer.endpoint}
         self.looked = 0
+        self.contacts = []
         self.fetcher = ReplicaFetcher(
             Leader(LEADER, 0),
             BrokerConfig(),
@@ -75,7 +76,12 @@ class Stage:
             self.clock,
             find=self._find,
             broker_epoch=lambda: OUR_EPOCH,
+            on_contact=self._hear,
         )
+
+    async def _hear(self, leader_id, is_reached):
+        assert leader_id == LEADER
+        self.contacts.append(is_reached)
 
     def _find(self, broker_id):
         self.looked += 1
@@ -195,6 +201,7 @@ def test_a_lost_connection_costs_the_session_and_not_a_record(tmp_path):
             again = await stage.after(error=HangUp)
             assert (again.session_epoch, again.session_id, offsets(again)) == (0, 0, {0: 1})
             assert stage.peer.connections == 2
+            assert stage.contacts == [True, False, True]
             assert offsets(await stage.after(given(batches=[records(1)]))) == {0: 2}
 
     run(test)

@@ -8,7 +8,9 @@ from sparklog.broker.replication import fetchers as fetchers_module
 from sparklog.broker.replication.fetchers import Fetchers
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
+from sparklog.net.vigil import Sight
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
+from sparklog.testing.clock import ManualClock
 from sparklog.zk.znodes import BrokerInfo
 
 US, ONE, TWO = 9, 1, 2
@@ -20,8 +22,8 @@ class FakeFetcher:
 
     made: "list[FakeFetcher]"
 
-    def __init__(self, leader, _config, _replicas, _turns, _clock, *, find, broker_epoch):
-        self.leader, self.find, self.broker_epoch = leader, find, broker_epoch
+    def __init__(self, leader, _config, _replicas, _turns, _clock, *, find, broker_epoch, on_contact):
+        self.leader, self.find, self.broker_epoch, self.on_contact = leader, find, broker_epoch, on_contact
         self.followed, self.closed = {}, False
         self.gate = asyncio.Event()
         self.gate.set()
@@ -49,10 +51,15 @@ class Stage:
         monkeypatch.setattr(fetchers_module, "ReplicaFetcher", FakeFetcher)
         self.leaders = {}
         brokers = {ONE: BrokerInfo(ONE, Endpoint("one", 1)), TWO: BrokerInfo(TWO, Endpoint("two", 2))}
-        metadata = SimpleNamespace(brokers=brokers)
+        self.doubted, self.sights, self.clock = set[int](), {}, ManualClock()
+        metadata = SimpleNamespace(brokers=brokers, doubt=self.doubted.add, believe=self.doubted.discard)
+        looks = SimpleNamespace(at=self._at)
         replicas = SimpleNamespace(partition=self._partition)
         config = BrokerConfig(**settings)
-        self.fetchers = Fetchers(config, metadata, replicas, None, None, lambda: 70)
+        self.fetchers = Fetchers(config, metadata, replicas, None, self.clock, lambda: 70, looks)
+
+    async def _at(self, endpoint):
+        return self.sights[endpoint.host]
 
     def _partition(self, tp):
         if tp not in self.leaders:
@@ -168,5 +175,38 @@ def test_an_end_waits_for_all_that_hang_up(monkeypatch):
         assert not closing.done()
         FakeFetcher.made[0].gate.set()
         await closing
+
+    on_stage(monkeypatch, test)
+
+
+def test_a_leader_that_refuses_connections_is_doubted_for_a_while(monkeypatch):
+    async def test(stage):
+        stage.look(T0, ONE)
+        (fetcher,) = FakeFetcher.made
+        for sight, doubted in ((Sight.REACHED, set()), (Sight.UNKNOWN, set()), (Sight.REFUSED, {ONE})):
+            stage.sights["one"] = sight
+            await fetcher.on_contact(ONE, False)
+            assert stage.doubted == doubted, sight
+        stage.clock.advance(4)
+        await fetcher.on_contact(ONE, False)
+        assert stage.doubted == {ONE}
+        stage.clock.advance(1)
+        await fetcher.on_contact(ONE, False)
+        assert stage.doubted == set(), "it may be this broker alone that is refused"
+        await fetcher.on_contact(ONE, True)
+        await fetcher.on_contact(ONE, False)
+        assert stage.doubted == {ONE}, "it was reached since"
+
+    on_stage(monkeypatch, test)
+
+
+def test_one_that_is_followed_no_longer_is_believed(monkeypatch):
+    async def test(stage):
+        stage.look(T0, ONE)
+        stage.sights["one"] = Sight.REFUSED
+        await FakeFetcher.made[0].on_contact(ONE, False)
+        assert stage.doubted == {ONE}
+        stage.look(T0, TWO)
+        assert stage.doubted == set()
 
     on_stage(monkeypatch, test)

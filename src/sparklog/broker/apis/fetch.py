@@ -346,7 +346,7 @@ def _failed(
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     failed = FetchedPartition(tp.topic, asked.topic_id, tp.partition, code)
     if code in _MOVED:
-        failed.leader = broker.metadata.leader_hint(tp)
+        failed.leader = broker.leader_hint(tp)
     return failed
 
 

@@ -172,7 +172,7 @@ def _describe(broker: BrokerContext, topic: TopicMetadata, allowed: Allowed) -> 
 
 def _partition(broker: BrokerContext, numbered: tuple[int, PartitionMetadata]) -> _Topic.MetadataResponsePartition:
     number, partition = numbered
-    lives = partition.leader in broker.metadata.brokers
+    lives = broker.metadata.takes_clients(partition.leader)
     return _Topic.MetadataResponsePartition(
         error_code=ErrorCode.NONE if lives else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,

@@ -337,7 +337,7 @@ def _refused(broker: BrokerContext, tp: TopicPartition, error: ApiError) -> Prod
     code = error.code
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and broker.metadata.knows(tp):
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    leader = broker.metadata.leader_hint(tp) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
+    leader = broker.leader_hint(tp) if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
     unseen = code in _WITHOUT_START or isinstance(error, RefusedUnseen)
     log_start = -1 if unseen else broker.replicas.partition(tp).log_start_offset
     records = error.records if isinstance(error, RecordsRefused) else ()

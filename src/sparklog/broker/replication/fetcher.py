@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -94,8 +94,12 @@ class ReplicaFetcher:
         *,
         find: Callable[[int], Endpoint | None],
         broker_epoch: Callable[[], int | None],
+        on_contact: Callable[[int, bool], Awaitable[None]],
     ) -> None:
-        """``find`` says where a broker is, if it lives; ``broker_epoch`` under which epoch this one is registered."""
+        """``find`` says where a broker is, if it lives; ``broker_epoch`` under which epoch this one is registered.
+
+        ``on_contact`` is told of the leader whether it was reached; if not, the next attempt is made when it returns.
+        """
         self._leader = leader
         self._config = config
         self._replicas = replicas
@@ -104,6 +108,7 @@ class ReplicaFetcher:
         self._clock = clock
         self._find = find
         self._broker_epoch = broker_epoch
+        self._on_contact = on_contact
         self._followed: dict[TopicPartition, _Followed] = {}
         # Each partition that is followed is in one of these three.
         self._asked: dict[TopicPartition, FetchPartition] = {}
@@ -180,6 +185,8 @@ class ReplicaFetcher:
             except (SparklogError, OSError) as error:
                 text = f"cannot copy from broker {self._leader.broker_id}, trying again: {error}"
                 self._warnings.warn("connection", text)
+                if isinstance(error, ConnectionFailed):
+                    await self._on_contact(self._leader.broker_id, False)
                 await self._recover()
             except Exception:
                 _logger.exception("copying from broker %d failed, trying again", self._leader.broker_id)
@@ -253,6 +260,7 @@ class ReplicaFetcher:
         if self._connection is None or self._connection.closed or self._connection.endpoint != endpoint:
             self._hang_up()
             self._connection = await AsyncConnection.open(endpoint, client_id=f"replica-{self._replicas.broker_id}")
+            await self._on_contact(self._leader.broker_id, True)
         return self._connection
 
     @property

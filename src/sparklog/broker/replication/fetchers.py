@@ -14,10 +14,13 @@ from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError
 from sparklog.net.tasks import Tasks
 from sparklog.net.turns import Turns
+from sparklog.net.vigil import Looks, Sight
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import NO_LEADER, Endpoint, TopicPartition
 
 _logger = logging.getLogger(__name__)
+_DOUBTED_S = 5.0
+"""Longer than a controller needs to find out that a broker is gone whose process has ended."""
 
 
 class Fetchers:
@@ -31,6 +34,7 @@ class Fetchers:
         turns: Turns,
         clock: Clock,
         broker_epoch: Callable[[], int | None],
+        looks: Looks,
     ) -> None:
         self._config = config
         self._metadata = metadata
@@ -38,6 +42,8 @@ class Fetchers:
         self._turns = turns
         self._clock = clock
         self._broker_epoch = broker_epoch
+        self._looks = looks
+        self._refused_since: dict[int, float] = {}
         self._fetchers: dict[Leader, ReplicaFetcher] = {}
         self._by_partition: dict[TopicPartition, Leader] = {}
         self._closings = Tasks(
@@ -71,6 +77,7 @@ class Fetchers:
         fetcher.leave(tp)
         if not fetcher.partitions:
             del self._fetchers[leader]
+            self._see(leader.broker_id, Sight.UNKNOWN)
             self._closings.spawn(fetcher.close())
 
     def _make(self, leader: Leader) -> ReplicaFetcher:
@@ -82,7 +89,29 @@ class Fetchers:
             self._clock,
             find=self._where,
             broker_epoch=self._broker_epoch,
+            on_contact=self._contact,
         )
+
+    async def _contact(self, leader_id: int, is_reached: bool) -> None:
+        endpoint = self._where(leader_id)
+        if is_reached or endpoint is None:
+            self._see(leader_id, Sight.UNKNOWN)
+        else:
+            self._see(leader_id, await self._looks.at(endpoint))
+
+    def _see(self, broker_id: int, sight: Sight) -> None:
+        """Clients are not sent to a leader that refuses connections. After a while the controller's word counts all the
+        same: it may be this broker alone that is refused.
+        """
+        if sight is not Sight.REFUSED:
+            self._refused_since.pop(broker_id, None)
+            self._metadata.believe(broker_id)
+            return
+        now = self._clock.monotonic()
+        if now - self._refused_since.setdefault(broker_id, now) < _DOUBTED_S:
+            self._metadata.doubt(broker_id)
+        else:
+            self._metadata.believe(broker_id)
 
     def _where(self, broker_id: int) -> Endpoint | None:
         info = self._metadata.brokers.get(broker_id)

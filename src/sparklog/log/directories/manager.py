@@ -897,15 +897,19 @@ class LogManager:
         return {tp: log for tp, log in logs.items() if log.directory.parent == log_dir.path}
 
     def close(self) -> None:
-        """Flush and close every log, checkpoint, and leave the marker of a clean stop where all of that succeeded."""
+        """Flush and close every log, checkpoint, and leave the marker of a clean stop where all of that succeeded.
+
+        As many threads as open the logs of a directory close them: each waits for the disk, and the disk takes several.
+        """
         self._behind.drop()  # to close a log is to write all that waits to be written of it
         since = None if self._offline else self.unbroken_since
         stop = None if since is None else CleanStop(since, len(self._dirs))
         for log_dir in self._dirs:
             try:
-                for logs in (self.logs, self.futures):
-                    for log in self._logs_in(log_dir, logs).values():
-                        log.close()
+                with ThreadPoolExecutor(self._recovery_threads, thread_name_prefix="close") as pool:
+                    for logs in (self.logs, self.futures):
+                        closed = pool.map(Log.close, self._logs_in(log_dir, logs).values())
+                        deque(closed, maxlen=0)
                 log_dir.end(partial(self._state_of, log_dir), stop)
             except (LogError, OSError) as error:
                 _logger.error(
