@@ -339,10 +339,11 @@ class FetchSession:
         for each, at_end in zip(fetched, at_ends or [None] * len(fetched), strict=True):
             key = _key(each, uses_ids=self.uses_ids)
             cached = self.partitions[key]
+            is_news = cached.tells(each)  # which may tell the name under which it is watched
             cached.at_end = at_end
             if at_end is not None:
                 self.watch(cached)
-            if cached.tells(each):
+            if is_news:
                 news.append(each)
                 if each.records:
                     del self.partitions[key]

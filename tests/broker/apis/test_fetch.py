@@ -6,6 +6,7 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 from log.samples import marker_of, on_the_source, read_bytes, transactional
@@ -83,13 +84,13 @@ class Broker:
 
     def ask(
         self, *partitions, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session=0, epoch=-1, forgotten=(),
-        isolation=IsolationLevel.READ_UNCOMMITTED, replica=-1, replica_epoch=-1,
+        isolation=IsolationLevel.READ_UNCOMMITTED, replica=-1, replica_epoch=-1, version=12,
     ):  # fmt: skip
         message = FetchRequest(
             max_wait_ms, min_bytes, max_bytes, list(partitions), isolation, session_id=session, session_epoch=epoch,
             forgotten=list(forgotten), replica_id=replica, replica_epoch=replica_epoch,
         )  # fmt: skip
-        return fetch.handle(self, ApiRequest(ApiKey.FETCH, 12, "c", "h", message))
+        return fetch.handle(self, ApiRequest(ApiKey.FETCH, version, "c", "h", message))
 
     async def answer(self, *partitions, **how):
         """The answer, whenever it comes."""
@@ -253,8 +254,8 @@ class Reader:
         return [each.partition for each in answer.partitions], self.broker.reads - before
 
 
-def lead(broker, tp, epoch, leader=ME, isr=(ME,), **how):
-    broker.replicas.apply(tp, PartitionState(leader, epoch, isr, 1), broker.logs.logs[ONE].config, None, **how)
+def lead(broker, tp, epoch, leader=ME, isr=(ME,), topic_id=None, **how):
+    broker.replicas.apply(tp, PartitionState(leader, epoch, isr, 1), broker.logs.logs[ONE].config, topic_id, **how)
 
 
 def test_what_was_told_whole_is_not_read_again_until_it_moves(tmp_path):
@@ -282,6 +283,26 @@ def test_a_poll_is_woken_by_what_was_not_read_for_it(tmp_path):
             broker.write(10, tp=tp)
             assert (await polling)[0] == [tp.partition]
             await reader.fetch()
+
+    with_broker(tmp_path, scenario)
+
+
+def test_a_poll_is_woken_by_a_partition_that_was_added_by_its_topics_id(tmp_path):
+    """Its name is found when it is read first: it is by name that it is waited for."""
+
+    async def scenario(broker):
+        topic_id = UUID(int=7)
+        broker.metadata.name_of = {topic_id: "t"}.get
+        lead(broker, ONE, 1, topic_id=topic_id)
+        lead(broker, TWO, 1, topic_id=topic_id)
+        first, added = (asked(number)._replace(topic="", topic_id=topic_id) for number in (0, 1))
+        session = (await broker.answer(first, epoch=0, version=13)).session_id
+        await broker.answer(added, session=session, epoch=1, version=13)
+        polling = asyncio.ensure_future(broker.answer(session=session, epoch=2, version=13, max_wait_ms=PATIENT_MS))
+        while not len(broker.replicas.fetch_purgatory):
+            await asyncio.sleep(0)
+        broker.write(10, tp=TWO)
+        assert list(records_of(await polling)) == [1]
 
     with_broker(tmp_path, scenario)
 

@@ -24,6 +24,8 @@ _logger = logging.getLogger(__name__)
 _LANE = "departure"
 _ASK_AGAIN_S = 0.1
 _LOOK_AGAIN_S = 0.02
+_REDIRECT_S = 0.3
+"""While clients are told who leads now. To find the connection closed instead costs some of them a second."""
 
 
 async def hand_over(
@@ -33,7 +35,9 @@ async def hand_over(
     broker_epoch: Callable[[], int | None],
     timeout: float,
 ) -> None:
-    """Return when this broker leads nothing that another could, or after ``timeout`` seconds."""
+    """Return when this broker leads nothing that another could and clients had time to hear of it, or after ``timeout``
+    seconds.
+    """
     if not replicas.led_with_others:
         return
     try:
@@ -43,6 +47,8 @@ async def hand_over(
                 await asyncio.sleep(_LOOK_AGAIN_S)
     except TimeoutError:
         _logger.warning("the partitions led here could not be handed over in %.0f s; stopping without", timeout)
+    else:
+        await asyncio.sleep(_REDIRECT_S)
 
 
 async def _ask(
