@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import ElectionType, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -93,7 +94,16 @@ def _port(broker: BrokerProcess | KafkaBroker) -> int:
     return broker.port if isinstance(broker, KafkaBroker) else broker.spec.port
 
 
-def _failovers(cluster: Cluster, topic: str, partitions: int, clock: Clock) -> Iterator[tuple[str, dict[str, float]]]:
+class Failover(NamedTuple):
+    """How long it lasted, in seconds; when the broker was told to end, and when it was over, in ms since 1970."""
+
+    seconds: float
+    began_ms: int
+    ended_ms: int
+
+
+def failovers(cluster: Cluster, topic: str, partitions: int, clock: Clock) -> Iterator[tuple[str, Failover]]:
+    """Of a leader and of the controller that are killed, and of a leader that is stopped."""
     cluster.create(topic, partitions)
     for what, signal_, of_controller in (
         ("SIGKILL of a leader", signal.SIGKILL, False),
@@ -102,7 +112,7 @@ def _failovers(cluster: Cluster, topic: str, partitions: int, clock: Clock) -> I
     ):
         controller = cluster.controller
         victim = controller if of_controller else next(id_ for id_ in BROKERS if id_ != controller)
-        yield f"after {what}, {partitions:,} partitions", {"s": _failover(cluster, topic, victim, signal_, clock)}
+        yield f"after {what}, {partitions:,} partitions", _failover(cluster, topic, victim, signal_, clock)
         cluster.brokers[victim].stop()
         cluster.brokers[victim].start()
         cluster.wait_until_whole(topic)
@@ -110,19 +120,20 @@ def _failovers(cluster: Cluster, topic: str, partitions: int, clock: Clock) -> I
     cluster.delete(topic)
 
 
-def _failover(cluster: Cluster, topic: str, victim: int, signal_: signal.Signals, clock: Clock) -> float:
-    """The longest time in which not all partitions that the victim leads acknowledged a record, in seconds."""
+def _failover(cluster: Cluster, topic: str, victim: int, signal_: signal.Signals, clock: Clock) -> Failover:
+    """The longest time in which not all partitions that the victim leads acknowledged a record."""
     led = [number for number, leader in cluster.leaders(topic).items() if leader == victim]
     settings = {"acks": "all", "linger.ms": 0, "message.timeout.ms": 60_000, "retry.backoff.ms": 20, "log_level": 0}
     refresh = {"topic.metadata.refresh.fast.interval.ms": 50, "retry.backoff.max.ms": 50}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings, **refresh})
     _one_each(producer, topic, led, clock)
-    broker = cluster.brokers[victim]
+    broker, began_ms = cluster.brokers[victim], clock.now_ms()
     os.kill(broker.pid, signal_)
-    longest, is_dead = 0.0, False
+    longest, is_dead = Failover(0.0, began_ms, began_ms), False
     while not is_dead:
         is_dead = not broker.alive  # what it took just before it died says nothing: once more
-        longest = max(longest, _one_each(producer, topic, led, clock))
+        seconds = _one_each(producer, topic, led, clock)
+        longest = max(longest, Failover(seconds, began_ms, clock.now_ms()))
     return longest
 
 

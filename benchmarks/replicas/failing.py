@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from benchmarks.loads.figures import Figures
 from benchmarks.replicas.effort import Effort
 from benchmarks.replicas.noted import Noted, noted
-from benchmarks.replication import Cluster, _failovers
+from benchmarks.replication import Cluster, failovers
 from sparklog.clock import Clock
 
 
@@ -19,14 +19,13 @@ def measure(cluster: Cluster, number: int, effort: Effort, clock: Clock) -> Iter
     with noted(cluster) as zookeeper:
         for partitions in effort.failing if number == 1 else effort.failing[:1]:
             topic = f"failing-{number}-{partitions}"
-            for name, figures in _failovers(cluster, topic, partitions, clock):
-                ended_ms = clock.now_ms()
-                yield name, figures
+            for name, failover in failovers(cluster, topic, partitions, clock):
+                yield name, {"s": failover.seconds}
                 if "SIGKILL" in name:
-                    noticed_ms = _noticed(zookeeper, topic, partitions, ended_ms - figures["s"] * 1000)
-                    yield f"{name}: once noticed", {"s": (ended_ms - noticed_ms) / 1000}
+                    noticed_ms = _noticed(zookeeper, topic, partitions, failover.began_ms)
+                    yield f"{name}: once noticed", {"s": (failover.ended_ms - noticed_ms) / 1000}
 
 
-def _noticed(zookeeper: Noted, topic: str, partitions: int, killed_ms: float) -> float:
+def _noticed(zookeeper: Noted, topic: str, partitions: int, killed_ms: int) -> int:
     told = [written for _, written in zookeeper.states(topic, range(partitions))]
     return min(each for each in (*told, zookeeper.controller_since()) if each >= killed_ms)
