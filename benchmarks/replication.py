@@ -68,7 +68,7 @@ class Cluster:
 
     def _is_whole(self, topic: str) -> bool:
         partitions = self._admin().list_topics(topic, timeout=_ADMIN_TIMEOUT_S).topics[topic].partitions
-        return all(len(each.isrs) == len(each.replicas) for each in partitions.values())
+        return bool(partitions) and all(len(each.isrs) == len(each.replicas) for each in partitions.values())
 
     def wait_until_whole(self, topic: str) -> None:
         eventually(lambda: self._is_whole(topic), 120, f"{topic} to be replicated")
@@ -123,6 +123,8 @@ def failovers(cluster: Cluster, topic: str, partitions: int, clock: Clock) -> It
 def _failover(cluster: Cluster, topic: str, victim: int, signal_: signal.Signals, clock: Clock) -> Failover:
     """The longest time in which not all partitions that the victim leads acknowledged a record."""
     led = [number for number, leader in cluster.leaders(topic).items() if leader == victim]
+    if not led:
+        raise RuntimeError(f"broker {victim} of {cluster.name} leads nothing of {topic}")
     settings = {"acks": "all", "linger.ms": 0, "message.timeout.ms": 60_000, "retry.backoff.ms": 20, "log_level": 0}
     refresh = {"topic.metadata.refresh.fast.interval.ms": 50, "retry.backoff.max.ms": 50}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings, **refresh})
