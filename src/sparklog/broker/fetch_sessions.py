@@ -54,8 +54,8 @@ _FULL, _FINAL = 0, -1
 _MAX_INT32 = (1 << 31) - 1
 
 _Key = tuple[str | UUID, int]
-_Reader = tuple[int, int, IsolationLevel]
-"""Replica id and epoch, or -1 for a consumer, and what it may see."""
+_Reader = tuple[int, int, IsolationLevel, str]
+"""Replica id and epoch, or -1 for a consumer; what it may see; its rack."""
 _Rank = tuple[bool, int, int]
 """Followers first, then by size; the id makes it unique."""
 
@@ -352,7 +352,7 @@ class FetchSession:
 
 
 def _reader_of(message: FetchRequest) -> _Reader:
-    return message.replica_id, message.replica_epoch, message.isolation
+    return message.replica_id, message.replica_epoch, message.isolation, message.rack_id
 
 
 def _key(each: FetchPartition | FetchedPartition | ForgottenPartition, *, uses_ids: bool) -> _Key:

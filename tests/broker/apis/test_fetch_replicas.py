@@ -56,10 +56,19 @@ class Broker:
         state = PartitionState(leader, epoch, (ME, NEAR, FAR), 1)
         self.replicas.apply(TP, state, TopicConfig(), None, replicas=(ME, NEAR, FAR))
 
-    def ask(self, offset, *, rack="", replica=-1, wait_ms=0, session=0, epoch=-1, version=12, leader_epoch=-1):
+    def ask(
+        self, offset, *, rack="", replica=-1, wait_ms=0, session=0, epoch=-1, version=12, leader_epoch=-1, names=True
+    ):
         asked = FetchPartition("t", ZERO_UUID, 0, offset, 1 << 20, leader_epoch)
         message = FetchRequest(
-            wait_ms, 1, 1 << 20, [asked], replica_id=replica, session_id=session, session_epoch=epoch, rack_id=rack
+            wait_ms,
+            1,
+            1 << 20,
+            [asked] if names else [],
+            replica_id=replica,
+            session_id=session,
+            session_epoch=epoch,
+            rack_id=rack,
         )
         return fetch.handle(self, ApiRequest(ApiKey.FETCH, version, "c", "h", message))
 
@@ -105,6 +114,18 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path, by_rack, rack, 
             assert told(broker.ask(1, rack=rack, wait_ms=PATIENT_MS)) == SENT, "at once, though there is nothing"
 
     with_broker(tmp_path, scenario, by_rack=by_rack)
+
+
+def test_a_consumer_that_says_its_rack_later_is_sent_there_though_nothing_has_moved(tmp_path):
+    async def scenario(broker):
+        for follower in (NEAR, FAR):
+            broker.follow(follower, 0)
+        session = broker.ask(0, epoch=0).session_id
+        for epoch in (1, 2):
+            assert broker.ask(0, session=session, epoch=epoch, names=False).partitions == []
+        assert told(broker.ask(0, session=session, epoch=3, rack="near", wait_ms=PATIENT_MS, names=False)) == SENT
+
+    with_broker(tmp_path, scenario)
 
 
 def test_one_with_a_wrong_epoch_is_sent_nowhere(tmp_path):
