@@ -59,6 +59,7 @@ class Stage:
         self.fetchers = Fetchers(config, metadata, replicas, None, self.clock, lambda: 70, looks)
 
     async def _at(self, endpoint):
+        await asyncio.sleep(0)
         return self.sights[endpoint.host]
 
     def _partition(self, tp):
@@ -206,7 +207,11 @@ def test_one_that_is_followed_no_longer_is_believed(monkeypatch):
         stage.sights["one"] = Sight.REFUSED
         await FakeFetcher.made[0].on_contact(ONE, False)
         assert stage.doubted == {ONE}
+        looking = asyncio.ensure_future(FakeFetcher.made[0].on_contact(ONE, False))
+        await asyncio.sleep(0)
         stage.look(T0, TWO)
         assert stage.doubted == set()
+        await looking
+        assert stage.doubted == set(), "nobody would take it back"
 
     on_stage(monkeypatch, test)

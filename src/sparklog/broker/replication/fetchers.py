@@ -94,10 +94,9 @@ class Fetchers:
 
     async def _contact(self, leader_id: int, is_reached: bool) -> None:
         endpoint = self._where(leader_id)
-        if is_reached or endpoint is None:
-            self._see(leader_id, Sight.UNKNOWN)
-        else:
-            self._see(leader_id, await self._looks.at(endpoint))
+        sight = Sight.UNKNOWN if is_reached or endpoint is None else await self._looks.at(endpoint)
+        if any(each.broker_id == leader_id for each in self._fetchers):  # else nobody would take a doubt back
+            self._see(leader_id, sight)
 
     def _see(self, broker_id: int, sight: Sight) -> None:
         """Clients are not sent to a leader that refuses connections. After a while the controller's word counts all the
