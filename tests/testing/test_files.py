@@ -104,6 +104,15 @@ def test_nothing_of_it_is_left_afterwards(root):
     assert functions() == before
 
 
+def test_a_file_may_be_gone_when_the_faults_end(root):
+    """As where another thread goes on, and renames what it made while they lasted."""
+    unseen = os.unlink
+    with FaultyFiles(root):
+        (root / "made").write_bytes(b"x")
+        unseen(root / "made")
+    assert not (root / "made").exists()
+
+
 def test_a_crash_at_any_step_lets_nothing_after_it_happen(root):
     with FaultyFiles(root) as files:
         every_step(root)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -215,7 +216,8 @@ class Disk:
             if isinstance(node, Directory):
                 self._look(f"{path}/{name}", node)
             else:
-                node.found(content_of(f"{path}/{name}"))
+                with suppress(FileNotFoundError):  # another thread goes on after the faults have ended
+                    node.found(content_of(f"{path}/{name}"))
 
     def write_after_power_cut(self, into: Path, chance: Random, page: int) -> None:
         """Make ``into`` the tree as it may be found."""
