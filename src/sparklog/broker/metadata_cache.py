@@ -107,8 +107,8 @@ class MetadataCache:
     def doubt(self, broker_id: int) -> None:
         """This broker was refused a connection to a live one: clients are not sent there for the time being.
 
-        A client that is told of a leader that does not answer may look for another only after a second (librdkafka).
-        One that is told that there is none asks again at once. What the cluster is told, and decides, does not change.
+        A client that is sent to a leader that does not answer may wait a second before it asks again (librdkafka). A
+        client that is told of no leader asks again at once. The controller hears nothing of a doubt.
         """
         if broker_id not in self._doubted:
             self._doubted.add(broker_id)

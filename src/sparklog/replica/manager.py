@@ -134,7 +134,7 @@ class ReplicaManager:
         return self.epoch_and_leader(tp)[0]
 
     def epoch_and_leader(self, tp: TopicPartition) -> tuple[int, int]:
-        """What the controller last told of a partition that is here: its leader epoch and leader; else -1, nobody."""
+        """The partition's leader epoch and leader, as the controller last told; -1 and nobody if it is not here."""
         found = self._partitions.get(tp)
         return (-1, int(NO_LEADER)) if found is None else (found.leader_epoch, found.leader)
 

@@ -767,15 +767,21 @@ def test_a_crash_while_a_partition_is_made_leaves_it_one_home(later, tmp_path, s
     check_that_its_record_is_never_missed(later, dirs)
 
 
-@pytest.mark.parametrize("files", [[], [f"{0:020d}.log"], [f"{0:020d}.log", f"{0:020d}.index"], ["partition.metadata"]])
-def test_a_start_takes_what_is_left_of_a_making_for_no_partition_that_has_its_log_elsewhere(later, tmp_path, files):
-    dirs = [tmp_path / "a", tmp_path / "b"]
+def left_of_a_making_beside_its_log(later, dirs):
+    """ONE has its log in one of two directories, and a blank directory in the other, both are returned."""
     manager = opened(later, *dirs)
     made_now(manager, ONE).append_as_leader(batch_of(), 0)
     manager.close()
     (home,) = homes_of(ONE, *dirs)
     (other,) = set(dirs) - {home}
     (other / "t-0").mkdir()
+    return home, other
+
+
+@pytest.mark.parametrize("files", [[], [f"{0:020d}.log"], [f"{0:020d}.log", f"{0:020d}.index"], ["partition.metadata"]])
+def test_a_start_takes_what_is_left_of_a_making_for_no_partition_that_has_its_log_elsewhere(later, tmp_path, files):
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    home, other = left_of_a_making_beside_its_log(later, dirs)
     for name in files:
         (other / "t-0" / name).touch()
         if name == "partition.metadata":
@@ -831,12 +837,7 @@ def test_a_topic_that_was_made_anew_while_a_directory_was_out_of_service_is_serv
 @pytest.mark.parametrize("step", ["rename", "fsync"])
 def test_a_directory_that_keeps_what_is_to_go_is_out_of_service(later, tmp_path, step):
     dirs = [tmp_path / "a", tmp_path / "b"]
-    manager = opened(later, *dirs)
-    made_now(manager, ONE).append_as_leader(batch_of(), 0)
-    manager.close()
-    (home,) = homes_of(ONE, *dirs)
-    (other,) = set(dirs) - {home}
-    (other / "t-0").mkdir()
+    _, other = left_of_a_making_beside_its_log(later, dirs)
     with FaultyFiles(other, fail_at=0, lasting=True, steps=(step,)):
         manager = opened(later, *dirs)
     assert [use.path for use in finish(manager.usage()) if use.failure] == [other]

@@ -95,7 +95,7 @@ class Fetchers:
     async def _contact(self, leader_id: int, is_reached: bool) -> None:
         endpoint = self._where(leader_id)
         sight = Sight.UNKNOWN if is_reached or endpoint is None else await self._looks.at(endpoint)
-        if any(each.broker_id == leader_id for each in self._fetchers):  # else nobody would take a doubt back
+        if any(each.broker_id == leader_id for each in self._fetchers):  # a doubt is taken back by a fetcher
             self._see(leader_id, sight)
 
     def _see(self, broker_id: int, sight: Sight) -> None:
