@@ -40,6 +40,7 @@ class Broker:
         self.replicas = ReplicaManager(ME, self.logs, loop)
         self.fence = Fence()
         self.turns = Turns(loop)
+        self.settings = SimpleNamespace(changes_taken_over=0)
         self.fetchers = SimpleNamespace(look_at=lambda _: None, leave=lambda _: None)
         self.on_disk = lambda: None
         self._disk, self._loop = disk, loop

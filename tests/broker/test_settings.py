@@ -207,3 +207,87 @@ def test_what_was_told_before_the_start_is_known_without_being_taken_over():
         await settings.close()
 
     asyncio.run(main())
+
+
+async def taking_over_by_hand(settings):
+    """Let the settings take over what they are told to, and follow nothing."""
+    replicas = FakeReplicas("t")
+    settings.follow(replicas)
+    await settings.close()
+    return replicas
+
+
+def test_a_slow_reading_of_older_settings_does_not_come_back_over_newer_ones():
+    """A request and a notification take over at once: one has read the cluster's settings when they change."""
+
+    async def main():
+        zk, read, going_on = FakeZk(), asyncio.Event(), asyncio.Event()
+        zk.tell("brokers/<default>", log_roll_ms="60")
+
+        async def run_zk(call, *args):
+            found = call(*args)
+            if args == ("brokers/<default>",) and slow:
+                slow.pop()
+                read.set()
+                await going_on.wait()
+            return found
+
+        slow = []
+        settings = Settings(parse_broker_config({"broker.id": "1"}), zk, run_zk)
+        await settings.load()
+        replicas = await taking_over_by_hand(settings)
+        slow.append(True)
+        first = asyncio.create_task(settings.take_over("brokers/1"))
+        await read.wait()
+        zk.tell("brokers/<default>", log_roll_ms="70")
+        second = asyncio.create_task(settings.take_over("brokers/<default>"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        going_on.set()
+        await asyncio.gather(first, second)
+        assert settings.topic_defaults.segment_ms == 70
+        assert replicas.configs["t"].segment_ms == 70
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("entity", ["topics/new", "brokers/1", "brokers/<default>"])
+def test_a_partition_made_while_a_change_goes_round_has_either_seen_it_or_sees_the_count(entity):
+    """A topic's settings are read at any turn of a taking over; the partition comes when it has ended."""
+
+    async def main(turns):
+        zk = FakeZk()
+
+        async def run_zk(call, *args):
+            await asyncio.sleep(0)
+            return call(*args)
+
+        settings = Settings(parse_broker_config({"broker.id": "1"}), zk, run_zk)
+        await settings.load()
+        replicas = await taking_over_by_hand(settings)
+        key = "retention_ms" if entity.startswith("topics") else "log_retention_ms"
+        zk.tell(entity, **{key: "5"})
+        change = asyncio.create_task(settings.take_over(entity))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        count, config = settings.changes_taken_over, await settings.topic("new")
+        await change
+        replicas.configs["new"] = config
+        return config.retention_ms == 5 or settings.changes_taken_over != count
+
+    for turns in range(12):
+        assert asyncio.run(main(turns)), turns
+
+
+def test_doubted_settings_are_read_again_until_they_can_be_read(following):
+    async def test(zk, replicas, settings):
+        await until(lambda: zk.watch)
+        zk.stored["topics/t"] = {"retention.ms": "5"}
+        zk.failures = 1
+        settings.look_again_at({"t"})
+        await until(lambda: not zk.failures)
+        settings.look_again_at({"u"})
+        await until(lambda: replicas.configs["t"] and replicas.configs["u"])
+        assert replicas.configs["t"].retention_ms == 5
+
+    following(test)

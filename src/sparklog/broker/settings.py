@@ -7,6 +7,11 @@ again; ZooKeeper leaves no number out. A znode that is malformed is named in the
 over; what it said before stays in force. At the start there is no before: a broker whose own settings are malformed
 does not start. Notifications are kept for a quarter of an hour (Kafka 3.9,
 ``ZkNodeChangeNotificationListener``), but by ZooKeeper's clock alone: no broker's says how old one is.
+
+Two rules keep older settings from coming back over newer ones. What changes is taken over by one at a time, for a
+request and a notification may tell of two changes at once: what is read last is in force last. And a partition that was
+made with settings read before a change, but after that change had gone round, has them read again
+(``changes_taken_over``, ``look_again_at``).
 """
 
 from __future__ import annotations
@@ -45,7 +50,11 @@ class Settings:
         self._on_own_change: Callable[[BrokerConfig], None] = lambda _: None
         self._on_topic_change: Callable[[str | None], None] = lambda _: None
         self._on_change = self._told  # made once: kazoo keeps a path's watches in a set
+        self.changes_taken_over = 0
+        """Counts them; settings that were read under another count may be old."""
         self._last_seen = -1
+        self._doubted: set[str] = set()
+        self._one_at_a_time = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -72,10 +81,12 @@ class Settings:
         await self._read_cluster()
 
     async def _read_broker(self) -> None:
-        self.layers = replace(self.layers, broker=await self._run_zk(self._zk.config, self._own_entity))
+        found = await self._run_zk(self._zk.config, self._own_entity)
+        self.layers = replace(self.layers, broker=found)
 
     async def _read_cluster(self) -> None:
-        self.layers = replace(self.layers, cluster=await self._run_zk(self._zk.config, CLUSTER_ENTITY))
+        found = await self._run_zk(self._zk.config, CLUSTER_ENTITY)
+        self.layers = replace(self.layers, cluster=found)
 
     def follow(
         self,
@@ -97,6 +108,11 @@ class Settings:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def look_again_at(self, topics: Collection[str]) -> None:
+        """Read these topics' settings again, soon, and put them in force here."""
+        self._doubted.update(topics)
+        self._look.set()
 
     def _told(self) -> None:
         if not self._loop.is_closed():
@@ -127,26 +143,33 @@ class Settings:
             self._last_seen = number
         if fresh:
             await self._run_zk(self._zk.forget_config_changes, _KEPT_MS)
+        for topic in tuple(self._doubted):
+            await self.take_over(topic_entity(topic))
+            self._doubted.discard(topic)
 
     async def take_over(self, entity: str) -> None:
         """Read the entity's settings again and put them in force here; the cluster's with all others."""
+        async with self._one_at_a_time:
+            await self._take_over(entity)
+
+    async def _take_over(self, entity: str) -> None:
         if self._replicas is None:
             return
-        topics = self._replicas.topics()
-        if entity in (self._own_entity, CLUSTER_ENTITY):
+        concerns_all = entity in (self._own_entity, CLUSTER_ENTITY)
+        if concerns_all:
             for read in (self._read_broker, self._read_cluster):
                 with _leaving_out_what_is_malformed():
                     await read()
             self._on_own_change(self.layers.in_force)
             self._replicas.remember_producers(self.layers.in_force.producer_id_expiration_ms)
             self._on_topic_change(None)
-        else:
-            if entity.startswith(topic_entity("")):
-                self._on_topic_change(entity.removeprefix(topic_entity("")))
-            topics = {topic for topic in topics if topic_entity(topic) == entity}
-        for topic in topics:
-            with _leaving_out_what_is_malformed():
-                self._replicas.configure(topic, await self.topic(topic))
+        elif entity.startswith(topic_entity("")):
+            self._on_topic_change(entity.removeprefix(topic_entity("")))
+        self.changes_taken_over += 1  # in one turn with the look at what is here: what comes later sees the count
+        for topic in self._replicas.topics():
+            if concerns_all or topic_entity(topic) == entity:
+                with _leaving_out_what_is_malformed():
+                    self._replicas.configure(topic, await self.topic(topic))
 
 
 @contextmanager

@@ -72,9 +72,26 @@ def broker_of(apply, *, fence=None, settings=topic_config):
         changing=asyncio.Lock(),
         broker_id=2,
     )
-    fetchers = SimpleNamespace(look_at=lambda tp: None)
-    fence = fence or Fence()
-    return SimpleNamespace(fence=fence, topic_config=settings, replicas=replicas, run_disk=run_disk, fetchers=fetchers)
+    followed = Followed()
+    return SimpleNamespace(
+        fence=fence or Fence(),
+        settings=followed,
+        topic_config=settings,
+        replicas=replicas,
+        run_disk=run_disk,
+        fetchers=SimpleNamespace(look_at=lambda tp: None),
+    )
+
+
+class Followed:
+    """The settings that the broker follows: how often some were taken over, and which are to be read again."""
+
+    def __init__(self):
+        self.changes_taken_over = 0
+        self.again = set()
+
+    def look_again_at(self, topics):
+        self.again.update(topics)
 
 
 def test_a_replica_is_told_how_many_there_are():
@@ -129,6 +146,17 @@ def test_a_controller_that_is_replaced_while_settings_are_fetched_changes_nothin
     answer = handle(broker, _Topic(topic_name="t", partition_states=[partition()]))
     assert answer.topics[0].partition_errors[0].error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert applied == []
+
+
+@pytest.mark.parametrize("change", [0, 1], ids=["nothing changes", "a change goes round"])
+def test_settings_that_were_read_before_a_change_are_read_again(change):
+    def apply(tp, *_, **__):
+        broker.settings.changes_taken_over += change
+        return ErrorCode.NONE
+
+    broker = broker_of(apply)
+    handle(broker, _Topic(topic_name="t", partition_states=[partition()]))
+    assert broker.settings.again == ({"t"} if change else set())
 
 
 def test_settings_are_asked_for_until_zookeeper_gives_them(monkeypatch, caplog):

@@ -2,7 +2,7 @@
 
 The settings of topics with partitions that are not here are fetched first, however long that takes ZooKeeper, and the
 logs that are not there are made off the loop. A topic whose settings cannot be read is refused: under others its
-records might be deleted.
+records might be deleted. Settings that changed while the logs were made are read again afterwards.
 
 Each partition is taken over in the turn of the loop in which the fence is asked: a controller that is replaced
 meanwhile changes nothing more, and is told so for each partition that is left; what was made for it is removed.
@@ -43,6 +43,7 @@ async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
     if code is not ErrorCode.NONE:
         return LeaderAndIsrResponse(error_code=code, topics=[])
     await strays.make_way(broker, message)
+    changes = broker.settings.changes_taken_over
     configs = await _settings(broker, message)
     if isinstance(configs, ErrorCode):
         return LeaderAndIsrResponse(error_code=configs, topics=[])
@@ -55,6 +56,8 @@ async def handle(broker: BrokerContext, request: ApiRequest[LeaderAndIsrRequest]
         for (topic, each), code in zip(some, codes, strict=True):
             error = _Topic.LeaderAndIsrPartitionError(partition_index=each.partition_index, error_code=code)
             answers[id(topic)].partition_errors.append(error)
+    if broker.settings.changes_taken_over != changes:
+        broker.settings.look_again_at(configs)
     return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(answers.values()))
 
 
