@@ -49,6 +49,7 @@ class Fire(ReplicatedDrill):
         self.harms = draw(chance, BROKERS, count, flushes=self.flushes, log_dirs=self.log_dirs)
         kinds = chance.choice([(OWN, CONFLUENT), (CONFLUENT, OWN)])
         self._undone = ExitStack()
+        self._undone_before = ExitStack()
         self._throttled: set[int] = set()
         super().__init__(home, seed, BROKERS, Workload(kinds, chance.choice(list(READERS.values()))))
 
@@ -118,12 +119,12 @@ class Fire(ReplicatedDrill):
         for slot in self.slots:
             slot.revive()
         self._record("fault", text=f"{harm} begins")
-        before, self._undone = self._undone, ExitStack()
+        self._undone_before, self._undone = self._undone, ExitStack()
         try:
             getattr(self, f"_{harm.name}")(**harm.how)
             self._clock.sleep(harm.seconds)
         finally:
-            before.close()
+            self._undone_before.close()
         if not harm.lingers:
             self._undone.close()
         self._record("fault", text=f"{harm} ends")
@@ -285,7 +286,9 @@ class Fire(ReplicatedDrill):
     # The end
 
     def _undo_all(self) -> None:
+        """Also what lingers from the harm before, under which the present one has begun."""
         self._undone.close()
+        self._undone_before.close()
         self.cluster.network.heal()
         if not self.cluster.zookeeper.alive:
             self.cluster.zookeeper.start()
