@@ -12,10 +12,11 @@ from sparklog.broker.predecessor import SessionFiles
 from sparklog.broker.registration import Registration
 from sparklog.clock import SystemClock
 from sparklog.errors import BrokerIdTaken, ErrorCode
+from sparklog.log.files import SESSION_FILE
 from sparklog.structs import Endpoint
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.zookeeper import CuttingProxy
-from sparklog.zk.client import Office, ZkClient
+from sparklog.zk.client import Office, SessionEvent, ZkClient
 from sparklog.zk.znodes import BrokerInfo
 
 pytestmark = pytest.mark.integration
@@ -52,7 +53,9 @@ class Stage:
         self.registrations = 0
         self._closed = False
         self.failure = self._loop.create_future()
-        self.zk = self.session(proxy, lambda event: self._loop.call_soon_threadsafe(self._on_session, event))
+        self.at_once = lambda event: None
+        """Told of each event of the session before anything can come of it, on the client's own thread."""
+        self.zk = self.session(proxy, self._tell)
         self.registration = Registration(INFO, self.zk, self.run_zk, self.fence, self.files, clock, 1.0)
         for event in self.events:
             self.registration.on_session(event)
@@ -65,6 +68,10 @@ class Stage:
 
     async def _office(self):
         return Office(1, 1)
+
+    def _tell(self, event):
+        self.at_once(event)
+        self._loop.call_soon_threadsafe(self._on_session, event)
 
     def _on_session(self, event):
         if hasattr(self, "registration"):
@@ -140,7 +147,7 @@ def test_a_session_may_be_lost_and_nothing_else_with_it(on_stage):
         first = await stage.registered()
         assert stage.looker.brokers()[1].life == first
         stage.expire()
-        await until(lambda: stage.registrations == 1)
+        await until(lambda: stage.registrations)
         again = stage.looker.brokers()[1]
         assert again.epoch > first
         assert (again.life, stage.registration.unbroken_since) == (first, first)
@@ -198,6 +205,30 @@ def test_a_session_that_is_lost_while_registering_is_replaced_again(on_stage, pr
         await until(lambda: stage.registrations)
         assert await stage.is_obeyed(await stage.registered()) is ErrorCode.NONE
         assert proxy.cuts == 1
+
+    on_stage(test)
+
+
+def test_nothing_is_registered_before_there_is_a_session_for_it(on_stage, proxy, tmp_path, caplog):
+    """What is asked while there is none is done under the next one, of which no file would tell."""
+
+    async def test(stage):
+        await stage.registration.register()
+        noted = (tmp_path / SESSION_FILE).read_bytes()
+        stage.at_once = lambda event: proxy.set_down(event == SessionEvent.EXPIRED)
+        stage.expire()
+        await until(lambda: not stage.zk.session_id)
+        task = asyncio.ensure_future(stage.registration.register())
+        await until(lambda: "could not be registered" in caplog.text)
+        assert (tmp_path / SESSION_FILE).read_bytes() == noted
+        stage.at_once = lambda event: None
+        proxy.set_down(False)
+        await task
+        assert str(stage.zk.session_id) in (tmp_path / SESSION_FILE).read_text()
+        stage.follow()
+        stage.registration.on_session(SessionEvent.CONNECTED)
+        assert await stage.is_obeyed(await stage.registered()) is ErrorCode.NONE
+        assert not stage.registrations  # it knows the session it has
 
     on_stage(test)
 

@@ -138,6 +138,8 @@ class Registration:
 
     async def _attempt(self) -> None:
         session, losses = self._zk.session, self._losses
+        if not session.id:  # what is asked now is done under the next one, which the files would not name
+            raise CoordinationError("there is no ZooKeeper session yet")
         await asyncio.to_thread(self._files.write, session)
         holder = await self._run_zk(self._zk.broker_owner, self._info.id)
         dead = None if holder is None else self._files.session_of_dead(holder)
