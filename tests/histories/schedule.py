@@ -128,7 +128,7 @@ def _fill_disk(chance: Random, brokers: int) -> Harm:
 
 
 def _break_disk(chance: Random, brokers: int) -> Harm:
-    steps = chance.choice([["fsync", "fdatasync", "msync"], ["write", "pwrite"], ["open", "rename", "unlink"]])
+    steps = chance.choice([["fsync", "fdatasync"], ["write", "pwrite"], ["open", "rename", "unlink"]])
     how = {"broker": _one(chance, brokers), "error": errno.EIO, "steps": steps}
     return Harm("break_disk", how, chance.uniform(1, 3), _lingers(chance))
 

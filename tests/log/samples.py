@@ -57,9 +57,7 @@ def abandon(log: Log) -> None:
     """Leave the log as a killed process does: what is in the page cache stays, nothing is closed or cut."""
     for segment in log._segments:
         for index in (segment.offset_index, segment.time_index):
-            if index._map is not None:
-                index._map.close()
-                index._map = None
+            index.release()
 
 
 def transactional(producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0) -> memoryview:

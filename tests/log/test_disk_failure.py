@@ -449,7 +449,7 @@ def test_a_checkpoint_that_could_be_written_tells_that_there_is_room_again(broke
     assert [f"log directory {home} has room again" in line for line in caplog.messages] == [False, True]
 
 
-@pytest.mark.parametrize("step", range(6))
+@pytest.mark.parametrize("step", range(5))
 def test_a_partition_for_which_there_was_no_room_can_be_made_when_there_is(broker, homes, caplog, step):
     for home in homes[1:]:
         broker.logs.fail(home, "test")

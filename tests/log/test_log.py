@@ -235,7 +235,7 @@ def test_the_latest_time_finds_its_slot_in_an_index_that_a_recovery_has_filled(h
     generous = {"index.interval.bytes": "0", "segment.index.bytes": "10000"}
     abandon(filled(home, 20, generous))
     open_log(home, generous | {"segment.index.bytes": "36"}, clean=False).close()
-    index = TimeIndex(home / f"{0:020d}.timeindex", 0, 36, writable=False)
+    index = TimeIndex(home / f"{0:020d}.timeindex", 0, 36)
     assert (index.entries, index.last) == (3, (1019, 19))
 
 

@@ -607,7 +607,7 @@ def _check_offsets(index, batches):
 
 def _check_times(index, batches):
     """Entries rise; no batch before an entry's offset is later than it."""
-    entries = [index._at(number) for number in range(index.entries)]
+    entries = [index._of(index._entry(number)) for number in range(index.entries)]
     assert [entry.timestamp for entry in entries] == sorted({entry.timestamp for entry in entries})
     for timestamp, offset in entries:
         assert all(batch.max_timestamp <= timestamp for batch in batches if batch.last_offset < offset)

@@ -26,7 +26,7 @@ from sparklog.testing.clock import ManualClock
 from sparklog.testing.files import FaultyFiles
 from sparklog.testing.steps import counted, finish
 
-NEED_ROOM = ("open", "write", "pwrite", "ftruncate", "truncate", "mkdir", "fdatasync", "msync")
+NEED_ROOM = ("open", "write", "pwrite", "ftruncate", "truncate", "mkdir", "fdatasync")
 TP = TopicPartition("t", 0)
 
 

@@ -3,7 +3,6 @@
 import errno
 import io
 import itertools
-import mmap
 import os
 import shutil
 import threading
@@ -54,8 +53,6 @@ def every_step(root):
     descriptor = os.open(root / "d" / "a", os.O_RDWR)
     os.fdatasync(descriptor)
     os.ftruncate(descriptor, 4)
-    with mmap.mmap(descriptor, 4) as mapping:
-        mapping.flush()
     os.close(descriptor)
     os.truncate(root / "d" / "a", 2)
     (root / "d" / "a").rename(root / "d" / "b")
@@ -96,7 +93,7 @@ def test_every_kind_of_step_is_counted(root):
 def test_nothing_of_it_is_left_afterwards(root):
     def functions():
         names = (*STEPS, *READS, "remove", "replace", "listdir")
-        return [getattr(os, name) for name in names if hasattr(os, name)], open, io.open, mmap.mmap
+        return [getattr(os, name) for name in names if hasattr(os, name)], open, io.open
 
     before = functions()
     with suppress(Crash), FaultyFiles(root, crash_at=3):
@@ -319,19 +316,6 @@ def test_a_removed_tree_may_come_back(root, tmp_path):
         shutil.rmtree(root / "d")
     found = outcomes(files, tmp_path, lambda cut: tuple(sorted(path.name for path in cut.rglob("*"))))
     assert found == {("a", "d"), ("d",), ()}
-
-
-def test_a_store_into_a_mapping_is_certain_once_flushed(root, tmp_path):
-    pwrite(root / "a", b"old")
-    descriptor = os.open(root / "a", os.O_RDWR)
-    with FaultyFiles(root) as files:
-        mapping = mmap.mmap(descriptor, 3)
-        mapping[:] = b"new"
-        mapping.flush()
-        mapping[:] = b"odd"
-    mapping.close()
-    os.close(descriptor)
-    assert outcomes(files, tmp_path, content("a")) == {b"new", b"odd"}
 
 
 def test_appending_text_goes_through_too(root, tmp_path):

@@ -178,6 +178,22 @@ def disk_refused(what: str, error: OSError) -> LogDirFailed:
     return kind(f"{what}: {error.strerror or error}{where}", error.errno)
 
 
+class OpenFile:
+    """An open file; it is closed with the last reference to it, so that no reader that holds one meets another file
+    under its number.
+    """
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            os.close(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+
 def write_all(fd: int, data: bytes | memoryview, position: int) -> None:
     """Write ``data`` at ``position``, all of it: a disk that is nearly full may take a part and say nothing.
 

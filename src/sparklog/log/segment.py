@@ -77,12 +77,8 @@ class LogSegment:
             for path in segment_paths(directory, base_offset)[1:]:  # of a deleted one: see delete_indexes
                 path.unlink()
         size = config.segment_index_bytes
-        self.offset_index = OffsetIndex(
-            segment_path(directory, base_offset, OFFSET_INDEX_SUFFIX), base_offset, size, writable=active
-        )
-        self.time_index = TimeIndex(
-            segment_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, size, writable=active
-        )
+        self.offset_index = OffsetIndex(segment_path(directory, base_offset, OFFSET_INDEX_SUFFIX), base_offset, size)
+        self.time_index = TimeIndex(segment_path(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, size)
         self.txn_index = TransactionIndex(segment_path(directory, base_offset, TRANSACTION_INDEX_SUFFIX), base_offset)
         self.jitter_ms = 0
         """Taken off ``segment.ms``."""
@@ -398,17 +394,13 @@ class LogSegment:
         ``flushed``: nothing was appended since ``flush_before_seal``.
         """
         if not self._sealed:
-            self.time_index.maybe_append(*self.latest, beyond_full=True)
-            self.offset_index.trim()
-            self.time_index.trim()
+            self.finish_indexes()
             self._indexes_flushed = flushed
             self._sealed = True  # last: a flush on another thread goes by it
 
     def reopen_for_append(self) -> None:
         """Make a sealed segment, or one whose sealing failed, the active one again."""
         self._sealed = False
-        self.offset_index.make_writable()
-        self.time_index.make_writable()
 
     def flush(self) -> None:
         """What recovery needs of the segment is on the disk when this returns.

@@ -7,10 +7,9 @@ its root is a step; steps are counted from 0 and one of them can be made to fail
         work(root)
     files.cut(elsewhere, seed=1)  # what the disk may hold if the power went there
 
-It sees what goes through ``os``, ``open``, ``pathlib``, ``shutil`` and ``mmap`` (one that maps all of a file):
-creating, opening for writing, writing, cutting, renaming, removing, making a directory, syncing. A store into a mapping
-is no step, yet a power cut knows of it. Files under other roots are left alone. One at a time may be in force in a
-process.
+It sees what goes through ``os``, ``open``, ``pathlib`` and ``shutil``: creating, opening for writing, writing, cutting,
+renaming, removing, making a directory, syncing. Files under other roots are left alone. One at a time may be in force
+in a process.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import builtins
 import errno
 import fcntl
 import io
-import mmap
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -34,7 +32,6 @@ from sparklog.testing.disk import PAGE, Directory, Disk, File, Resize, Write, co
 
 STEPS = (
     "open", "write", "pwrite", "ftruncate", "truncate", "rename", "unlink", "mkdir", "rmdir", "fsync", "fdatasync",
-    "msync",
 )  # fmt: skip
 """The steps that change a disk. ``open`` is one that creates a file or may write to it; to replace is to rename."""
 
@@ -102,7 +99,6 @@ class FaultyFiles:
         self._put(os, "listdir", self._guarded(self._scandir, os.listdir))
         for other, name in (("remove", "unlink"), ("replace", "rename")):
             self._put(os, other, getattr(os, name))
-        self._put(mmap, "mmap", _mapping_class(self))
         for module in (builtins, io):
             self._put(module, "open", partial(_open_file, self, io.open))
         self._active = True
@@ -349,12 +345,6 @@ class FaultyFiles:
         self._look("scandir", path)
         return real(path)
 
-    def mapping_synced(self, file: File | None, mapped: bytes) -> None:
-        """A mapping of ``file`` was flushed, whose content is ``mapped``."""
-        with self._lock:
-            if self._active and file is not None:
-                self._file_synced("msync", file, mapped)
-
 
 class _File(io.FileIO):
     """A file whose changes go through ``os``."""
@@ -380,21 +370,3 @@ def _open_file(files: FaultyFiles, real: Call, file: Any, mode: str = "r", *args
         return raw
     buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
     return buffered if "b" in mode else io.TextIOWrapper(buffered, *text, **kwargs)
-
-
-def _mapping_class(files: FaultyFiles) -> type[mmap.mmap]:
-    class Mapping(mmap.mmap):
-        """A mapping whose flush is a step."""
-
-        _of: File | None
-
-        def __new__(cls, fileno: int, length: int, *args: Any, **kwargs: Any) -> Mapping:
-            self = super().__new__(cls, fileno, length, *args, **kwargs)
-            self._of = files._file(fileno) if fileno >= 0 else None
-            return self
-
-        def flush(self, *args: Any) -> None:
-            files.mapping_synced(self._of, self[:])
-            super().flush(*args)
-
-    return Mapping

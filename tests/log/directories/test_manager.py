@@ -31,7 +31,7 @@ from sparklog.testing.steps import counted, finish
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t-x", 11)
 ID, OTHER_ID = UUID(int=77), UUID(int=78)
-NEED_ROOM = ("open", "write", "pwrite", "ftruncate", "truncate", "mkdir", "fdatasync", "msync")
+NEED_ROOM = ("open", "write", "pwrite", "ftruncate", "truncate", "mkdir", "fdatasync")
 WAIT_S = 30
 
 

@@ -13,8 +13,8 @@ ENTRIES = st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1
 )
 
 
-def open_index(path, size=800, *, writable=True):
-    return OffsetIndex(path, BASE, size, writable=writable)
+def open_index(path, size=800):
+    return OffsetIndex(path, BASE, size)
 
 
 @settings(deadline=None, max_examples=60)
@@ -30,7 +30,21 @@ def test_the_last_entry_at_or_before_an_offset_is_found(tmp_path_factory, entrie
     _assert_finds(index, kept, asked)
     index.close()
     assert path.stat().st_size == 8 * len(kept)
-    _assert_finds(open_index(path, writable=False), kept, asked)
+    _assert_finds(open_index(path), kept, asked)
+
+
+@pytest.mark.parametrize("entries", [1, 255, 256, 257, 258, 1000, 4096])
+def test_every_entry_of_a_long_index_is_found(tmp_path, entries):
+    """Blocks are read at once: each entry is in one of them, at its beginning, or at its end."""
+    index = open_index(tmp_path / "x.index", 8 * entries)
+    for number in range(entries):
+        index.append(BASE + 2 * number + 1, 3 * number)
+    for number in range(entries):
+        assert index.lookup(BASE + 2 * number + 1) == index.lookup(BASE + 2 * number + 2)
+        assert index.lookup(BASE + 2 * number + 2) == (BASE + 2 * number + 1, 3 * number)
+        assert index.first_at_position(3 * number) == BASE + 2 * number + 1
+    assert index.lookup(BASE) == (BASE, 0)
+    assert list(index.positions()) == list(range(0, 3 * entries, 3))
 
 
 def _assert_finds(index, entries, asked):
@@ -64,24 +78,24 @@ def test_it_is_full_at_its_size(tmp_path):
     assert index.is_full
 
 
-def test_a_sealed_index_can_be_read_and_grown_again(tmp_path):
+def test_an_index_that_was_cut_can_be_read_and_grown_again(tmp_path):
     index = open_index(tmp_path / "x.index")
     index.append(BASE + 5, 50)
-    index.trim()
+    index.append(BASE + 8, 80)
+    index.truncate_to(BASE + 8)
+    index.cut()
     assert (tmp_path / "x.index").stat().st_size == 8
     assert index.lookup(BASE + 7) == (BASE + 5, 50)
-    index.make_writable()
     index.append(BASE + 9, 90)
     index.close()
     index.close()
     assert (tmp_path / "x.index").stat().st_size == 16
 
 
-def test_what_a_crash_left_is_known_for_it(tmp_path):
+def test_what_a_crash_of_kafka_left_is_known_for_it(tmp_path):
+    """Its file was made as large as it may become."""
     path = tmp_path / "x.index"
-    index = open_index(path)
-    index.append(BASE + 5, 50)
-    index.flush()
+    path.write_bytes(bytes.fromhex("0000000500000032") + bytes(792))
     again = open_index(path)
     with pytest.raises(CorruptRecord, match=r"x\.index"):
         again.sanity_check()
@@ -106,14 +120,14 @@ def test_entries_that_cannot_be_are_refused(tmp_path, content, complaint):
     path = tmp_path / "x.index"
     path.write_bytes(bytes.fromhex(content))
     with pytest.raises(CorruptRecord, match=rf"x\.index{complaint}$"):
-        open_index(path, writable=False).sanity_check()
+        open_index(path).sanity_check()
 
 
 @pytest.mark.parametrize("content", ["", "0000000000000000", "0000000000000000" + "0000000100000000"])
 def test_entries_that_may_be_are_taken(tmp_path, content):
     path = tmp_path / "x.index"
     path.write_bytes(bytes.fromhex(content))
-    open_index(path, writable=False).sanity_check()
+    open_index(path).sanity_check()
 
 
 def test_the_first_entry_at_or_beyond_a_position_is_found(tmp_path):
@@ -125,11 +139,11 @@ def test_the_first_entry_at_or_beyond_a_position_is_found(tmp_path):
     assert found == [BASE + 5, BASE + 5, BASE + 9, BASE + 9, None]
 
 
-def test_a_file_is_as_large_as_it_may_become_and_no_smaller_than_one_entry(tmp_path):
-    for size, file_size in ((24, 24), (25, 24), (31, 24), (7, 8), (0, 8)):
+def test_as_many_entries_fit_as_are_whole_in_its_size(tmp_path):
+    for size, most in ((24, 3), (25, 3), (31, 3), (7, 0), (0, 0)):
         path = tmp_path / f"{size}.index"
         index = open_index(path, size)
-        assert (path.stat().st_size, index.max_entries, index.size_in_bytes) == (file_size, size // 8, 0)
+        assert (path.stat().st_size, index.max_entries, index.is_full) == (0, most, most == 0)
 
 
 def test_what_does_not_fit_an_index_is_left_out_of_it(tmp_path):
@@ -154,9 +168,7 @@ def test_the_offset_that_does_not_rise_is_named(tmp_path):
 def test_an_index_whose_file_is_gone_has_nothing_to_flush(tmp_path):
     path = tmp_path / "x.index"
     index = open_index(path)
-    index.append(BASE + 5, 50)
-    index.trim()
     index.flush()
     path.unlink()
     index.flush()
-    assert index.lookup(BASE + 5) == (BASE + 5, 50)
+    assert index.lookup(BASE + 5) == (BASE, 0)

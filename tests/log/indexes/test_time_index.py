@@ -9,8 +9,8 @@ from sparklog.log.indexes.time_index import TimeIndex
 BASE = 1 << 40
 
 
-def open_index(path, size=1200, *, writable=True):
-    return TimeIndex(path, BASE, size, writable=writable)
+def open_index(path, size=1200):
+    return TimeIndex(path, BASE, size)
 
 
 @settings(deadline=None, max_examples=60)
@@ -30,7 +30,7 @@ def test_only_later_timestamps_are_added_and_the_last_at_or_before_one_is_found(
     _assert_finds(index, kept, asked)
     index.close()
     assert path.stat().st_size == 12 * len(kept)
-    _assert_finds(open_index(path, writable=False), kept, asked)
+    _assert_finds(open_index(path), kept, asked)
 
 
 def _assert_finds(index, entries, asked):

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from sparklog.errors import LogError
-from sparklog.log.indexes.mapped_index import MappedIndex
+from sparklog.log.indexes.index_file import IndexFile
 
 
 class OffsetPosition(NamedTuple):
@@ -22,33 +22,33 @@ class OffsetPosition(NamedTuple):
     position: int
 
 
-class OffsetIndex(MappedIndex):
+class OffsetIndex(IndexFile):
     """Offsets are absolute in and out, relative in the file."""
 
     FORM = Struct(">ii")
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry at or before ``offset``; the start of the segment if there is none."""
-        number = self._last_at_most(offset - self.base_offset)
+        number, entry = self._last_at_most(offset - self.base_offset)
         if number < 0:
             return OffsetPosition(self.base_offset, 0)
-        relative, position = self._entry(number)
+        relative, position = entry
         return OffsetPosition(self.base_offset + relative, position)
 
     def first_at_position(self, position: int) -> int | None:
         """The offset of the first entry at or beyond ``position`` of the ``.log`` file; None if there is none."""
-        number = self._last_at_most(position - 1, column=1) + 1
+        number = self._last_at_most(position - 1, column=1)[0] + 1
         return self.base_offset + self._entry(number)[0] if number < self.entries else None
 
     def positions(self) -> Iterator[int]:
         """That of each entry."""
-        return (self._entry(number)[1] for number in range(self.entries))
+        return (position for _, position in self._entries())
 
     @property
     def last(self) -> OffsetPosition:
         if not self.entries:
             return OffsetPosition(self.base_offset, 0)
-        relative, position = self._entry(self.entries - 1)
+        relative, position = self._last_entry()
         return OffsetPosition(self.base_offset + relative, position)
 
     def append(self, offset: int, position: int) -> None:
@@ -59,4 +59,4 @@ class OffsetIndex(MappedIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or beyond ``offset``."""
-        self.truncate_entries(self._last_at_most(offset - self.base_offset - 1) + 1)
+        self.truncate_entries(self._last_at_most(offset - self.base_offset - 1)[0] + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from sparklog.log.indexes.mapped_index import MappedIndex
+from sparklog.log.indexes.index_file import IndexFile
 from sparklog.record.layout import NO_TIMESTAMP
 
 
@@ -20,27 +20,27 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-class TimeIndex(MappedIndex):
+class TimeIndex(IndexFile):
     """Timestamps never fall; offsets are absolute in and out, relative in the file."""
 
     FORM = Struct(">qi")
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or before ``timestamp``; the start of the segment if there is none."""
-        number = self._last_at_most(timestamp)
-        return self._at(number) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        number, entry = self._last_at_most(timestamp)
+        return self._of(entry) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def first_from(self, timestamp: int) -> TimestampOffset | None:
         """The first entry at or beyond ``timestamp``; None if there is none."""
-        number = self._last_at_most(timestamp - 1) + 1
-        return self._at(number) if number < self.entries else None
+        number = self._last_at_most(timestamp - 1)[0] + 1
+        return self._of(self._entry(number)) if number < self.entries else None
 
     @property
     def last(self) -> TimestampOffset:
-        return self._at(self.entries - 1) if self.entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return self._of(self._last_entry()) if self.entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
-    def _at(self, number: int) -> TimestampOffset:
-        timestamp, relative = self._entry(number)
+    def _of(self, entry: tuple[int, int]) -> TimestampOffset:
+        timestamp, relative = entry
         return TimestampOffset(timestamp, self.base_offset + relative)
 
     def maybe_append(self, timestamp: int, offset: int, *, beyond_full: bool = False) -> None:
@@ -58,4 +58,4 @@ class TimeIndex(MappedIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or beyond ``offset``."""
-        self.truncate_entries(self._last_at_most(offset - self.base_offset - 1, column=1) + 1)
+        self.truncate_entries(self._last_at_most(offset - self.base_offset - 1, column=1)[0] + 1)
