@@ -1,4 +1,6 @@
-"""Rate limits for lines in the log: what may come often is said at once, then seldom, and with how often it came.
+"""Rate limits: for bytes that are copied, and for lines in the log.
+
+Lines that may come often are said at once, then seldom, and with how often they came.
 
 What keeps a client waiting, what a full disk refuses, what a hostile client causes: none of them fills the disk with
 lines.
@@ -8,6 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
+
+from sparklog.clock import Clock
 
 _INTERVAL_S = 10.0
 _IN_AN_INTERVAL = 1000
@@ -54,3 +58,25 @@ class RateLimitedLogger:
         left_out = self._limit.admit(kind, _IN_AN_INTERVAL if most is None else most)
         if left_out is not None:
             self._logger.warning("%s%s", text, f" (and {left_out} more of this kind before)" if left_out else "")
+
+
+_SHORTEST_WAIT_S = 0.001
+"""What takes no longer is waited for with what comes next."""
+
+
+class ByteRate:
+    """A leaky bucket: bytes are moved first and waited for afterwards. The rate may change at any time."""
+
+    def __init__(self, clock: Clock, bytes_per_second: float) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._debt = 0.0  # bytes that are not waited for yet
+        self._since = clock.monotonic()
+
+    def owe(self, size: int) -> float:
+        """Count ``size`` more bytes; how many seconds to wait until the rate allows all of them. 0 for a moment."""
+        now = self._clock.monotonic()
+        self._debt = max(self._debt - (now - self._since) * self.bytes_per_second, 0.0) + size
+        self._since = now
+        wait_s = self._debt / max(self.bytes_per_second, 1)
+        return wait_s if wait_s > _SHORTEST_WAIT_S else 0.0

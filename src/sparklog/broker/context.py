@@ -34,6 +34,7 @@ from sparklog.net.turns import Turns
 from sparklog.net.vigil import Looks
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import LeaderHint
+from sparklog.replica.cleaning import LogCleaner
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
@@ -83,6 +84,7 @@ class BrokerContext:
     loop: asyncio.AbstractEventLoop
     metadata: MetadataCache
     replicas: ReplicaManager
+    cleaner: LogCleaner
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     txn_markers: TransactionMarkers

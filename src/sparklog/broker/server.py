@@ -61,6 +61,7 @@ from sparklog.net.server import SocketServer
 from sparklog.net.vigil import Looks
 from sparklog.protocol.slices import Steps
 from sparklog.rate_limit import RateLimitedLogger
+from sparklog.replica.cleaning import LogCleaner
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
@@ -84,6 +85,7 @@ class _Step(IntEnum):
     CONTROLLER = auto()
     FETCHERS = auto()
     ISR_CHANGES = auto()
+    CLEANER = auto()
     FUTURES = auto()
     SETTINGS = auto()
     ZOOKEEPER = auto()
@@ -221,6 +223,7 @@ class Broker:
         replicas.leader_throttle.limit = config.leader_replication_throttled_rate
         replicas.follower_throttle.limit = config.follower_replication_throttled_rate
         replicas.futures.rate.bytes_per_second = config.replica_alter_log_dirs_io_max_bytes_per_second
+        self._context.cleaner.configure(config)
         self._limit_connections(config)
 
     def _limit_connections(self, config: BrokerConfig) -> None:
@@ -331,6 +334,7 @@ class Broker:
             throttle_windows=(config.replication_quota_window_num, 1000 * config.replication_quota_window_size_seconds),
             moving_threads=config.num_replica_alter_log_dirs_threads or len(config.log_dirs),
         )
+        cleaner = LogCleaner(self._logs, replicas.changing, self._loop, self._clock, self._settings.layers.in_force)
         peers, looks = Peers("sparklog"), Looks()
         witnesses = Witnesses(config.broker_id, peers) if config.failover_fast else None
         self._controller = Controller(
@@ -359,6 +363,7 @@ class Broker:
             loop=self._loop,
             metadata=metadata,
             replicas=replicas,
+            cleaner=cleaner,
             groups=groups,
             transactions=transactions,
             txn_markers=markers,
@@ -390,6 +395,7 @@ class Broker:
             _Step.REQUESTS: self._answer_last_requests,
             _Step.FETCHERS: fetchers.close,
             _Step.ISR_CHANGES: isr_changes.close,
+            _Step.CLEANER: cleaner.close,
             _Step.FUTURES: replicas.futures.close,
             _Step.TRANSACTIONS: transactions.close,
             _Step.PEERS: peers.close,
@@ -433,6 +439,7 @@ class Broker:
             (config.transaction_remove_expired_interval_ms, self._context.transactions.expire_ids),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
+        self._context.cleaner.start()
 
     def give_up_start(self) -> None:
         """Let a ``start`` that waits for ZooKeeper to register the broker fail; ``stop`` is to follow."""

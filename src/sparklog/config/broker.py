@@ -381,6 +381,50 @@ class BrokerConfig:
         "Between two checkpoints of what is committed. After a crash it is known as soon as the followers ask.",
         at_least(1),
     )
+    log_cleaner_enable: bool = setting(
+        "log.cleaner.enable", T.BOOLEAN, True, "Whether this broker compacts topics with cleanup.policy=compact."
+    )
+    log_cleaner_threads: int = setting(
+        "log.cleaner.threads",
+        T.INT,
+        1,
+        "Worker processes that compact, one partition each at a time.",
+        at_least(0),
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second",
+        T.DOUBLE,
+        1.7976931348623157e308,
+        "How much the workers read and write in a second, all together.",
+        at_least(1),
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        "log.cleaner.dedupe.buffer.size",
+        T.LONG,
+        134_217_728,
+        "Memory for the map of keys, of all workers together: 24 bytes a key. A worker uses 2 GiB at most.",
+    )
+    log_cleaner_io_buffer_size: int = setting(
+        "log.cleaner.io.buffer.size",
+        T.INT,
+        524_288,
+        "Memory to read into, of all workers together; a larger batch is read whole.",
+        at_least(0),
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        "log.cleaner.io.buffer.load.factor",
+        T.DOUBLE,
+        0.9,
+        "How full the map of keys may become: more hold more keys, and take longer to find one.",
+        between(0, 1),
+    )
+    log_cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms",
+        T.LONG,
+        15_000,
+        "How long the workers wait when there is no log to compact.",
+        at_least(0),
+    )
     transaction_state_log_num_partitions: int = setting(
         "transaction.state.log.num.partitions", T.INT, 50, "Partitions of __transaction_state.", at_least(1)
     )

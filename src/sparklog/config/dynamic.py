@@ -71,13 +71,19 @@ _OWN_DEFINITIONS: dict[str, Definition] = {
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.backoff.ms",
     )
 }
 DYNAMIC_DEFINITIONS: dict[str, Definition] = _OWN_DEFINITIONS | {
     own_name: TOPIC_DEFINITIONS[name] for own_name, name in topic_synonyms().items()
 }
 """The broker settings that may change while it runs: topics' defaults, limits on connections and on copying, how long
-producers are remembered. The rest is read at the start.
+producers are remembered, what compaction may use. The rest is read at the start.
 """
 
 

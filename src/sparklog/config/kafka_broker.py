@@ -24,9 +24,7 @@ _LEFT_OUT = frozenset(
     group.consumer.min.session.timeout.ms group.coordinator.append.linger.ms group.coordinator.new.enable
     group.coordinator.threads initial.broker.registration.timeout.ms inter.broker.listener.name
     kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
-    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-    log.cleaner.threads log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
+    listener.security.protocol.map log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes
     log.local.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
     num.io.threads num.network.threads
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.topic.compression.codec

@@ -23,7 +23,6 @@ from uuid import UUID
 from sparklog.clock import Clock, monotonic_ms
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import ApiError, DiskFull, ErrorCode, LogClosed, LogDirFailed, LogError, SegmentsLeased
-from sparklog.log import swap
 from sparklog.log.checkpoints import read_topic_id, write_topic_id
 from sparklog.log.extents import Extents, find_extents
 from sparklog.log.files import MISPLACED, disk_refused, segment_paths, sync_directory
@@ -33,9 +32,10 @@ from sparklog.log.lease import Lease, is_leased
 from sparklog.log.loader import Knowledge, LogLoader, replay
 from sparklog.log.origin import AppendOrigin, Verification
 from sparklog.log.producer_snapshot import ProducerEntry
+from sparklog.log.replacement import Replacement
 from sparklog.log.retention import SegmentView, deletable, policies_of
 from sparklog.log.search import Search
-from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment
+from sparklog.log.segment import MAX_RELATIVE_OFFSET, LogSegment, SegmentFacts
 from sparklog.log.segments import MOST_ABORTED, LogPosition
 from sparklog.log.validator import PreparedBatch, as_topic_compresses, batches_of_leader, validate_appended
 from sparklog.record.batch import RecordBatch, patch_append_time
@@ -172,6 +172,34 @@ class Log:
     def base_offset(self) -> int:
         """Where its first segment begins: at its start or before that."""
         return self._segments.first.base_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """All before is replicated, and of no transaction that is undecided, as far as is known here."""
+        unstable = self.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    @property
+    def truncations(self) -> int:
+        """How often the log was cut since it was opened."""
+        return self._truncations
+
+    @property
+    def awaits_snapshot(self) -> bool:
+        """Whether a snapshot of its producers is yet to be written: a start after a crash needs their batches."""
+        return self._producers.first_unwritten is not None
+
+    def segment_facts(self) -> list[SegmentFacts]:
+        """Of every segment, the active one last."""
+        return [segment.facts() for segment in self._segments]
+
+    def first_timestamps(self, start: int, end: int) -> list[int]:
+        """Those of the first batches (ms) of the segments that hold offsets in ``start`` to ``end``, the active one
+        left out. Raises CorruptRecord.
+        """
+        segments = [each for each in self._segments.from_offset(start) if each.base_offset < end]
+        times = [each.timestamp_of_first() for each in segments if each is not self._segments.active]
+        return [each for each in times if each is not None]
 
     @property
     def segment_count(self) -> int:
@@ -770,6 +798,19 @@ class Log:
         Returns the files of the old ones, renamed ``.deleted``; the caller unlinks them. See ``swap`` for a crash.
         Raises SegmentsLeased, with nothing changed, while one of the old ones is leased.
         """
+        replacement = self.begin_replacement(new, old)
+        try:
+            replacement.perform()
+        except LogDirFailed:
+            replacement.end()
+            raise
+        return self.adopt(replacement)
+
+    def begin_replacement(self, new: Sequence[int], old: Sequence[int]) -> Replacement:
+        """The swap of ``replace_segments``, to be performed, and then adopted or ended. Nothing has changed yet.
+
+        Raises LogError unless the log has those of ``old``, SegmentsLeased while one of them is leased.
+        """
         self._check_writable()
         gone = tuple(segment for segment in self._segments if segment.base_offset in old)
         if len(gone) != len(old) or not old or not min(old) <= min(new) or self._segments.active in gone:
@@ -778,15 +819,17 @@ class Log:
         leased = [each.base_offset for each in gone if is_leased(each.leases, now)]
         if leased:
             raise SegmentsLeased(f"segments {leased} of {self.tp} are leased to readers: replace them when that ends")
-        try:
-            swap.prepare(self.directory, new)
-            paths = [path for segment in gone for path in (segment.delete_log(), *segment.delete_indexes())]
-            swap.finish(self.directory, new)
-            fresh = tuple(LogSegment(self.directory, base, self._config, active=False) for base in new)
-        except OSError as error:
-            raise disk_refused(f"cannot swap segments of {self.directory}", error) from error
-        self._segments.replace(gone, fresh)
-        return paths
+        return Replacement(self.directory, self._config, gone, new, now)
+
+    def adopt(self, replacement: Replacement) -> list[Path]:
+        """Serve the new segments from now on; the files of the old ones, for the caller to unlink."""
+        replacement.end()
+        self._segments.replace(replacement.gone, replacement.fresh)
+        kept = self._segments.bases
+        for segment in replacement.gone:
+            if segment.base_offset not in kept:
+                self._producers.discard_snapshot(segment.base_offset)
+        return replacement.doomed
 
     def take_over(self, before: Log) -> None:
         """Stand in for ``before``, of which all batches are here; it is used no more."""

@@ -64,6 +64,19 @@ class Mark(NamedTuple):
     bytes_since_index_entry: int
 
 
+class SegmentFacts(NamedTuple):
+    """What decides whether and with what others a segment is cleaned."""
+
+    base_offset: int
+    size: int
+    """Bytes of its ``.log`` file."""
+    index_size: int
+    """Bytes of its offset index."""
+    time_index_size: int
+    latest_timestamp: int
+    """ms; of its newest record, or of the file's last change if no record has one."""
+
+
 class LogSegment:
     """One segment, open. Only the last of a log is appended to."""
 
@@ -109,6 +122,11 @@ class LogSegment:
         if self.latest.timestamp >= 0:
             return self.latest.timestamp
         return int(os.fstat(self.log.fileno()).st_mtime * 1000)
+
+    def facts(self) -> SegmentFacts:
+        """As it is now."""
+        indexes = self.offset_index.size_in_bytes, self.time_index.size_in_bytes
+        return SegmentFacts(self.base_offset, self.size, *indexes, self.latest_or_mtime())
 
     def append(self, records: memoryview, first_offset: int, last_offset: int, latest: TimestampOffset) -> int:
         """Write ``records``, whole batches with their final offsets, and return the position.
@@ -181,14 +199,21 @@ class LogSegment:
         )
 
     def _age(self, max_timestamp: int, now_ms: int) -> int:
-        if self.first_timestamp is None:
-            first = next(self.log.batches(), None)
-            self.first_timestamp = first.max_timestamp if first else max_timestamp
-        if self.first_timestamp >= 0:
-            return max_timestamp - self.first_timestamp
+        first = self.timestamp_of_first()
+        if first is None:
+            first = self.first_timestamp = max_timestamp
+        if first >= 0:
+            return max_timestamp - first
         if self.created_ms is None:
             self.created_ms = now_ms
         return now_ms - self.created_ms
+
+    def timestamp_of_first(self) -> int | None:
+        """The greatest timestamp of the first batch, ms; None of an empty segment. Raises CorruptRecord."""
+        if self.first_timestamp is None:
+            first = next(self.log.batches(), None)
+            self.first_timestamp = None if first is None else first.max_timestamp
+        return self.first_timestamp
 
     def find(self, offset: int) -> BatchPosition | None:
         """The first batch whose last offset is at or beyond ``offset``."""

@@ -89,7 +89,9 @@ class LogSegments:
         for segment in self.from_offset(offset):
             if segment.base_offset > bound.segment_base:
                 return None
-            end = bound.position if segment.base_offset == bound.segment_base else segment.size
+            end = segment.size  # less than the bound's where the segment was cleaned since
+            if segment.base_offset == bound.segment_base:
+                end = min(end, bound.position)
             found = segment.read(offset, max_bytes, end, min_one_batch=min_one_batch)
             if found is not None:
                 return found

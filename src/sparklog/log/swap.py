@@ -58,6 +58,15 @@ def _renamed(path: Path, old: str, new: str) -> Path:
     return path.with_name(path.name.removesuffix(old) + new)
 
 
+def undo(directory: Path) -> None:
+    """Remove what a rewrite has made, unless a swap of it has become certain; what is there stays as it is."""
+    cleaned = files_with_suffix(directory, CLEANED_SUFFIX)
+    if cleaned:
+        first = min(base_offset_of(path) for path in cleaned)
+        _remove(path for path in files_with_suffix(directory, SWAP_SUFFIX) if base_offset_of(path) >= first)
+        _remove(cleaned)  # last: while one of these is there, the swap counts as undone
+
+
 def finish_interrupted(directory: Path) -> None:
     """Undo or finish what a crash left half done; doing it twice is doing it once."""
     _remove(files_with_suffix(directory, DELETED_SUFFIX))
@@ -65,10 +74,8 @@ def finish_interrupted(directory: Path) -> None:
     cleaned = files_with_suffix(directory, CLEANED_SUFFIX)
     if cleaned:
         first = min(base_offset_of(path) for path in cleaned)
-        undone = [path for path in files_with_suffix(directory, SWAP_SUFFIX) if base_offset_of(path) >= first]
         _logger.warning("%s: a rewrite from offset %d on was interrupted; it is undone", directory, first)
-        _remove(undone)  # before the .cleaned files: while one of those is there, the swap counts as undone
-        _remove(cleaned)
+        undo(directory)
     swaps = sorted(files_with_suffix(directory, SWAP_SUFFIX))
     if swaps:
         _logger.warning("%s: a swap of segments was interrupted; it is finished", directory)

@@ -25,6 +25,7 @@ from sparklog.log.checkpoints import (
     write_offsets,
 )
 from sparklog.log.directories.clean_stop import CleanStop, write_marker
+from sparklog.log.directories.cleaner_points import CleanerPoints
 from sparklog.log.files import (
     CLEAN_SHUTDOWN_MARKER,
     LOCK_FILE,
@@ -57,6 +58,7 @@ class LogDir:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._starts: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self.cleaner_points = CleanerPoints(path)
         self._named: frozenset[TopicPartition] = frozenset()
         self._writing = threading.Lock()  # held while the checkpoints are written: one writer at a time
         self._choosing = threading.Lock()  # held for a moment, while it is decided what is written
@@ -114,6 +116,7 @@ class LogDir:
         self._starts = self._read(LOG_START_OFFSETS, "every log starts with its first segment") or {}
         self._high_watermarks = self._read(HIGH_WATERMARKS, "followers tell anew what is committed") or {}
         self._named = frozenset({*self._recovery_points, *self._starts, *self._high_watermarks})
+        self.cleaner_points.load()
 
     def _read(self, name: str, consequence: str) -> dict[TopicPartition, int] | None:
         try:
@@ -164,6 +167,7 @@ class LogDir:
                 write_offsets(self.path / RECOVERY_POINTS, {tp: log.recovery_point for tp, log in logs.items()})
                 write_offsets(self.path / LOG_START_OFFSETS, starts)
                 write_offsets(self.path / HIGH_WATERMARKS, {tp: log.high_watermark for tp, log in logs.items()})
+                self.cleaner_points.write()
             except OSError as error:
                 raise disk_refused(f"cannot write the checkpoints of {self.path}", error) from error
             with self._choosing:

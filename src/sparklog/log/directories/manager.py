@@ -48,7 +48,7 @@ from sparklog.errors import (
     LogDirFailed,
     LogError,
 )
-from sparklog.log.checkpoints import RECOVERY_POINTS, read_topic_id
+from sparklog.log.checkpoints import CLEANER_OFFSETS, RECOVERY_POINTS, read_topic_id
 from sparklog.log.directories.behind import Behind
 from sparklog.log.directories.clean_stop import CleanStop
 from sparklog.log.directories.directory import LogDir
@@ -461,10 +461,28 @@ class LogManager:
 
     def replace(self, tp: TopicPartition, log: Log) -> None:
         """The partition's copy is the partition's log."""
+        self._move_cleaner_point(tp, self.logs[tp], log)
         self._held[self.logs[tp].directory.parent] -= 1
         self.logs[tp] = log  # before the other is changed: see _state_of
         self._held[log.directory.parent] += 1
         del self.futures[tp]
+
+    def _move_cleaner_point(self, tp: TopicPartition, before: Log, log: Log) -> None:
+        points = self.dir_of(before.directory).cleaner_points
+        offset = points.of(tp)
+        if offset is not None:
+            self.dir_of(log.directory).cleaner_points.set(tp, offset)
+            points.forget(tp)
+
+    def cleaner_point(self, tp: TopicPartition) -> int | None:
+        """Up to where the partition's log is clean; None if it never was cleaned."""
+        return self.dir_of(self.logs[tp].directory).cleaner_points.of(tp)
+
+    def set_cleaner_point(self, tp: TopicPartition, offset: int) -> None:
+        """The partition's log is clean up to ``offset``; the file says so soon."""
+        home = self.dir_of(self.logs[tp].directory)
+        home.cleaner_points.set(tp, offset)
+        self._in_background(home.cleaner_points.write, home.path / CLEANER_OFFSETS)
 
     def _make(self, home: LogDir, new: list[NewPartition]) -> dict[TopicPartition, MadePartition]:
         """On any thread. One sync makes all the directories last; each log is opened and has its files."""
@@ -591,7 +609,9 @@ class LogManager:
             self._unusable_at[tp] = here
         if log is not None:
             log.abandon()
-            self.dir_of(log.directory).keep_start(tp, log.log_start_offset)
+            home = self.dir_of(log.directory)
+            home.keep_start(tp, log.log_start_offset)
+            home.cleaner_points.forget(tp)
             del self.logs[tp]
             self._held[log.directory.parent] -= 1
         departure = _departure(tp, self._unusable_at.get(tp), why)
@@ -663,6 +683,10 @@ class LogManager:
         """Remove a directory in the background, or at the next start."""
         self._in_background(lambda: shutil.rmtree(doomed), doomed)
 
+    def unlink_later(self, path: Path) -> None:
+        """Remove a file in the background; a start removes one that stays."""
+        self._in_background(lambda: path.unlink(missing_ok=True), path)
+
     def truncate_to(self, tp: TopicPartition, offset: int) -> None:
         """Drop what the partition holds at or beyond ``offset``, the recovery point on the disk first.
 
@@ -675,6 +699,7 @@ class LogManager:
         """``truncate_to``, of a log that is the partition's or a copy of it."""
         start = log.log_start_offset
         end = log.end_after_truncation(offset)  # ``offset`` may lie within a batch, all of which goes
+        self.dir_of(log.directory).cleaner_points.lower(log.tp, end)
         if end < log.recovery_point:
             log.lower_recovery_point(end)
             self._checkpoint_dir_of(log)
@@ -689,6 +714,7 @@ class LogManager:
         disk first. Raises LogDirFailed if the disk refuses.
         """
         log = self._held_log(tp)
+        self.dir_of(log.directory).cleaner_points.forget(tp)
         log.lower_recovery_point(0)
         self._checkpoint_dir_of(log)
         log.restart_at(offset)

@@ -1,0 +1,97 @@
+"""The broker's end of a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any
+
+from sparklog.compaction.cleaner import CleanedGroup
+from sparklog.compaction.stats import CleanerStats
+from sparklog.compaction.task import CleaningTask, Failure
+from sparklog.errors import SparklogError
+
+_LINE_LIMIT = 1 << 26
+"""Bytes: a group may have many segments."""
+
+
+class CleaningFailed(SparklogError):
+    """A worker could not clean a log; nothing of it has changed that was not adopted."""
+
+    def __init__(self, kind: Failure, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class Worker:
+    """One worker process, begun when it is first needed; belongs to the loop's thread."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self.stats = CleanerStats()
+        """Of the last log that was cleaned whole."""
+
+    @property
+    def pid(self) -> int | None:
+        """None while there is no process."""
+        return None if self._process is None else self._process.pid
+
+    async def clean(self, task: CleaningTask) -> AsyncGenerator[CleanedGroup, None]:
+        """Have a log cleaned. Each group is to be adopted, or the iteration given up, before the next is asked for.
+
+        Raises CleaningFailed. Whoever gives up has to ``end`` the process.
+        """
+        process = await self._begun()
+        assert process.stdin is not None
+        self._send(process, task.to_json())
+        while True:
+            answer = await self._answer(process)
+            if "group" in answer:
+                yield CleanedGroup(tuple(answer["group"]["old"]), tuple(answer["group"]["new"]))
+                self._send(process, '{"go": true}')
+            elif "done" in answer:
+                self.stats = CleanerStats(**answer["done"])
+                return
+            else:
+                raise CleaningFailed(Failure(answer["failed"]["kind"]), answer["failed"]["text"])
+
+    async def _begun(self) -> asyncio.subprocess.Process:
+        if self._process is None or self._process.returncode is not None:
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "sparklog.compaction.worker",
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    limit=_LINE_LIMIT,
+                )
+            except OSError as error:
+                raise CleaningFailed(Failure.NO_ROOM, f"a worker process cannot be begun: {error}") from error
+        return self._process
+
+    @staticmethod
+    def _send(process: asyncio.subprocess.Process, line: str) -> None:
+        assert process.stdin is not None
+        process.stdin.write(line.encode() + b"\n")
+
+    async def _answer(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        if not line.endswith(b"\n"):
+            code = await process.wait()
+            raise CleaningFailed(Failure.NO_ROOM, f"the worker process ended with status {code}; see what it printed")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    async def end(self) -> None:
+        """End the process, if there is one, whatever it does; what it was writing is left under ``.cleaned``."""
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

@@ -1,0 +1,81 @@
+"""What a worker is told of one log, and what it answers: values that travel as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sparklog.config.topic import TopicConfig
+from sparklog.log.segment import SegmentFacts
+
+
+class Failure(StrEnum):
+    """Why a cleaning ended before its end."""
+
+    CORRUPT = "corrupt"
+    """A segment cannot be read."""
+    GONE = "gone"
+    """A segment went while it was to be read."""
+    NO_ROOM = "no room"
+    """The disk is full, or the memory."""
+    DISK = "disk"
+    """The disk refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """The memory and the rate of one worker. What a broker is allowed is divided among its workers."""
+
+    map_bytes: int
+    """For the keys' hashes: ``log.cleaner.dedupe.buffer.size``, 2 GiB at most."""
+    load_factor: float
+    """How full the map may become, 0 to 1."""
+    read_bytes: int
+    """How much of a segment is read at once; a larger batch is read whole."""
+    bytes_per_second: float
+    """Reads and writes together."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningTask:
+    """One cleaning of one log.
+
+    The worker reads the segments before ``first_uncleanable``, which do not change, and writes others that are to take
+    their place; it changes nothing that is there.
+    """
+
+    directory: str
+    name: str
+    """TOPIC-PARTITION."""
+    segments: tuple[SegmentFacts, ...]
+    """All of the log, the active one last."""
+    log_start_offset: int
+    first_dirty: int
+    first_uncleanable: int
+    now_ms: int
+    """The wall clock's time that counts for the whole cleaning."""
+    config: TopicConfig
+    buffers: Buffers
+    last_offsets: dict[int, int] = field(default_factory=dict)
+    """Producer id → the last offset of its last batch: that batch stays, with its sequence numbers."""
+    marker_epochs: dict[int, int] = field(default_factory=dict)
+    """Producer id → its epoch, of those of which only markers are known: a marker of that epoch stays."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> CleaningTask:
+        fields: dict[str, Any] = json.loads(text)
+        fields["segments"] = tuple(SegmentFacts(*each) for each in fields["segments"])
+        fields["config"] = TopicConfig(**{name: _immutable(value) for name, value in fields["config"].items()})
+        fields["buffers"] = Buffers(**fields["buffers"])
+        for name in ("last_offsets", "marker_epochs"):
+            fields[name] = {int(key): value for key, value in fields[name].items()}
+        return cls(**fields)
+
+
+def _immutable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,90 @@
+"""The process in which a broker has logs cleaned, one after another: ``python -m sparklog.compaction.worker``.
+
+It speaks in lines of JSON. In: ``{"clean": TASK}``; then, for each group that it has written, ``{"go": true}`` when the
+group is in place. Out: ``{"group": {"old": [...], "new": [...]}}`` for each group, at the end ``{"done": STATS}``, or
+``{"failed": {"kind": ..., "text": ...}}``, after which nothing is left of the group under way.
+
+It ends with its broker, whatever that dies of, so that no two write anew one log. It gives way to other processes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TextIO
+
+from sparklog.clock import Clock, SystemClock
+from sparklog.compaction.cleaner import LogCleaning
+from sparklog.compaction.task import CleaningTask, Failure
+from sparklog.errors import CorruptRecord, DiskFull
+from sparklog.log.files import is_full
+
+_NICE = 10
+_PR_SET_PDEATHSIG = 1
+
+
+class _Orphaned(Exception):
+    """The broker is gone."""
+
+
+def serve(incoming: TextIO, outgoing: TextIO, clock: Clock, is_wanted: Callable[[], None] = lambda: None) -> None:
+    """Do what the lines of ``incoming`` say, until it ends. ``is_wanted`` raises what ends it at once."""
+    for line in incoming:
+        task = CleaningTask.from_json(line)
+        cleaning = LogCleaning(task, clock, os.urandom(16), is_wanted)
+        try:
+            for group in cleaning.run():
+                _say(outgoing, {"group": {"old": group.old, "new": group.new}})
+                if not incoming.readline():
+                    return
+        except (CorruptRecord, OSError, MemoryError, DiskFull) as error:
+            _say(outgoing, {"failed": {"kind": _kind_of(error), "text": _text_of(error)}})
+        else:
+            _say(outgoing, {"done": cleaning.stats.to_dict()})
+
+
+def _say(outgoing: TextIO, answer: dict[str, Any]) -> None:
+    outgoing.write(json.dumps(answer) + "\n")
+    outgoing.flush()
+
+
+def _kind_of(error: BaseException) -> Failure:
+    if isinstance(error, CorruptRecord):
+        return Failure.CORRUPT
+    if isinstance(error, FileNotFoundError):
+        return Failure.GONE
+    if isinstance(error, DiskFull | MemoryError) or (isinstance(error, OSError) and is_full(error)):
+        return Failure.NO_ROOM
+    return Failure.DISK
+
+
+def _text_of(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        return f"{error.strerror or error} ({error.filename})" if error.filename else str(error)
+    return str(error) or type(error).__name__
+
+
+def main() -> int:
+    """Serve the process that began this one."""
+    parent = os.getppid()
+    with suppress(OSError, AttributeError):  # where there is no such call, the parent's number tells
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.nice(_NICE)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal; the broker ends this process
+
+    def is_wanted() -> None:
+        if os.getppid() != parent:
+            raise _Orphaned
+
+    with suppress(_Orphaned, BrokenPipeError):
+        serve(sys.stdin, sys.stdout, SystemClock(), is_wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

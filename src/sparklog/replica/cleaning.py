@@ -1,0 +1,438 @@
+"""Compaction of the logs that this broker holds: which is next, and putting what a worker wrote in its place.
+
+Invariants: one cleaning a log at a time. Only segments that do not change are cleaned, all below the last stable
+offset; a group that was written anew takes its place only while the log is as it was when the cleaning began: not cut,
+not moved, not taken away, its policy still ``compact``. The clean section grows when all groups are in place. A worker
+that dies, is refused by the disk, or comes too late changes nothing. Source: Kafka 3.9, ``LogCleaner``,
+``LogCleanerManager``; ``docs/adr/0026-compaction.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from sparklog.clock import Clock
+from sparklog.compaction.cleaner import CleanedGroup
+from sparklog.compaction.plan import LogFacts, Sections, compaction_delay, divide
+from sparklog.compaction.process import CleaningFailed, Worker
+from sparklog.compaction.stats import CleanerStats
+from sparklog.compaction.task import Buffers, CleaningTask, Failure
+from sparklog.config.broker import BrokerConfig
+from sparklog.errors import CorruptRecord, DiskFull, LogDirFailed, LogError, SegmentsLeased
+from sparklog.log import swap
+from sparklog.log.directories.manager import LogManager
+from sparklog.log.log import Log
+from sparklog.log.replacement import Replacement
+from sparklog.net.tasks import Tasks
+from sparklog.structs import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+_LOOKED_AT_ONCE = 20
+"""Logs: to look at so many takes a millisecond or two."""
+_MOST_MAP_BYTES = (1 << 31) - 1
+_LEASE_PAUSE_S = 1.0
+_LEASE_PATIENCE_S = 120.0
+"""How long a group waits for readers that hold its files; a lease runs 30 s at most."""
+
+
+class NotCleaned(LogError):
+    """A cleaning that was asked for did not take place, and why."""
+
+
+class _Abandoned(Exception):
+    """The log is not what it was when its cleaning began."""
+
+
+class _Mark(NamedTuple):
+    """What tells whether a log is what it was."""
+
+    log: Log
+    truncations: int
+
+    def check(self, logs: LogManager) -> None:
+        """Raises _Abandoned unless the log may still be cleaned."""
+        log, tp = self.log, self.log.tp
+        if logs.logs.get(tp) is not log:
+            raise _Abandoned("it was taken away")
+        if log.truncations != self.truncations or tp in logs.being_cut:
+            raise _Abandoned("it was cut")
+        if logs.future_of(tp) is not None:
+            raise _Abandoned("it is being moved to another log directory")
+        if "compact" not in log.config.cleanup_policy:
+            raise _Abandoned("its cleanup.policy has changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Uncleanable:
+    """A log that cannot be cleaned, until it changes or somebody asks for it."""
+
+    why: str
+    segment_count: int
+    log_start_offset: int
+    truncations: int
+    bytes: int
+
+    def is_still(self, log: Log) -> bool:
+        """Whether nothing has changed since."""
+        return (self.segment_count, self.log_start_offset, self.truncations) == (
+            log.segment_count,
+            log.log_start_offset,
+            log.truncations,
+        )
+
+
+class LastRun(NamedTuple):
+    """The last cleaning of a log."""
+
+    ended_ms: int
+    stats: CleanerStats
+
+
+class Candidate(NamedTuple):
+    """A compacted log as it is now."""
+
+    tp: TopicPartition
+    sections: Sections
+    delay_ms: int
+    """How long it is overdue by ``max.compaction.lag.ms``."""
+
+
+class LogCleaner:
+    """Belongs to the loop's thread. ``changing`` is the lock of ``ReplicaManager``."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        changing: asyncio.Lock,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        config: BrokerConfig,
+    ) -> None:
+        self._logs = logs
+        self._changing = changing
+        self._loop = loop
+        self._clock = clock
+        self._config = config
+        self._tasks = Tasks(loop, lambda name, error: _logger.error("%s failed", name, exc_info=error))
+        self._threads: list[asyncio.Task[None]] = []
+        self._workers: list[Worker] = []
+        self._wishes: dict[TopicPartition, asyncio.Future[CleanerStats]] = {}
+        self._postponed: dict[TopicPartition, float] = {}  # until when, of those that were given up
+        self._woken = asyncio.Event()
+        self.under_way: set[TopicPartition] = set()
+        """The logs that are being cleaned; not to be changed."""
+        self.uncleanable: dict[TopicPartition, Uncleanable] = {}
+        self.last_runs: dict[TopicPartition, LastRun] = {}
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to clean, where ``log.cleaner.enable`` says so."""
+        if self._config.log_cleaner_enable:
+            self._set_threads(self._config.log_cleaner_threads)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Put other settings in force, from the next log on."""
+        self._config = replace(config, log_cleaner_enable=self._config.log_cleaner_enable)
+        if self._threads or self._config.log_cleaner_enable:
+            self._set_threads(config.log_cleaner_threads)
+        self._woken.set()
+
+    def _set_threads(self, count: int) -> None:
+        """A worker that is one too many is stopped; what it was writing is given up."""
+        while len(self._threads) > count:
+            self._threads.pop().cancel()
+        while len(self._threads) < count:
+            number = len(self._threads)
+            self._threads.append(self._tasks.spawn(self._run(number), f"log cleaner thread {number}"))
+
+    async def close(self) -> None:
+        """Clean no more. A swap under way is done to its end."""
+        for wish in self._wishes.values():
+            wish.cancel()
+        for thread in self._threads:
+            thread.cancel()
+        await self._tasks.finish()
+
+    async def _run(self, number: int) -> None:
+        worker = Worker()
+        try:
+            while True:
+                self._woken.clear()
+                candidate = await self._next()
+                if candidate is None:
+                    await worker.end()  # it holds the memory of its map
+                    await self._pause()
+                else:
+                    await self._clean(candidate, worker, number)
+        finally:
+            await worker.end()
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), self._config.log_cleaner_backoff_ms / 1000)
+
+    # What is next
+
+    async def clean(self, tp: TopicPartition) -> CleanerStats:
+        """Clean the log as soon as a worker is free, however little of it is dirty, its active segment too.
+
+        Raises NotCleaned.
+        """
+        log = self._logs.logs.get(tp)
+        if log is None or "compact" not in log.config.cleanup_policy:
+            raise NotCleaned(f"{tp} is not here, or its cleanup.policy is not compact")
+        if not self._threads:
+            raise NotCleaned("this broker cleans nothing: log.cleaner.enable is false, or log.cleaner.threads is 0")
+        self.uncleanable.pop(tp, None)
+        self._postponed.pop(tp, None)
+        wish = self._wishes.get(tp)
+        if wish is None or wish.done():
+            wish = self._wishes[tp] = self._loop.create_future()
+        self._woken.set()
+        return await asyncio.shield(wish)
+
+    async def _next(self) -> Candidate | None:
+        """The log that is to be cleaned next: one that was asked for, else the dirtiest."""
+        for tp in list(self._wishes):
+            candidate = self._wished(tp)
+            if candidate is not None:
+                self.under_way.add(tp)
+                return candidate
+        best: Candidate | None = None
+        for number, (tp, log) in enumerate(list(self._logs.logs.items())):
+            if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            candidate = self._candidate(tp, log)
+            if (
+                candidate is not None
+                and self._may_clean(tp, log)
+                and candidate.sections.is_due(log.config, candidate.delay_ms)
+                and (best is None or candidate.sections.dirty_ratio > best.sections.dirty_ratio)
+            ):
+                best = candidate
+        if best is None or best.tp in self.under_way:
+            return None
+        self.under_way.add(best.tp)
+        return best
+
+    def _wished(self, tp: TopicPartition) -> Candidate | None:
+        """The log that was asked for, with its active segment rolled; None while it is being cleaned."""
+        wish, log = self._wishes[tp], self._logs.logs.get(tp)
+        if wish.done():
+            del self._wishes[tp]
+            return None
+        if tp in self.under_way:
+            return None
+        try:
+            if log is None or not self._may_clean(tp, log):
+                raise NotCleaned(f"{tp} cannot be cleaned now: it is not here, or is being cut or moved")
+            log.roll()
+            candidate = self._candidate(tp, log)
+            if candidate is None or not candidate.sections.cleanable_bytes:
+                raise NotCleaned(f"{tp} has nothing to clean below its last stable offset, {log.last_stable_offset}")
+        except LogError as error:
+            wish.set_exception(error if isinstance(error, NotCleaned) else NotCleaned(str(error)))
+            return None
+        return candidate
+
+    def _may_clean(self, tp: TopicPartition, log: Log) -> bool:
+        known = self.uncleanable.get(tp)
+        if known is not None and not known.is_still(log):
+            del self.uncleanable[tp]
+            known = None
+        return (
+            known is None
+            and self._postponed.get(tp, 0.0) <= self._clock.monotonic()
+            and tp not in self.under_way
+            and tp not in self._logs.being_cut
+            and self._logs.future_of(tp) is None
+            and not log.awaits_snapshot
+        )
+
+    def candidates(self) -> Iterator[Candidate | None]:
+        """Every compacted log of this broker as it is now, a log a step; None for one that is none."""
+        for tp, log in list(self._logs.logs.items()):
+            yield self._candidate(tp, log)
+
+    def _candidate(self, tp: TopicPartition, log: Log) -> Candidate | None:
+        config = log.config
+        if "compact" not in config.cleanup_policy or self._logs.logs.get(tp) is not log:
+            return None
+        now = self._clock.now_ms()
+        try:
+            facts = _facts_of(log)
+            sections = divide(facts, self._logs.cleaner_point(tp), config, now)
+            delay_ms = 0
+            if config.max_compaction_lag_ms < now:  # else no record can be as old
+                first_timestamps = log.first_timestamps(sections.first_dirty, facts.segments[-1].base_offset)
+                delay_ms = compaction_delay(first_timestamps, config, now)
+        except (CorruptRecord, LogError, OSError) as error:
+            self._give_up(log, str(error))
+            return None
+        if sections.is_checkpoint_wrong:
+            self._reset_checkpoint(log, sections)
+        return Candidate(tp, sections, delay_ms)
+
+    def _reset_checkpoint(self, log: Log, sections: Sections) -> None:
+        if "delete" not in log.config.cleanup_policy:
+            _logger.warning(
+                "the cleaner checkpoint of %s lies outside the log; it is cleaned from %d on",
+                log.tp,
+                sections.first_dirty,
+            )
+        self._logs.set_cleaner_point(log.tp, sections.first_dirty)
+
+    # One cleaning
+
+    async def _clean(self, candidate: Candidate, worker: Worker, number: int) -> None:
+        tp = candidate.tp
+        log = self._logs.logs.get(tp)
+        try:
+            if log is None:
+                raise _Abandoned("it was taken away")
+            mark = _Mark(log, log.truncations)
+            task = self._task(log, candidate.sections)
+            _logger.info("%s", _opening_line(task))
+            await self._run_task(task, mark, worker)
+            self._logs.set_cleaner_point(tp, worker.stats.end_offset)
+        except (_Abandoned, CleaningFailed, LogError, CorruptRecord, OSError) as error:
+            await self._clear(worker, log)
+            self._failed(tp, log, error)
+        except BaseException:
+            await asyncio.shield(self._tasks.spawn(self._clear(worker, log), f"giving up the cleaning of {tp}"))
+            raise
+        else:
+            self._succeeded(tp, worker.stats, number)
+        finally:
+            self.under_way.discard(tp)
+
+    def _task(self, log: Log, sections: Sections) -> CleaningTask:
+        return CleaningTask(
+            directory=str(log.directory),
+            name=str(log.tp),
+            segments=tuple(log.segment_facts()),
+            log_start_offset=log.log_start_offset,
+            first_dirty=sections.first_dirty,
+            first_uncleanable=sections.first_uncleanable,
+            now_ms=self._clock.now_ms(),
+            config=log.config,
+            buffers=self._buffers(),
+            last_offsets={each.producer_id: each.batches[-1].last_offset for each in log.producers if each.batches},
+            marker_epochs={each.producer_id: each.epoch for each in log.producers if not each.batches},
+        )
+
+    def _buffers(self) -> Buffers:
+        """One worker's part of what the settings allow."""
+        config, threads = self._config, max(len(self._threads), 1)
+        return Buffers(
+            map_bytes=min(config.log_cleaner_dedupe_buffer_size // threads, _MOST_MAP_BYTES),
+            load_factor=config.log_cleaner_io_buffer_load_factor,
+            read_bytes=max(config.log_cleaner_io_buffer_size // threads // 2, 1),
+            bytes_per_second=config.log_cleaner_io_max_bytes_per_second / threads,
+        )
+
+    async def _run_task(self, task: CleaningTask, mark: _Mark, worker: Worker) -> None:
+        await self._undo(mark.log)
+        mark.check(self._logs)
+        async with aclosing(worker.clean(task)) as groups:
+            async for group in groups:
+                placed = self._tasks.spawn(self._put_in_place(group, mark), f"replacing segments of {task.name}")
+                await asyncio.shield(placed)
+
+    async def _put_in_place(self, group: CleanedGroup, mark: _Mark) -> None:
+        """Swap the group in, once no reader holds a file of it. Raises _Abandoned, LogError."""
+        deadline = self._clock.monotonic() + _LEASE_PATIENCE_S
+        while True:
+            async with self._changing:
+                mark.check(self._logs)
+                try:
+                    replacement = mark.log.begin_replacement(group.new, group.old)
+                except SegmentsLeased:
+                    if self._clock.monotonic() > deadline or self._loop.is_closed():
+                        raise
+                else:
+                    await self._swap(mark.log, replacement)
+                    return
+            await asyncio.sleep(_LEASE_PAUSE_S)
+
+    async def _swap(self, log: Log, replacement: Replacement) -> None:
+        """Where the disk fails half way, its log directory has failed."""
+        try:
+            await asyncio.wrap_future(self._logs.run_on_disk(replacement.perform))
+        except LogDirFailed as error:
+            replacement.end()
+            self._logs.report(error, log.directory)
+            raise
+        for path in log.adopt(replacement):
+            self._logs.unlink_later(path)
+
+    async def _clear(self, worker: Worker, log: Log | None) -> None:
+        """Leave nothing of a cleaning that is given up."""
+        await worker.end()
+        if log is not None:
+            try:
+                await self._undo(log)
+            except OSError as error:
+                _logger.warning("what a cleaning left in %s stays until the next one: %s", log.directory, error)
+
+    async def _undo(self, log: Log) -> None:
+        """Remove what a cleaning may have left, of this log or of one of its name that is gone."""
+        async with self._changing:
+            if self._logs.logs.get(log.tp) is log:
+                await asyncio.wrap_future(self._logs.run_on_disk(swap.undo, log.directory))
+
+    def _succeeded(self, tp: TopicPartition, stats: CleanerStats, number: int) -> None:
+        _logger.info("%s", stats.summary(str(tp), number))
+        if stats.invalid_messages:
+            _logger.warning("%s: %d records without a key were dropped", tp, stats.invalid_messages)
+        self._postponed.pop(tp, None)
+        self.last_runs[tp] = LastRun(self._clock.now_ms(), stats)
+        wish = self._wishes.pop(tp, None)
+        if wish is not None and not wish.done():
+            wish.set_result(stats)
+
+    def _failed(self, tp: TopicPartition, log: Log | None, error: BaseException) -> None:
+        is_corrupt = isinstance(error, CorruptRecord) or (
+            isinstance(error, CleaningFailed) and error.kind in (Failure.CORRUPT, Failure.DISK)
+        )
+        if is_corrupt and log is not None:
+            self._give_up(log, str(error))
+        elif isinstance(error, DiskFull) or (isinstance(error, CleaningFailed) and error.kind is Failure.NO_ROOM):
+            _logger.warning("%s is not cleaned now, and will be tried again: %s", tp, error)
+        else:
+            _logger.info("the cleaning of %s was given up, and nothing of it is left: %s", tp, error)
+        self._postponed[tp] = self._clock.monotonic() + self._config.log_cleaner_backoff_ms / 1000
+        wish = self._wishes.pop(tp, None)
+        if wish is not None and not wish.done():
+            wish.set_exception(NotCleaned(f"{tp} was not cleaned: {error}"))
+
+    def _give_up(self, log: Log, why: str) -> None:
+        if log.tp not in self.uncleanable:
+            _logger.error(
+                "%s cannot be cleaned, and grows until it changes or 'sparklog compact' asks for it: %s", log.tp, why
+            )
+        self.uncleanable[log.tp] = Uncleanable(why, log.segment_count, log.log_start_offset, log.truncations, log.size)
+
+
+def _facts_of(log: Log) -> LogFacts:
+    return LogFacts(log.segment_facts(), log.log_start_offset, log.log_end_offset, log.last_stable_offset)
+
+
+def _opening_line(task: CleaningTask) -> str:
+    """As Kafka's; the second time is of tombstones in batches of the formats before 2, of which there are none here."""
+    cleaned = [each.latest_timestamp for each in task.segments if each.base_offset < task.first_uncleanable]
+    prior, horizon = max(cleaned, default=0), max(task.now_ms - task.config.delete_retention_ms, 0)
+    until = f"cleaning prior to {_date(prior)}, discarding tombstones prior to {_date(horizon)}"
+    return f"Cleaning log {task.name} ({until})..."
+
+
+def _date(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
