@@ -3,6 +3,7 @@
 import re
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,12 @@ def listener():
                 if answer is None:
                     kept.append(caller)
                     continue
-                with caller:
+                with caller, suppress(ConnectionError):
                     caller.recv(1 << 16)
                     caller.sendall(answer)
+                    caller.shutdown(socket.SHUT_WR)
+                    while caller.recv(1 << 16):  # to close with something unread would reset the connection
+                        pass
             for caller in kept:
                 caller.close()
 
