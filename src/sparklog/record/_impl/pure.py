@@ -20,6 +20,8 @@ from sparklog.record._impl.abc import (
     RecordColumns,
     RecordPlace,
 )
+from sparklog.record._impl.pure_compacting import BatchRewriter as BatchRewriter
+from sparklog.record._impl.pure_compacting import OffsetMap as OffsetMap
 from sparklog.record._impl.pure_reading import iter_section, wrap64
 from sparklog.record._impl.pure_scanner import BatchScanner as BatchScanner
 from sparklog.record.varint import write_varint
