@@ -12,6 +12,8 @@ from sparklog.record._impl.abc import (
     Record,
     RecordColumns,
     RecordPlace,
+    Retained,
+    RewriteRules,
     ScanLimits,
 )
 
@@ -35,6 +37,54 @@ class BatchScanner:
     is_bad: bool
     def __init__(self, limits: ScanLimits) -> None: ...
     def scan(self, buffer: Buffer) -> list[int]: ...
+    def entries(self) -> tuple[bytes, bytes]: ...
+
+class OffsetMap:
+    size: int
+    slots: int
+    most: int
+    latest_offset: int
+    messages: int
+    is_full: bool
+    def __init__(self, max_bytes: int, load_factor: float, seed: bytes, part: tuple[int, int] = (0, 1)) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+    def advance(self, offset: int) -> None: ...
+    def clear(self) -> None: ...
+    def index(self, payload: Buffer, fields: BatchFields, start_offset: int) -> None: ...
+    def index_batches(self, buffer: Buffer, start_offset: int) -> int: ...
+    def covers(self, key: bytes) -> bool: ...
+    def get(self, key: bytes) -> int: ...
+
+class BatchRewriter:
+    rules: RewriteRules
+    size: int
+    next_offset: int
+    latest_timestamp: int
+    latest_offset: int
+    bytes_since_entry: int
+    messages_read: int
+    messages_kept: int
+    invalid: int
+    bytes_read: int
+    bytes_written: int
+    batches_read: int
+    batches_written: int
+    def __init__(self, offset_map: OffsetMap, rules: RewriteRules, limits: ScanLimits) -> None: ...
+    def take(self, buffer: Buffer) -> int: ...
+    def retain(
+        self,
+        payload: Buffer,
+        fields: BatchFields,
+        horizon_ms: int | None,
+        *,
+        all_gone: bool = False,
+        keep_all: bool = False,
+        needs_horizon: bool = False,
+    ) -> Retained: ...
+    def count_batch(self, size: int) -> None: ...
+    def write(self, batch: Buffer) -> None: ...
+    def drain(self) -> memoryview: ...
     def entries(self) -> tuple[bytes, bytes]: ...
 
 class RecordEncoder:

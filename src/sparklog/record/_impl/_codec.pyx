@@ -10,9 +10,10 @@ Writing. A section is measured first (which also validates the columns' offsets)
 exactly the right size.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
@@ -30,6 +31,7 @@ from sparklog.record._impl.abc import (
     EncodedRecords,
     HeaderBuffers,
     Record,
+    Retained,
 )
 
 cdef extern from "Python.h":
@@ -62,6 +64,7 @@ cdef enum Status:
     ROW_OUT_OF_RANGE
     BAD_COLUMN
     SECTION_FULL
+    MAP_FULL
 
 _DECODE_MESSAGES = {
     BAD_VARINT: "a varint is too long, or runs past the end of its record",
@@ -105,3 +108,5 @@ include "_objects.pxi"
 include "_partitioning.pxi"
 include "_scanning.pxi"
 include "_latest.pxi"
+include "_offset_map.pxi"
+include "_rewriting.pxi"

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from sparklog.record.layout import MAX_INT32
+from sparklog.record.layout import MAX_INT32, MAX_INT64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from typing_extensions import Buffer
 
@@ -210,6 +210,214 @@ class BatchScanner(Protocol):
         """The packed entries of the offset index and of the time index."""
 
 
+class OffsetMap(Protocol):
+    """The greatest offset of each key in a stretch of log: what compaction goes by.
+
+    An entry is a SipHash-2-4 of the key, of 128 bits and keyed by ``seed``, and the offset: 24 bytes. The key itself is
+    not kept. Records with an offset below 0 or below ``start_offset``, and those without a key, are looked at only; a
+    key of no bytes is a key.
+
+    ``part`` (i, n) makes a map of the i-th of n parts of all keys, chosen by hash: several tasks share the keys of one
+    log. A map knows nothing of keys of other parts.
+
+    CorruptRecord leaves in the map what was put before the record that is corrupt.
+    """
+
+    @property
+    def size(self) -> int:
+        """Keys in the map."""
+
+    @property
+    def slots(self) -> int:
+        """Entries that the memory has room for."""
+
+    @property
+    def most(self) -> int:
+        """Keys that the map takes: the slots times the load factor."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory, whether they were touched or not."""
+
+    @property
+    def is_full(self) -> bool:
+        """A record was refused for lack of room."""
+
+    @property
+    def latest_offset(self) -> int:
+        """The offset up to which the log is in the map; -1 at first."""
+
+    @property
+    def messages(self) -> int:
+        """Records looked at."""
+
+    def __init__(self, max_bytes: int, load_factor: float, seed: bytes, part: tuple[int, int] = (0, 1)) -> None:
+        """ValueError unless the load factor is above 0 and at most 1, the seed 16 bytes long, and ``0 <= i < n``."""
+
+    def advance(self, offset: int) -> None:
+        """Raise ``latest_offset`` to ``offset``, unless it is there already."""
+
+    def clear(self) -> None:
+        """Forget everything; the memory is given back and taken anew."""
+
+    def index(self, payload: Buffer, fields: BatchFields, start_offset: int) -> None:
+        """Put every record of one decompressed section, in order.
+
+        When the map has ``most`` keys, the next record with a key makes it full, and nothing behind that is looked at.
+        """
+
+    def index_batches(self, buffer: Buffer, start_offset: int) -> int:
+        """Put the records of the batches at the beginning of ``buffer``; returns how many bytes these batches take.
+
+        It stops before a batch that is compressed, transactional, a control batch or cut short, and before one that is
+        damaged or malformed, which ``index`` and ``RecordBatch.validate`` then refuse. It stops before the batch that
+        makes the map full, too. ``latest_offset`` follows the batches that it took.
+        """
+
+    def covers(self, key: bytes) -> bool:
+        """Whether the key is of this map's part."""
+
+    def get(self, key: bytes) -> int:
+        """The greatest offset of the key, -1 where there is none."""
+
+
+class RewriteRules(NamedTuple):
+    """What decides, beside the offset map, which records and batches stay."""
+
+    now_ms: int
+    delete_retention_ms: int
+    """Tombstones stay for so long after the first compaction that has met them."""
+    last_offsets: Mapping[int, int]
+    """By producer id the last offset of its last batch, which stays even when it is empty."""
+    round_end: int
+    """A batch that ends right before this offset stays even when it is empty."""
+
+    @property
+    def new_horizon(self) -> int:
+        """The delete horizon of a batch that gets one now."""
+        return min(self.now_ms + self.delete_retention_ms, MAX_INT64)
+
+    def keeps_empty(self, producer_id: int, last_offset: int) -> bool:
+        """Whether a batch stays even when none of its records does."""
+        return last_offset + 1 == self.round_end or (
+            producer_id >= 0 and self.last_offsets.get(producer_id) == last_offset
+        )
+
+
+class Retained(NamedTuple):
+    """What is left of one section.
+
+    ``section`` is None where it stays as it is, and empty where no record does. ``base_timestamp`` and
+    ``horizon_ms`` (None: no delete horizon) are what the batch is to bear, ``max_timestamp`` is the greatest timestamp
+    of the records that stay, -1 at least.
+    """
+
+    read: int
+    kept: int
+    has_tombstones: bool
+    section: bytearray | None
+    base_timestamp: int
+    max_timestamp: int
+    horizon_ms: int | None
+
+
+class BatchRewriter(Protocol):
+    """Compaction's second pass: takes the batches of a log in order, writes what stays, and makes the index entries.
+
+    A record stays if it lies beyond the map's ``latest_offset``, or its key is not of the map's part. Otherwise it goes
+    if it has no key, if the map has a later offset of its key, or if it is a tombstone and its batch has a delete
+    horizon that ``now_ms`` has reached.
+
+    A batch of which every record stays is written as it is, unless it has a tombstone and no delete horizon yet. Any
+    other is written anew. Its header fields and offset deltas are kept, and keys, values and headers are copied as they
+    are; the rest of each record is encoded afresh, in the shortest form. The base timestamp becomes the delete horizon
+    where there is one, and else the timestamp of the first record that stays. A batch of which no record stays goes
+    too, unless the rules keep it: it is then a header without records.
+
+    What it writes is what a BatchScanner takes: offsets rise from batch to batch, from ``base_offset`` to below
+    ``end_offset``. LogError where a file would grow beyond 2 GiB.
+    """
+
+    @property
+    def rules(self) -> RewriteRules: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes written since the segment began."""
+
+    @property
+    def next_offset(self) -> int: ...
+
+    @property
+    def latest_timestamp(self) -> int: ...
+
+    @property
+    def latest_offset(self) -> int: ...
+
+    @property
+    def bytes_since_entry(self) -> int:
+        """This and the three above as a BatchScanner would have them behind all that was written."""
+
+    @property
+    def messages_read(self) -> int: ...
+
+    @property
+    def messages_kept(self) -> int: ...
+
+    @property
+    def invalid(self) -> int:
+        """Records that went because they have no key."""
+
+    @property
+    def bytes_read(self) -> int: ...
+
+    @property
+    def bytes_written(self) -> int: ...
+
+    @property
+    def batches_read(self) -> int: ...
+
+    @property
+    def batches_written(self) -> int: ...
+
+    def __init__(self, offset_map: OffsetMap, rules: RewriteRules, limits: ScanLimits) -> None: ...
+
+    def take(self, buffer: Buffer) -> int:
+        """Rewrite the batches at the beginning of ``buffer``; returns how many bytes they take there.
+
+        It stops before a batch that is compressed, transactional, a control batch or cut short, and before one that is
+        damaged or malformed, of which nothing is written or counted.
+        """
+
+    def retain(
+        self,
+        payload: Buffer,
+        fields: BatchFields,
+        horizon_ms: int | None,
+        *,
+        all_gone: bool = False,
+        keep_all: bool = False,
+        needs_horizon: bool = False,
+    ) -> Retained:
+        """What is left of one decompressed section; counts its records and writes nothing.
+
+        ``horizon_ms`` is the batch's delete horizon. With ``all_gone`` no record stays, with ``keep_all`` each does.
+        ``needs_horizon`` gives the batch a delete horizon though it has no tombstone, if any record stays.
+        """
+
+    def count_batch(self, size: int) -> None:
+        """Count one batch as read that ``take`` did not."""
+
+    def write(self, batch: Buffer) -> None:
+        """Write one batch that is finished. CorruptRecord if its header cannot be, or its offsets do not follow."""
+
+    def drain(self) -> memoryview:
+        """Hand over what was written since the last call."""
+
+    def entries(self) -> tuple[bytes, bytes]:
+        """The packed entries of the offset index and of the time index, since the segment began."""
+
+
 Latest = dict[bytes, tuple[int, bytes]]
 """By key the offset and the value of a record, the last of its key."""
 
@@ -228,6 +436,12 @@ class Codec(Protocol):
 
     @property
     def RecordEncoder(self) -> type[RecordEncoder]: ...  # noqa: N802
+
+    @property
+    def OffsetMap(self) -> type[OffsetMap]: ...  # noqa: N802
+
+    @property
+    def BatchRewriter(self) -> type[BatchRewriter]: ...  # noqa: N802
 
     def check_records(self, payload: Buffer, fields: BatchFields) -> int:
         """Walk one decompressed section and refuse what a decoder of all its records and columns would refuse.

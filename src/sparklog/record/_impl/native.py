@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from sparklog.record._impl._codec import (
+    BatchRewriter,
     BatchScanner,
+    OffsetMap,
     RecordDecoder,
     RecordEncoder,
     check_records,
@@ -16,7 +18,9 @@ from sparklog.record._impl._codec import (
 )
 
 __all__ = [
+    "BatchRewriter",
     "BatchScanner",
+    "OffsetMap",
     "RecordDecoder",
     "RecordEncoder",
     "check_records",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from sparklog.errors import CorruptRecord, LocalProtocolError, LogError
+from sparklog.errors import LocalProtocolError, LogError
 from sparklog.record import layout
 from sparklog.record._impl.abc import (
     BatchFields,
@@ -20,39 +20,30 @@ from sparklog.record._impl.abc import (
     RecordColumns,
     RecordPlace,
 )
+from sparklog.record._impl.pure_compacting import BatchRewriter as BatchRewriter
+from sparklog.record._impl.pure_compacting import OffsetMap as OffsetMap
+from sparklog.record._impl.pure_reading import iter_section, wrap64
 from sparklog.record._impl.pure_scanner import BatchScanner as BatchScanner
-from sparklog.record.varint import read_varint, read_varlong, write_varint
+from sparklog.record.varint import write_varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
 name = "python"
 T = TypeVar("T", bound=tuple[object, ...])
 
-_Headers = tuple[tuple[str, bytes | None], ...]
-
-
-class _Prefix(NamedTuple):
-    """A record up to its offset: where its key begins, where the record ends, its timestamp, delta and offset."""
-
-    position: int
-    end: int
-    timestamp: int
-    offset_delta: int
-    offset: int
-
 
 def check_records(payload: Buffer, fields: BatchFields) -> int:
     greatest = layout.NO_TIMESTAMP
-    for record in _records(payload, fields, layout.MIN_INT64, layout.MAX_INT64 + 1):
+    for record in iter_section(payload, fields, layout.MIN_INT64, layout.MAX_INT64 + 1):
         greatest = max(greatest, record.timestamp)
     return greatest
 
 
 def read_records(payload: Buffer, fields: BatchFields) -> list[Record]:
-    return list(_records(payload, fields, layout.MIN_INT64, layout.MAX_INT64 + 1))
+    return list(iter_section(payload, fields, layout.MIN_INT64, layout.MAX_INT64 + 1))
 
 
 def read_placed_records(payload: Buffer, fields: BatchFields, place: RecordPlace, kind: type[T]) -> list[T]:
@@ -66,80 +57,6 @@ def read_placed_records(payload: Buffer, fields: BatchFields, place: RecordPlace
 def take_latest(buffer: Buffer, latest: Latest, undecided: dict[int, Latest]) -> int:
     del buffer, latest, undecided  # the caller's own way is the reference
     return 0
-
-
-def _records(payload: Buffer, fields: BatchFields, start_offset: int, end_offset: int) -> Iterator[Record]:
-    view = memoryview(payload)
-    layout.check_record_count(fields.record_count, len(view))
-    position, delta = 0, -1
-    for _ in range(fields.record_count):
-        prefix = _read_prefix(view, position, fields)
-        if not delta < prefix.offset_delta <= fields.last_offset_delta:
-            raise CorruptRecord(
-                f"record with the offset delta {prefix.offset_delta}, behind one with {delta} in a batch"
-                f" whose last is {fields.last_offset_delta}"
-            )
-        position, delta = prefix.end, prefix.offset_delta
-        if start_offset <= prefix.offset < end_offset:
-            yield _read_body(view, prefix)
-    if fields.record_count and position != len(view):
-        raise CorruptRecord(f"{len(view) - position} bytes follow the last of {fields.record_count} records")
-
-
-def _read_prefix(view: memoryview, position: int, fields: BatchFields) -> _Prefix:
-    length, size = read_varint(view, position)
-    position += size
-    end = position + length
-    if length < 0 or end > len(view):
-        raise CorruptRecord(f"record of {length} bytes in {len(view) - position}")
-    body = view[:end]
-    position += 1
-    timestamp_delta, size = read_varlong(body, position)
-    position += size
-    offset_delta, size = read_varint(body, position)
-    timestamp = fields.append_time
-    if timestamp is None:
-        timestamp = _wrap64(fields.base_timestamp + timestamp_delta)
-    return _Prefix(position + size, end, timestamp, offset_delta, _wrap64(fields.base_offset + offset_delta))
-
-
-def _read_body(view: memoryview, prefix: _Prefix) -> Record:
-    body = view[: prefix.end]
-    key, position = _read_bytes(body, prefix.position)
-    value, position = _read_bytes(body, position)
-    headers, position = _read_headers(body, position)
-    if position != prefix.end:
-        raise CorruptRecord(f"record at offset {prefix.offset} is {prefix.end - position} bytes longer than its fields")
-    return Record(prefix.offset, prefix.timestamp, key, value, headers)
-
-
-def _read_bytes(view: memoryview, position: int) -> tuple[bytes | None, int]:
-    length, size = read_varint(view, position)
-    position += size
-    if length < 0:
-        return None, position
-    if position + length > len(view):
-        raise CorruptRecord(f"field of {length} bytes in {len(view) - position}")
-    return bytes(view[position : position + length]), position + length
-
-
-def _read_headers(view: memoryview, position: int) -> tuple[_Headers, int]:
-    count, size = read_varint(view, position)
-    position += size
-    if not 0 <= count <= len(view) - position:
-        raise CorruptRecord(f"record claims {count} headers in {len(view) - position} bytes")
-    headers = []
-    for _ in range(count):
-        key, position = _read_bytes(view, position)
-        if key is None:
-            raise CorruptRecord("record header has no key")
-        value, position = _read_bytes(view, position)
-        headers.append((key.decode("utf-8", "replace"), value))
-    return tuple(headers), position
-
-
-def _wrap64(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
 
 
 class _Binaries:
@@ -192,7 +109,7 @@ class RecordDecoder:
         return sum(column.nbytes() for column in binaries) + 4 * len(self._header_counts) + fixed
 
     def append(self, payload: Buffer, fields: BatchFields, start_offset: int, end_offset: int) -> int:
-        records = list(_records(payload, fields, start_offset, end_offset))
+        records = list(iter_section(payload, fields, start_offset, end_offset))
         binaries = self._binaries(records)
         for column, rows in binaries:
             column.check_room(rows)
@@ -319,7 +236,7 @@ class RecordEncoder:
         while self._position < len(self._rows):
             before = len(out)
             timestamp = self._timestamp(self._position)
-            delta = _wrap64(timestamp - base_timestamp)
+            delta = wrap64(timestamp - base_timestamp)
             row = self._row(self._position)
             columns = self._columns
             key, value = _binary(columns.key, row), _binary(columns.value, row)
