@@ -48,7 +48,15 @@ from sparklog.log.segment import MAX_RELATIVE_OFFSET, SegmentFacts, index_interv
 from sparklog.rate_limit import ByteRate
 from sparklog.record import layout
 from sparklog.record.batch import RecordBatch
-from sparklog.record.compacting import BatchRewriter, OffsetMap, RewriteRules, Verdict, rewrite_batch
+from sparklog.record.compacting import (
+    BatchRewriter,
+    OffsetMap,
+    RewriteRules,
+    Verdict,
+    make_offset_map,
+    make_rewriter,
+    rewrite_batch,
+)
 from sparklog.record.records import batch_fields, records_section
 from sparklog.record.scanner import ScanLimits
 
@@ -72,7 +80,7 @@ class LogCleaning:
         self._clock = clock
         self._is_wanted = is_wanted
         self._rate = ByteRate(clock, task.buffers.bytes_per_second)
-        self._map = OffsetMap(task.buffers.map_bytes, task.buffers.load_factor, seed)
+        self._map = make_offset_map(task.buffers.map_bytes, task.buffers.load_factor, seed)
         self._buffer = bytearray(task.buffers.read_bytes)
         self._read = 0
         self._aborted: list[AbortedTransaction] = []
@@ -186,7 +194,7 @@ class LogCleaning:
     def _walk(
         self, segment: SegmentFacts, take: Callable[[memoryview], int], visit: Callable[[RecordBatch], bool]
     ) -> None:
-        """Have ``take`` take batches as far as it can; ``visit`` is shown each at which it stops. False ends the walk."""
+        """Have ``take`` take batches as far as it can; ``visit`` is shown each at which it stops; false ends it."""
         log = FileRecords(segment_path(self._directory, segment.base_offset, LOG_SUFFIX), writable=False)
         position = 0
         while position < segment.size:
@@ -262,7 +270,7 @@ class _GroupWriter:
         self._transactions = transactions
         self._rate = rate
         self._clock = clock
-        self._rules = RewriteRules(task.now_ms, task.config.delete_retention_ms, task.last_offsets)
+        self._rules = RewriteRules(task.now_ms, task.config.delete_retention_ms, task.last_offsets, -1)
         self._counted: list[BatchRewriter] = []
         self.bases: list[int] = []
         self._begin(base_offset)
@@ -277,7 +285,7 @@ class _GroupWriter:
             largest // OffsetIndex.FORM.size,
             largest // TimeIndex.FORM.size - 1,
         )
-        self._rewriter = BatchRewriter(self._map, self._rules, limits)
+        self._rewriter = make_rewriter(self._map, self._rules, limits)
         self._counted.append(self._rewriter)
         self.bases.append(base_offset)
         self._fd = os.open(self._path(LOG_SUFFIX), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
