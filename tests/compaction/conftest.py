@@ -1,0 +1,16 @@
+"""Kafka's own cleaner, for whoever compares with it: one JVM a run."""
+
+import pytest
+from compaction.kafka_cleaner import KafkaCleaner
+
+from sparklog.errors import ConfigError
+
+
+@pytest.fixture(scope="session")
+def kafka_cleaner():
+    try:
+        cleaner = KafkaCleaner()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    with cleaner:
+        yield cleaner
