@@ -172,8 +172,8 @@ class LogCleaning:
                 "free some room, or delete records that are needed no more"
             )
 
-    def _mtime_of(self, base: int) -> float:
-        return segment_path(self._directory, base, LOG_SUFFIX).stat().st_mtime
+    def _mtime_of(self, base: int) -> int:
+        return segment_path(self._directory, base, LOG_SUFFIX).stat().st_mtime_ns
 
     # Reading
 
@@ -331,9 +331,9 @@ class _GroupWriter:
         if wait_s > 0:
             self._clock.sleep(wait_s)
 
-    def finish(self, modified: float | None) -> None:
-        """Complete the segment: its files are on the disk, the indexes too. ``modified`` is the log file's time, in
-        seconds, of its last change.
+    def finish(self, modified_ns: int | None) -> None:
+        """Complete the segment: its files are on the disk, the indexes too. ``modified_ns`` is to be the time of the
+        log file's last change.
         """
         rewriter = self._rewriter
         self._drain(0)
@@ -346,8 +346,8 @@ class _GroupWriter:
             index.flush()
         os.fsync(self._fd)
         self._close()
-        if modified is not None:
-            os.utime(self._path(LOG_SUFFIX), (modified, modified))
+        if modified_ns is not None:
+            os.utime(self._path(LOG_SUFFIX), ns=(modified_ns, modified_ns))
 
     def _write_indexes(self, rewriter: BatchRewriter) -> None:
         offsets, times = rewriter.entries()
