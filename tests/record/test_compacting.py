@@ -282,19 +282,25 @@ def test_the_parts_make_up_the_whole(specs, count):
         assert all(part.latest_offset == whole.latest_offset for part in parts)
 
 
-def test_many_keys(codec):
-    """A table that is nearly full, so that most probes go on."""
-    count = 2000
-    offset_map = make_offset_map(24 * count, 1.0, SEED)
+@pytest.mark.parametrize("count", [500, 2000, 9000])
+def test_many_keys(codec, count):
+    """More than a table begins with, and in the end one that is full, so that most probes go on."""
     order = [n * 7 % count for n in range(2 * count)]
     rows = [(0, 1, b"key %d" % n, b"v", []) for n in order]
-    data = b"".join(built(Spec(rows[at : at + 50]), at) for at in range(0, len(rows), 50))
+    data = b"".join(built(Spec(rows[at : at + 250]), at) for at in range(0, len(rows), 250))
+    offset_map = make_offset_map(24 * count, 1.0, SEED)
     assert offset_map.index_batches(data, 0) < len(data)
     assert (offset_map.size, offset_map.is_full, offset_map.messages) == (count, True, count)
+    assert [offset_map.get(b"key %d" % n) for n in order[:count]] == list(range(count))
     assert offset_map.get(b"none") == -1
-    offset_map = make_offset_map(24 * count + 24, 1.0, SEED)
-    assert offset_map.index_batches(data, 0) == len(data)
-    assert [offset_map.get(b"key %d" % n) for n in order[:count]] == list(range(count, 2 * count))
+    for slots in (count + 1, 100 * count):
+        offset_map = make_offset_map(24 * slots, 1.0, SEED)
+        for _ in range(2):
+            assert offset_map.index_batches(data, 0) == len(data)
+            assert [offset_map.get(b"key %d" % n) for n in order[:count]] == list(range(count, 2 * count))
+            assert offset_map.get(b"none") == -1
+            offset_map.clear()
+            assert offset_map.get(b"key 1") == -1
 
 
 # Rewriting

@@ -1,8 +1,12 @@
 """OffsetMap: the greatest offset of each key, in a table of hashes. See ``abc.OffsetMap``.
 
-Open addressing with linear probing. The first word of the hash says where to look first, the second which part of the
-keys it is. The table is an anonymous mapping: pages that no key has touched take no memory. An offset is kept as one
-more than it is, so that 0 is an empty slot.
+Open addressing with linear probing. The first word of the hash, scaled to the slots in use, says where to look first;
+the second says which part of the keys it is. An offset is kept as one more than it is, so that 0 is an empty slot.
+
+The table is an anonymous mapping of all slots, of which only the beginning is in use while there are few keys: it
+takes the memory and the caches that its keys need, and what was never in use takes none. When half of the slots in use
+are taken, four times as many are. The entries are then copied out, and put back in the order of their hashes, so that
+the table is filled from its beginning to its end.
 
 A table of millions of keys is larger than any cache, so that each probe waits for memory. Records are therefore parsed
 ``CHUNK`` at a time, and the slots of all of them asked for before the first is looked at.
@@ -12,7 +16,7 @@ cdef extern from "<sys/mman.h>" nogil:
     void* mmap(void* address, size_t size, int protection, int flags, int descriptor, long offset)
     int munmap(void* address, size_t size)
     int madvise(void* address, size_t size, int advice)
-    int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, MADV_DONTNEED
+    int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS, MADV_DONTNEED, MADV_HUGEPAGE
     void* MAP_FAILED
 
 
@@ -88,12 +92,29 @@ cdef enum:
     RUN = 64
     RUN_BYTES = 1 << 17
     NOT_PLAIN = 0x37
+    FIRST_ROOM = 1024
+    GROWTH = 4
+    HUGE_PAGE = 1 << 21
 
 
 cdef struct slot_t:
     uint64_t low
     uint64_t high
     uint64_t stored
+
+
+cdef inline slot_t* _map_slots(Py_ssize_t count) noexcept nogil:
+    """Memory for so many empty slots, NULL where there is none."""
+    cdef void* memory = mmap(
+        NULL, count * sizeof(slot_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0
+    )
+    return NULL if memory == MAP_FAILED else <slot_t*>memory
+
+
+cdef inline void _use_huge_pages(slot_t* slots, size_t count) noexcept nogil:
+    """For memory that will be touched all over: fewer faults, and fewer addresses to look up."""
+    if count * sizeof(slot_t) >= HUGE_PAGE:
+        madvise(slots, count * sizeof(slot_t), MADV_HUGEPAGE)
 
 
 cdef struct item_t:
@@ -286,6 +307,7 @@ cdef class OffsetMap:
     cdef readonly int64_t latest_offset, messages
     cdef readonly bint is_full
     cdef slot_t* table
+    # The slots in use; never 0.
     cdef uint64_t room
     cdef uint64_t part, parts
     cdef uint64_t[2] seed
@@ -301,29 +323,30 @@ cdef class OffsetMap:
         self.part, self.parts = number, count
         self.slots = max_bytes // sizeof(slot_t)
         self.most = int(self.slots * load_factor)
-        self.room = max(self.slots, 1)
+        self.room = max(min(self.slots, FIRST_ROOM), 1)
         self.latest_offset = -1
-        cdef void* table = mmap(
-            NULL, self.room * sizeof(slot_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0
-        )
-        if table == MAP_FAILED:
+        self.table = _map_slots(max(self.slots, 1))
+        if self.table == NULL:
             raise MemoryError
-        self.table = <slot_t*>table
 
     def __dealloc__(self):
         if self.table != NULL:
-            munmap(self.table, self.room * sizeof(slot_t))
+            munmap(self.table, self.mapped())
 
     @property
     def nbytes(self):
         return self.slots * sizeof(slot_t)
 
+    cdef inline size_t mapped(self) noexcept nogil:
+        return max(self.slots, 1) * sizeof(slot_t)
+
     def advance(self, int64_t offset):
         self.latest_offset = max(self.latest_offset, offset)
 
     def clear(self):
-        if madvise(self.table, self.room * sizeof(slot_t), MADV_DONTNEED):
+        if madvise(self.table, self.mapped(), MADV_DONTNEED):
             memset(self.table, 0, self.room * sizeof(slot_t))
+        self.room = max(min(self.slots, FIRST_ROOM), 1)
         self.size = 0
         self.is_full = False
         self.latest_offset = -1
@@ -359,6 +382,7 @@ cdef class OffsetMap:
         cdef Py_buffer view
         cdef run_t run
         cdef Py_ssize_t taken, at = 0
+        cdef int status
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
             while not self.is_full:
@@ -366,7 +390,9 @@ cdef class OffsetMap:
                 if run.count == 0:
                     break
                 with nogil:
-                    taken = self.put_run(<const uint8_t*>view.buf + at, &run, start_offset)
+                    status = self.put_run(<const uint8_t*>view.buf + at, &run, start_offset, &taken)
+                if status == OUT_OF_MEMORY:
+                    raise MemoryError
                 at += taken
                 if taken < run.size:
                     break
@@ -374,28 +400,29 @@ cdef class OffsetMap:
             PyBuffer_Release(&view)
         return at
 
-    cdef Py_ssize_t put_run(self, const uint8_t* p, run_t* run, int64_t start_offset) noexcept nogil:
-        """Put the records of a run; how many bytes of it were taken."""
-        cdef Py_ssize_t taken = 0
+    cdef int put_run(self, const uint8_t* p, run_t* run, int64_t start_offset, Py_ssize_t* taken) noexcept nogil:
+        """Put the records of a run; ``taken`` bytes of it, up to what could not be put."""
         cdef int64_t last
         cdef batch_t batch
-        cdef int i
+        cdef int i, status
+        taken[0] = 0
         for i in range(run.count):
             _open_batch(&batch, p)
             last = batch.base_offset + batch.last_delta
-            if self.put_section(p + HEADER_SIZE, run.sizes[i] - HEADER_SIZE, &batch, max(start_offset, 0)):
-                break
+            status = self.put_section(p + HEADER_SIZE, run.sizes[i] - HEADER_SIZE, &batch, max(start_offset, 0))
+            if status:
+                return status
             if last >= start_offset and last > self.latest_offset:
                 self.latest_offset = last
-            taken += run.sizes[i]
+            taken[0] += run.sizes[i]
             p += run.sizes[i]
-        return taken
+        return OK
 
     cdef int put_section(self, const uint8_t* p, Py_ssize_t size, batch_t* batch, int64_t start_offset) noexcept nogil:
         cdef const uint8_t* end = p + size
         cdef item_t[CHUNK] items
         cdef Py_ssize_t left = batch.count
-        cdef int count, status = OK
+        cdef int count, refusal, status = OK
         while left and not status:
             count = 0
             while count < CHUNK and count < left:
@@ -404,8 +431,9 @@ cdef class OffsetMap:
                     break
                 count += 1
             left -= count
-            if self.put(items, count, start_offset):
-                return MAP_FULL
+            refusal = self.put(items, count, start_offset)
+            if refusal:
+                return refusal
         if status:
             return status
         return OK if p == end or batch.count == 0 else TRAILING_BYTES
@@ -414,6 +442,8 @@ cdef class OffsetMap:
         cdef slot_t* slot
         cdef uint64_t stored
         cdef int i
+        if self.room < <uint64_t>self.slots and 2 * <uint64_t>(self.size + count) > self.room and self.grow():
+            return OUT_OF_MEMORY
         for i in range(count):
             items[i].is_hashed = items[i].key_length >= 0 and items[i].offset >= start_offset and self.hash(&items[i])
         for i in range(count):
@@ -421,7 +451,7 @@ cdef class OffsetMap:
                 if self.size >= self.most:
                     self.is_full = True
                     return MAP_FULL
-                slot = self.probe(&items[i])
+                slot = self.probe(items[i].low, items[i].high, items[i].at)
                 stored = <uint64_t>items[i].offset + 1
                 if slot.stored == 0:
                     slot.low = items[i].low
@@ -432,6 +462,30 @@ cdef class OffsetMap:
             self.messages += 1
         return OK
 
+    cdef int grow(self) noexcept nogil:
+        cdef uint64_t room = min(GROWTH * self.room, <uint64_t>self.slots)
+        cdef Py_ssize_t count = max(self.size, 1)
+        cdef slot_t* entries = _map_slots(count)
+        cdef slot_t* end = entries
+        cdef slot_t* entry
+        cdef uint64_t at
+        if entries == NULL:
+            return OUT_OF_MEMORY
+        _use_huge_pages(entries, count)
+        for at in range(self.room):
+            if self.table[at].stored:
+                end[0] = self.table[at]
+                end += 1
+        memset(self.table, 0, self.room * sizeof(slot_t))
+        _use_huge_pages(self.table, room)
+        self.room = room
+        entry = entries
+        while entry < end:
+            self.probe(entry.low, entry.high, sparklog_scale(entry.low, room))[0] = entry[0]
+            entry += 1
+        munmap(entries, count * sizeof(slot_t))
+        return OK
+
     cdef inline bint hash(self, item_t* item) noexcept nogil:
         """Hash the key and ask for the memory of its slot; False for a key of another part."""
         sparklog_siphash(item.key, item.key_length, self.seed, &item.low, &item.high)
@@ -439,21 +493,22 @@ cdef class OffsetMap:
             return False
         item.at = sparklog_scale(item.low, self.room)
         SPARKLOG_PREFETCH(<const uint8_t*>&self.table[item.at])
+        SPARKLOG_PREFETCH(<const uint8_t*>&self.table[item.at] + 40)
         return True
 
-    cdef inline slot_t* probe(self, item_t* item) noexcept nogil:
+    cdef inline slot_t* probe(self, uint64_t low, uint64_t high, uint64_t first) noexcept nogil:
         """The slot of the key, or the empty one where it would be; NULL where there is neither."""
-        cdef uint64_t at = item.at
+        cdef uint64_t at = first
         cdef slot_t* slot = &self.table[at]
-        while slot.stored and (slot.low != item.low or slot.high != item.high):
+        while slot.stored and (slot.low != low or slot.high != high):
             at += 1
             if at == self.room:
                 at = 0
-            if at == item.at:
+            if at == first:
                 return NULL
             slot = &self.table[at]
         return slot
 
     cdef inline int64_t find(self, item_t* item) noexcept nogil:
-        cdef slot_t* slot = self.probe(item)
+        cdef slot_t* slot = self.probe(item.low, item.high, item.at)
         return -1 if slot == NULL else <int64_t>(slot.stored - 1)
