@@ -8,7 +8,7 @@ where it stopped, in the same directory or in a copy, after that was cleaned.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -90,9 +90,18 @@ class _Habits(NamedTuple):
 class LogWriter:
     """Writes the log of one seed; ``settings`` are laid over those that are drawn."""
 
-    def __init__(self, seed: int, settings: Mapping[str, str] | None = None, *, start_ms: int = START_MS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        settings: Mapping[str, str] | None = None,
+        *,
+        start_ms: int = START_MS,
+        without: Collection[str] = (),
+    ) -> None:
+        """``without`` are steps that are never taken."""
         self._random = Random(seed)
         self._habits = _draw_habits(self._random)
+        self._without = without
         self.settings = {**_draw_settings(self._random), **(settings or {})}
         self._clock = ManualClock(start_ms)
         self._ids = count(10)
@@ -153,6 +162,7 @@ class LogWriter:
 
     def _weighted_steps(self) -> tuple[list[str], list[int]]:
         weights = _STEPS | {name: weight for name, weight in _RARE.items() if name in self._habits.rare_steps}
+        weights = {name: weight for name, weight in weights.items() if name not in self._without}
         return list(weights), list(weights.values())
 
     def _config(self, **changed: str) -> TopicConfig:

@@ -58,3 +58,31 @@ def test_both_leave_the_same_log(seed, tmp_path, kafka_cleaner):
 def _behind_the_start(facts, log_start_offset):
     """Kafka removes the snapshots up to the start of the log when it opens it."""
     return facts._replace(snapshots=tuple(each for each in facts.snapshots if each > log_start_offset))
+
+
+@pytest.mark.parametrize("seed", SEEDS[:40])
+def test_a_map_that_is_too_small_makes_several_passes_of_one(seed, tmp_path, kafka_cleaner):
+    """Each ends where the map is full, and the next goes on there. There are no transactions: behind such an end Kafka
+    takes some that were committed for aborted ones, and keeps old values for one more pass.
+    """
+    writer = LogWriter(seed, {"delete.retention.ms": "0"}, without=("transaction", "lone marker"))
+    own = tmp_path / "ours" / "t-0"
+    written = writer.write(own)
+    first_dirty = None
+    for number in range(ROUNDS):
+        theirs = tmp_path / f"theirs-{number}" / "t-0"
+        shutil.copytree(own, theirs)
+        asked = {
+            "config": written.settings,
+            "now_ms": writer.now_ms,
+            "first_dirty": first_dirty,
+            "log_start_offset": written.log_start_offset,
+            "buffer_bytes": 24 * 40,
+        }
+        judged = kafka_cleaner.clean(theirs, **asked)
+        sections, stats = ours.clean(own, **asked)
+        assert (sections.first_dirty, sections.first_uncleanable) == (judged.first_dirty, judged.first_uncleanable)
+        assert stats.end_offset == judged.end_offset
+        facts = [_behind_the_start(dump(each), written.log_start_offset) for each in (own, theirs)]
+        assert differences(*facts) == []
+        first_dirty = stats.end_offset

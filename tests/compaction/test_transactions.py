@@ -70,7 +70,9 @@ def test_an_entry_whose_marker_is_gone_takes_nothing_that_comes_behind_it():
 def test_an_emptied_marker_is_the_last_trace_and_ends_nothing():
     transactions = CleanedTransactions([aborted(0, 5)])
     assert transactions.is_aborted(data(0))
-    empty = RecordBatch(RecordBatchBuilder(base_offset=1, producer_id=1, is_transactional=True, is_control=True).build())
+    empty = RecordBatch(
+        RecordBatchBuilder(base_offset=1, producer_id=1, is_transactional=True, is_control=True).build()
+    )
     assert transactions.is_last_trace(empty)
     assert transactions.is_aborted(data(2))
 

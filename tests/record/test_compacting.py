@@ -76,7 +76,6 @@ RULES = st.builds(
     now_ms=st.just(NOW),
     delete_retention_ms=st.just(RETENTION),
     last_offsets=st.dictionaries(st.sampled_from([1, 2]), st.integers(0, 60), max_size=2),
-    round_end=st.integers(0, 60),
 )
 
 
@@ -253,7 +252,7 @@ def test_a_full_map_stops_before_the_batch_that_filled_it(codec):
     data = b"".join(batches)
     assert offset_map.index_batches(data, 0) == len(batches[0])
     assert (offset_map.size, offset_map.most, offset_map.is_full) == (5, 5, True)
-    assert (offset_map.latest_offset, offset_map.messages) == (2, 5)
+    assert (offset_map.latest_offset, offset_map.messages) == (4, 5)
     assert offset_map.index_batches(data, 0) == 0
     fields = batch_fields(RecordBatch(batches[3]))
     offset_map.index(RecordBatch(batches[3]).payload, fields, 0)
@@ -320,7 +319,7 @@ def model(specs, batches, offset_map, rules, verdict_of):
             if not verdict.discard and (spec.is_control or beyond or not (superseded or expired)):
                 kept.append(tuple(record))
         last = rules.last_offsets.get(spec.producer) if spec.producer >= 0 else None
-        stays = verdict.retain_empty or last == batch.last_offset or rules.round_end == batch.next_offset
+        stays = verdict.retain_empty or last == batch.last_offset
         left.append(kept if kept or stays else None)
     return left
 
@@ -458,7 +457,7 @@ def one_batch(*rows, at=0, **fields):
 def rewriter_of(data, rules=None, limits=LIMITS):
     offset_map = make_offset_map(20_000, 0.9, SEED)
     index_all(offset_map, data)
-    return make_rewriter(offset_map, rules or RewriteRules(NOW, RETENTION, {}, -1), limits)
+    return make_rewriter(offset_map, rules or RewriteRules(NOW, RETENTION, {}), limits)
 
 
 def test_a_tombstone_gets_a_horizon_and_goes_when_it_is_over(codec):
@@ -469,7 +468,7 @@ def test_a_tombstone_gets_a_horizon_and_goes_when_it_is_over(codec):
     assert batch.base_timestamp == NOW + RETENTION
     assert [record.timestamp for record in iter_records(batch)] == [10, 20]
     for now, left in [(NOW + RETENTION - 1, [b"a", b"b"]), (NOW + RETENTION, [b"b"])]:
-        rules = RewriteRules(now, RETENTION, {}, -1)
+        rules = RewriteRules(now, RETENTION, {})
         out = RecordBatch(rewrite_all(rewriter_of(data, rules), first))
         assert [record.key for record in iter_records(out)] == left
         assert out.base_timestamp == NOW + RETENTION
@@ -477,7 +476,7 @@ def test_a_tombstone_gets_a_horizon_and_goes_when_it_is_over(codec):
 
 def test_horizons_end_at_the_end_of_time(codec):
     data = one_batch((10, b"a", None, []))
-    rules = RewriteRules(NOW, layout.MAX_INT64, {}, -1)
+    rules = RewriteRules(NOW, layout.MAX_INT64, {})
     assert RecordBatch(rewrite_all(rewriter_of(data, rules), data)).base_timestamp == layout.MAX_INT64
 
 
@@ -491,13 +490,13 @@ def test_the_markers_horizon(codec):
     assert again == bytes(out.buffer)
 
 
-def test_the_last_batch_of_a_round_and_of_a_producer_stay_empty(codec):
+def test_the_last_batch_of_a_producer_stays_empty(codec):
     batches = [one_batch((1, None, b"v", []), at=n, producer=n) for n in range(5)]
-    rules = RewriteRules(NOW, RETENTION, {1: 1, 2: 7}, 5)
+    rules = RewriteRules(NOW, RETENTION, {1: 1, 2: 7})
     data = b"".join(batches)
     rewriter = rewriter_of(data, rules)
     out = rewrite_all(rewriter, data)
-    assert out == b"".join(bytes(empty_header(RecordBatch(batches[n]))) for n in (1, 4))
+    assert out == bytes(empty_header(RecordBatch(batches[1])))
     assert (rewriter.invalid, rewriter.messages_kept, rewriter.messages_read) == (5, 0, 5)
     assert rewrite_all(rewriter_of(data, rules), out) == out
     assert rewrite_all(rewriter_of(data), out) == b""
@@ -541,7 +540,7 @@ def test_what_is_written_must_follow(codec):
 def test_another_codecs_map_is_refused():
     pure = _impl.load("python").OffsetMap(100, 0.5, SEED)
     with pytest.raises(TypeError):
-        _impl.load("native").BatchRewriter(pure, RewriteRules(0, 0, {}, 0), LIMITS)
+        _impl.load("native").BatchRewriter(pure, RewriteRules(0, 0, {}), LIMITS)
 
 
 def test_a_batch_that_stays_whole_is_not_rebuilt(codec):
@@ -560,7 +559,7 @@ def test_a_batch_cut_short_is_not_taken(codec, cut):
     first, second = one_batch((1, b"a", b"v" * 20, [])), one_batch((1, b"a", b"v" * 20, []), at=1)
     offset_map = make_offset_map(4096, 0.9, SEED)
     assert offset_map.index_batches(first + second[:cut], 0) == len(first)
-    rewriter = make_rewriter(offset_map, RewriteRules(NOW, RETENTION, {}, -1), LIMITS)
+    rewriter = make_rewriter(offset_map, RewriteRules(NOW, RETENTION, {}), LIMITS)
     assert rewriter.take(first + second[:cut]) == len(first)
     assert bytes(rewriter.drain()) == first
 
@@ -576,7 +575,7 @@ def fare(data):
         found.append(refused(index_batch, offset_map, batch, 0))
         found.append(refused(offset_map.index, batch.payload, batch_fields(batch), 0))
     found.append(state(offset_map))
-    rewriter = make_rewriter(offset_map, RewriteRules(NOW, RETENTION, {}, -1), LIMITS)
+    rewriter = make_rewriter(offset_map, RewriteRules(NOW, RETENTION, {}), LIMITS)
     found += [rewriter.take(data), state(rewriter), bytes(rewriter.drain())]
     if batch is not CorruptRecord:
         found.append(refused(rewriter.retain, batch.payload, batch_fields(batch), None))

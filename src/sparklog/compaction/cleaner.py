@@ -270,7 +270,7 @@ class _GroupWriter:
         self._transactions = transactions
         self._rate = rate
         self._clock = clock
-        self._rules = RewriteRules(task.now_ms, task.config.delete_retention_ms, task.last_offsets, -1)
+        self._rules = RewriteRules(task.now_ms, task.config.delete_retention_ms, task.last_offsets)
         self._counted: list[BatchRewriter] = []
         self.bases: list[int] = []
         self._begin(base_offset)

@@ -459,6 +459,8 @@ cdef class OffsetMap:
                     self.size += 1
                 if stored > slot.stored:
                     slot.stored = stored
+                if items[i].offset > self.latest_offset:
+                    self.latest_offset = items[i].offset
             self.messages += 1
         return OK
 

@@ -48,7 +48,7 @@ cdef class BatchRewriter:
     cdef OffsetMap map
     cdef BatchScanner scanner
     cdef int64_t now, new_horizon
-    cdef object last_offsets, round_end
+    cdef object last_offsets
     cdef bytes_t out, kept, scratch
     cdef run_t run
     cdef piece_t[RUN] pieces
@@ -59,7 +59,6 @@ cdef class BatchRewriter:
         self.now = rules.now_ms
         self.new_horizon = rules.new_horizon
         self.last_offsets = rules.last_offsets
-        self.round_end = rules.round_end
         self.scanner = BatchScanner(limits)
 
     def __dealloc__(self):
@@ -186,9 +185,7 @@ cdef class BatchRewriter:
         for i in range(self.run.count):
             producer_id = _be64(p + 43)
             last = _be64(p) + <int32_t>_be32(p + 23)
-            self.pieces[i].stays_empty = last == self.round_end - 1 or (
-                producer_id >= 0 and self.last_offsets.get(producer_id) == last
-            )
+            self.pieces[i].stays_empty = producer_id >= 0 and self.last_offsets.get(producer_id) == last
             p += self.run.sizes[i]
         return 0
 

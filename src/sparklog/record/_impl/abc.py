@@ -245,7 +245,7 @@ class OffsetMap(Protocol):
 
     @property
     def latest_offset(self) -> int:
-        """The offset up to which the log is in the map; -1 at first."""
+        """The offset up to which the log is in the map: of the last record that was put, or beyond; -1 at first."""
 
     @property
     def messages(self) -> int:
@@ -264,6 +264,7 @@ class OffsetMap(Protocol):
         """Put every record of one decompressed section, in order.
 
         When the map has ``most`` keys, the next record with a key makes it full, and nothing behind that is looked at.
+        ``latest_offset`` follows the records that are put.
         """
 
     def index_batches(self, buffer: Buffer, start_offset: int) -> int:
@@ -289,8 +290,6 @@ class RewriteRules(NamedTuple):
     """Tombstones stay for so long after the first compaction that has met them."""
     last_offsets: Mapping[int, int]
     """By producer id the last offset of its last batch, which stays even when it is empty."""
-    round_end: int
-    """A batch that ends right before this offset stays even when it is empty."""
 
     @property
     def new_horizon(self) -> int:
@@ -299,9 +298,7 @@ class RewriteRules(NamedTuple):
 
     def keeps_empty(self, producer_id: int, last_offset: int) -> bool:
         """Whether a batch stays even when none of its records does."""
-        return last_offset + 1 == self.round_end or (
-            producer_id >= 0 and self.last_offsets.get(producer_id) == last_offset
-        )
+        return producer_id >= 0 and self.last_offsets.get(producer_id) == last_offset
 
 
 class Retained(NamedTuple):

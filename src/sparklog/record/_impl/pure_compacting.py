@@ -92,6 +92,7 @@ class OffsetMap:
                     self.is_full = True
                     return False
                 self._offsets[record.key] = max(self.get(record.key), record.offset)
+                self.advance(record.offset)
             self.messages += 1
         return True
 
