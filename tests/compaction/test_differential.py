@@ -35,8 +35,8 @@ def test_both_leave_the_same_log(seed, tmp_path, kafka_cleaner):
         }
         try:
             judged = kafka_cleaner.clean(theirs, **asked)
-        except Uncleanable as error:
-            assert "AbstractIndex" in str(error) or "full index" in str(error)  # its own defect: the docstring there
+        except Uncleanable:  # its own defect, of small indexes: the docstring there
+            assert int(written.settings["segment.index.bytes"]) < 10_000
             return
         sections, stats = ours.clean(own, **asked)
         assert (sections.first_dirty, sections.first_uncleanable) == (judged.first_dirty, judged.first_uncleanable)
