@@ -202,13 +202,36 @@ def test_settings_of_kafkas_that_are_left_out_are_none_of_ours():
     assert divide(dict.fromkeys(ours, "")) == (dict.fromkeys(ours, ""), [])
 
 
-def test_it_is_said_that_nothing_compacts(caplog):
-    parse_broker_config({"log.cleanup.policy": "compact"})
-    assert "log.cleanup.policy=compact is kept" in caplog.text
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"log.cleaner.dedupe.buffer.size": "1048576"}, "each needs more than 1048576"),
+        ({"log.cleaner.dedupe.buffer.size": "4194304", "log.cleaner.threads": "4"}, "log.cleaner.threads=4"),
+        ({"log.cleaner.io.buffer.load.factor": "0"}, "must be more than 0, and at most 1"),
+        ({"log.cleaner.io.buffer.load.factor": "1.1"}, "must be more than 0, and at most 1"),
+        ({"log.cleaner.io.buffer.load.factor": "nan"}, "must be more than 0, and at most 1"),
+        ({"log.cleaner.io.max.bytes.per.second": "0"}, "must be more than 0"),
+        ({"log.cleaner.threads": "-1"}, "must be at least 0"),
+    ],
+)
+def test_a_cleaner_that_could_not_work_is_refused(settings, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        parse_broker_config(settings)
+
+
+def test_what_a_cleaner_may_have(caplog):
+    least = parse_broker_config({"log.cleaner.dedupe.buffer.size": "4194308", "log.cleaner.threads": "4"})
+    assert (least.log_cleaner_dedupe_buffer_size, least.log_cleaner_threads) == (4_194_308, 4)
+    assert parse_broker_config({"log.cleaner.dedupe.buffer.size": "0", "log.cleaner.threads": "0"})
+    assert parse_broker_config({"log.cleaner.io.buffer.load.factor": "1", "log.cleaner.io.max.bytes.per.second": "0.5"})
+    assert parse_broker_config({"log.cleanup.policy": "compact"}).topic_defaults.cleanup_policy == ("compact",)
+    assert caplog.text == ""
 
 
 def test_a_name_is_only_taken_for_one_that_is_like_it():
-    with pytest.raises(ConfigError, match=r"unknown setting 'log\.cleaner\.enabled'$"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'log\.shredder\.speed'$"):
+        parse_broker_config({"log.shredder.speed": "7"})
+    with pytest.raises(ConfigError, match=r"did you mean log\.cleaner\.enable\?"):
         parse_broker_config({"log.cleaner.enabled": "true"})
     with pytest.raises(ConfigError, match=r"did you mean num\.partitions\?"):
         parse_broker_config({"num.partition": "1"})

@@ -74,7 +74,6 @@ def test_what_stops_a_takeover_is_found_and_has_a_remedy(survey):
         replace(SOUND, quotas=2),
         broker(listeners=(Listener("PLAINTEXT", "PLAINTEXT"), Listener("SSL", "SSL"))),
         topic(single=(0, 1)),
-        topic(settings={"cleanup.policy": "compact"}),
         broker(by_default=frozenset({"inter.broker.protocol.version"})),
     ],
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from sparklog.broker.context import BrokerContext
 from sparklog.broker.permissions import check_settings_keep_state
-from sparklog.broker.topics import warn_of_compaction
+from sparklog.config.broker import check_cleaner
 from sparklog.config.dynamic import (
     DYNAMIC_DEFINITIONS,
     TOPIC_DEFINITIONS,
@@ -28,6 +29,7 @@ TOPIC, BROKER = 2, 4
 """Kafka's numbers for what has settings (``ConfigResource.java``)."""
 
 _OPERATIONS = frozenset(Operation)
+_OF_CLEANER = ("log.cleaner.threads", "log.cleaner.dedupe.buffer.size")
 R = TypeVar("R", AlterConfigsResponse, IncrementalAlterConfigsResponse)
 
 
@@ -127,8 +129,6 @@ async def _alter(broker: BrokerContext, asked: Asked, *, validate_only: bool) ->
         change(await broker.run_zk(broker.zk.config, entity))
         return
     await broker.run_zk(broker.zk.change_config, entity, change)
-    if asked.kind == TOPIC:
-        warn_of_compaction(asked.name, {each.name: each.value for each in asked.changes})
     with suppress(CoordinationError):  # it is stored; this broker will follow as the others do
         await broker.settings.take_over(entity)
 
@@ -142,7 +142,7 @@ def _target(broker: BrokerContext, asked: Asked) -> tuple[str, Callable[[dict[st
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
         return topic_entity(asked.name), _change_of_topic(asked, broker)
     if asked.kind == BROKER:
-        return _broker_entity(broker, asked.name), _change_of_broker(asked)
+        return _broker_entity(broker, asked.name), _change_of_broker(asked, broker)
     raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {asked.kind} has no settings that change here")
 
 
@@ -165,11 +165,16 @@ def _change_of_topic(asked: Asked, broker: BrokerContext) -> Callable[[dict[str,
     return change
 
 
-def _change_of_broker(asked: Asked) -> Callable[[dict[str, str]], dict[str, str]]:
+def _change_of_broker(asked: Asked, broker: BrokerContext) -> Callable[[dict[str, str]], dict[str, str]]:
     def change(stored: dict[str, str]) -> dict[str, str]:
         try:
             check_dynamic(each.name for each in asked.changes if each.operation is not Operation.DELETE)
-            return apply_changes({} if asked.afresh else stored, asked.changes, DYNAMIC_DEFINITIONS)
+            changed = apply_changes({} if asked.afresh else stored, asked.changes, DYNAMIC_DEFINITIONS)
+            if any(each.name in _OF_CLEANER for each in asked.changes):
+                layers = broker.settings.layers
+                then = replace(layers, broker=changed) if asked.name else replace(layers, cluster=changed)
+                check_cleaner(then.in_force)
+            return changed
         except ConfigError as error:  # Kafka's code for brokers, whatever is wrong
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

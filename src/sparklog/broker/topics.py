@@ -13,11 +13,11 @@ from sparklog.broker.metadata_cache import MetadataCache
 from sparklog.broker.settings import Settings
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import parse
-from sparklog.config.topic import NOTHING_COMPACTS, TopicConfig, check_together
+from sparklog.config.topic import TopicConfig, check_together
 from sparklog.controller.assignment import assign_replicas
 from sparklog.errors import ApiError, ConfigError, ErrorCode
 from sparklog.log.files import check_topic_name
-from sparklog.structs import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from sparklog.zk.client import ZkClient
 from sparklog.zk.znodes import TopicAssignment
 
@@ -93,7 +93,6 @@ class TopicMaker:
         """
         if not await self._run_zk(self._zk.create_topic, assignment, config):
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {assignment.topic!r} exists already")
-        warn_of_compaction(assignment.topic, config)
         if timeout <= 0 or not await self._metadata.wait_for(lambda: self._is_led(assignment), timeout):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, self._why_not_led(assignment))
 
@@ -171,12 +170,6 @@ def cannot_hold(refusals: Mapping[int, ErrorCode]) -> str:
 def metric_name(name: str) -> str:
     """What the metrics of a topic go by: names that share it may not stand beside one another."""
     return name.replace(".", "_")
-
-
-def warn_of_compaction(name: str, properties: Mapping[str, str]) -> None:
-    """Log that nothing compacts, where a client gives a topic that policy; the brokers' own have it always."""
-    if "compact" in properties.get("cleanup.policy", "") and name not in INTERNAL_TOPICS:
-        _logger.warning("topic %r: %s", name, NOTHING_COMPACTS)
 
 
 def check_replication_factor(factor: int) -> None:

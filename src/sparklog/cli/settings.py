@@ -53,14 +53,6 @@ def parse_changes(settings: Iterable[str], deleted: Iterable[str]) -> dict[str, 
     return changes
 
 
-def warn_of_compaction(changes: Mapping[str, str | None]) -> None:
-    """Say on standard error what a compacted topic is not: no other setting promises what is not done."""
-    from sparklog.config.topic import NOTHING_COMPACTS
-
-    if "compact" in (changes.get("cleanup.policy") or ""):
-        click.echo(f"note: {NOTHING_COMPACTS}", err=True)
-
-
 def told(entry: ConfigEntry) -> dict[str, object]:
     """A setting as a JSON document shows it."""
     return {"name": entry.name, "value": entry.value, "from": origin(entry), "read_only": entry.read_only}

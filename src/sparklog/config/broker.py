@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparklog.config.definition import ConfigType as T
-from sparklog.config.definition import Definition, any_of, at_least, between, definitions, one_of, parse, setting
+from sparklog.config.definition import Definition, above, any_of, at_least, between, definitions, one_of, parse, setting
 from sparklog.config.kafka_broker import divide
 from sparklog.config.protocol_version import (
     NEWEST,
     complaint_about_protocol_version,
 )
-from sparklog.config.topic import NOTHING_COMPACTS, TopicConfig, check_together
+from sparklog.config.topic import TopicConfig, check_together
 from sparklog.config.zookeeper_connect import complaint_about_connect
 from sparklog.errors import ConfigError
 
@@ -29,6 +29,7 @@ LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 _logger = logging.getLogger(__name__)
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
+_LEAST_MAP_BYTES = 1 << 20
 
 
 def parse_overrides(text: str) -> dict[str, int]:
@@ -388,7 +389,7 @@ class BrokerConfig:
         "log.cleaner.threads",
         T.INT,
         1,
-        "Worker processes that compact, one partition each at a time.",
+        "Worker processes that compact, one partition each at a time; 0 for none.",
         at_least(0),
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
@@ -396,7 +397,7 @@ class BrokerConfig:
         T.DOUBLE,
         1.7976931348623157e308,
         "How much the workers read and write in a second, all together.",
-        at_least(1),
+        above(0),
     )
     log_cleaner_dedupe_buffer_size: int = setting(
         "log.cleaner.dedupe.buffer.size",
@@ -415,8 +416,8 @@ class BrokerConfig:
         "log.cleaner.io.buffer.load.factor",
         T.DOUBLE,
         0.9,
-        "How full the map of keys may become: more hold more keys, and take longer to find one.",
-        between(0, 1),
+        "How full the map of keys may become: a fuller one holds more keys, and takes longer to find one.",
+        above(0, 1),
     )
     log_cleaner_backoff_ms: int = setting(
         "log.cleaner.backoff.ms",
@@ -545,6 +546,18 @@ def _check_reachable(config: BrokerConfig) -> None:
         )
 
 
+def check_cleaner(config: BrokerConfig) -> None:
+    """Raises ConfigError where the maps of the workers would hold next to nothing. Source: Kafka 3.9, ``KafkaConfig``,
+    which refuses just 1 MiB too.
+    """
+    threads, size = config.log_cleaner_threads, config.log_cleaner_dedupe_buffer_size
+    if threads and size // threads <= _LEAST_MAP_BYTES:
+        raise ConfigError(
+            f"log.cleaner.dedupe.buffer.size={size} is shared by log.cleaner.threads={threads},"
+            f" and each needs more than {_LEAST_MAP_BYTES}"
+        )
+
+
 def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     """A broker's settings, those that are topics' defaults among them.
 
@@ -561,8 +574,7 @@ def parse_broker_config(properties: dict[str, str]) -> BrokerConfig:
     defaults = parse(TopicConfig, for_topics)
     check_together(defaults)
     _check_reachable(config)
-    if "compact" in defaults.cleanup_policy:
-        _logger.warning("log.%s", NOTHING_COMPACTS)
+    check_cleaner(config)
     return replace(config, topic_defaults=defaults)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
@@ -110,6 +111,12 @@ _IN_WORDS = {
 def at_least(low: float) -> Check:
     """A number of at least ``low``."""
     return lambda value: None if value >= low else f"must be at least {low}"
+
+
+def above(low: float, high: float = math.inf) -> Check:
+    """A number of more than ``low``, and of at most ``high``."""
+    most = "" if high == math.inf else f", and at most {high}"
+    return lambda value: None if low < value <= high else f"must be more than {low}{most}"
 
 
 def between(low: float, high: float) -> Check:

@@ -15,11 +15,6 @@ from sparklog.errors import ConfigError
 _logger = logging.getLogger(__name__)
 
 _LONG_MAX = (1 << 63) - 1
-NOTHING_COMPACTS = (
-    "cleanup.policy=compact is kept, and demands that every record has a key, but nothing compacts yet: the log grows,"
-    " and keeps every record"
-)
-"""What is to be said wherever a topic is given that policy."""
 _REPLICA = re.compile("[0-9]+:[0-9]+")
 
 
@@ -41,7 +36,7 @@ class TopicConfig:
         "cleanup.policy",
         T.LIST,
         ("delete",),
-        "What becomes of old segments: they are deleted; compact is kept, but nothing compacts yet.",
+        "What becomes of old records: delete, old segments are deleted; compact, of each key the last record stays.",
         any_of("delete", "compact"),
         broker="log.cleanup.policy",
     )
@@ -81,7 +76,7 @@ class TopicConfig:
         "delete.retention.ms",
         T.LONG,
         86_400_000,
-        "How long a tombstone stays in a compacted topic.",
+        "How long a tombstone stays in a compacted topic, from its first cleaning on.",
         at_least(0),
         broker="log.cleaner.delete.retention.ms",
     )
@@ -185,7 +180,7 @@ class TopicConfig:
         "max.compaction.lag.ms",
         T.LONG,
         _LONG_MAX,
-        "How long a record may stay uncompacted.",
+        "How long a record may stay uncompacted; then its log is cleaned, however little of it is dirty.",
         at_least(1),
         broker="log.cleaner.max.compaction.lag.ms",
     )
@@ -193,7 +188,7 @@ class TopicConfig:
         "min.cleanable.dirty.ratio",
         T.DOUBLE,
         0.5,
-        "Share of a log that must be new before it is compacted.",
+        "Share of a log that must be new before it is compacted: more takes more room and less work.",
         between(0, 1),
         broker="log.cleaner.min.cleanable.ratio",
     )

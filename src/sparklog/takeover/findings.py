@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sparklog.config.protocol_version import FIRST_WITHOUT_KAFKA, ProtocolVersion, parse_protocol_version
-from sparklog.config.topic import NOTHING_COMPACTS
 from sparklog.errors import ConfigError
 from sparklog.takeover.planned import Planned
 from sparklog.takeover.survey import Survey, SurveyedBroker, SurveyedTopic
@@ -164,8 +163,6 @@ def _of_topics(topics: tuple[SurveyedTopic, ...]) -> Iterator[Finding]:
          " keep a message format from before Kafka 0.11", "unset it, and copy what is stored so to another topic"),
         (False, [t for t in topics if t.single], "partitions have one replica", "they are away while their broker is"
          " replaced; more replicas keep them served"),
-        (False, [t for t in topics if "compact" in t.settings.get("cleanup.policy", "")], NOTHING_COMPACTS,
-         "look after the room on the disks"),
     )  # fmt: skip
     for stops, chosen, what, remedy in rules:
         if chosen:

@@ -8,7 +8,7 @@ import click
 
 from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import output_option, show_json, show_table
-from sparklog.cli.settings import DEFAULT, described_changes, origin, parse_changes, told, warn_of_compaction
+from sparklog.cli.settings import DEFAULT, described_changes, origin, parse_changes, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,6 @@ def alter(
             admin.alter_topic_configs(whose.topic, changes)
         else:
             admin.alter_broker_configs(_broker(admin, whose), changes)
-    warn_of_compaction(changes)
     click.echo(f"altered {whose}: {described_changes(changes)}")
 
 

@@ -12,14 +12,7 @@ from sparklog.cli.connection import administered, bootstrap_option
 from sparklog.cli.display import confirm, counted, output_option, show_json, show_table
 from sparklog.cli.extents import find_extents, say_unreachable
 from sparklog.cli.internal import is_internal_topic
-from sparklog.cli.settings import (
-    ON_TOPIC,
-    described_changes,
-    parse_changes,
-    parse_settings,
-    told,
-    warn_of_compaction,
-)
+from sparklog.cli.settings import ON_TOPIC, described_changes, parse_changes, parse_settings, told
 from sparklog.errors import ApiError, ErrorCode, SparklogError
 
 if TYPE_CHECKING:
@@ -69,8 +62,8 @@ def create(name: str, partitions: int, replication: int, settings: tuple[str, ..
     """Create the topic NAME.
 
     It says "created" when every partition has a leader that takes records. Settings are Kafka's; "sparklog topic
-    describe NAME --all-configs" lists them. cleanup.policy=compact is kept, and demands keys, but nothing compacts yet:
-    such a topic grows.
+    describe NAME --all-configs" lists them. With cleanup.policy=compact the topic keeps the last record of each key,
+    and takes none without a key; "sparklog compact status" shows how far it is cleaned.
 
     \b
     Examples:
@@ -89,7 +82,6 @@ def create(name: str, partitions: int, replication: int, settings: tuple[str, ..
             if ErrorCode.KAFKA_STORAGE_ERROR.name in str(error):
                 _say_room(admin)
             raise
-    warn_of_compaction(parsed)
     click.echo(
         f"created topic {name}: {counted(partitions, 'partition')}, {counted(replication, 'copy', 'copies')} each"
     )
@@ -219,7 +211,6 @@ def alter(
             admin.alter_topic_configs(name, changes)
         if partitions is not None:
             admin.create_partitions({name: partitions})
-    warn_of_compaction(changes)
     done = [described_changes(changes)] if changes else []
     done += [counted(partitions, "partition")] if partitions is not None else []
     click.echo(f"altered topic {name}: {', '.join(done)}")
