@@ -46,6 +46,10 @@ class NotCleaned(LogError):
     """A cleaning that was asked for did not take place, and why."""
 
 
+class NothingToClean(NotCleaned):
+    """There is nothing in the log that may be cleaned."""
+
+
 class _Abandoned(Exception):
     """The log is not what it was when its cleaning began."""
 
@@ -130,6 +134,16 @@ class LogCleaner:
         """The logs that are being cleaned; not to be changed."""
         self.uncleanable: dict[TopicPartition, Uncleanable] = {}
         self.last_runs: dict[TopicPartition, LastRun] = {}
+        self._last_of_thread: dict[int, CleanerStats] = {}
+
+    @property
+    def threads(self) -> int:
+        """How many logs may be cleaned at a time; 0 where this broker cleans none."""
+        return len(self._threads)
+
+    def last_of_threads(self) -> list[CleanerStats]:
+        """What each thread did last."""
+        return [stats for number, stats in self._last_of_thread.items() if number < len(self._threads)]
 
     # Life
 
@@ -201,7 +215,9 @@ class LogCleaner:
 
     async def _next(self) -> Candidate | None:
         """The log that is to be cleaned next: one that was asked for, else the dirtiest."""
-        for tp in list(self._wishes):
+        for number, tp in enumerate(list(self._wishes)):
+            if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
             candidate = self._wished(tp)
             if candidate is not None:
                 self.under_way.add(tp)
@@ -225,9 +241,9 @@ class LogCleaner:
 
     def _wished(self, tp: TopicPartition) -> Candidate | None:
         """The log that was asked for, with its active segment rolled; None while it is being cleaned."""
-        wish, log = self._wishes[tp], self._logs.logs.get(tp)
-        if wish.done():
-            del self._wishes[tp]
+        wish, log = self._wishes.get(tp), self._logs.logs.get(tp)
+        if wish is None or wish.done():
+            self._wishes.pop(tp, None)
             return None
         if tp in self.under_way:
             return None
@@ -236,12 +252,18 @@ class LogCleaner:
                 raise NotCleaned(f"{tp} cannot be cleaned now: it is not here, or is being cut or moved")
             log.roll()
             candidate = self._candidate(tp, log)
-            if candidate is None or not candidate.sections.cleanable_bytes:
-                raise NotCleaned(f"{tp} has nothing to clean below its last stable offset, {log.last_stable_offset}")
+            if candidate is None:
+                raise NotCleaned(self._why_not(tp))
+            if not candidate.sections.cleanable_bytes:
+                raise NothingToClean(f"nothing is to be cleaned below the last stable offset, {log.last_stable_offset}")
         except LogError as error:
             wish.set_exception(error if isinstance(error, NotCleaned) else NotCleaned(str(error)))
             return None
         return candidate
+
+    def _why_not(self, tp: TopicPartition) -> str:
+        known = self.uncleanable.get(tp)
+        return f"{tp} cannot be read: {known.why}" if known else f"the cleanup.policy of {tp} has changed"
 
     def _may_clean(self, tp: TopicPartition, log: Log) -> bool:
         known = self.uncleanable.get(tp)
@@ -395,6 +417,7 @@ class LogCleaner:
             _logger.warning("%s: %d records without a key were dropped", tp, stats.invalid_messages)
         self._postponed.pop(tp, None)
         self.last_runs[tp] = LastRun(self._clock.now_ms(), stats)
+        self._last_of_thread[number] = stats
         wish = self._wishes.pop(tp, None)
         if wish is not None and not wish.done():
             wish.set_result(stats)
