@@ -67,3 +67,7 @@ class ApiKey(IntEnum):
     """Sparklog's own too."""
     GET_REPLICA_LOG_INFO = 20002
     """Sparklog's own too: named as in KIP-966, for what Kafka 3.9 has not."""
+    DESCRIBE_COMPACTION = 20003
+    """Sparklog's own: what there is to compact on a broker. Kafka's tell that by JMX only."""
+    COMPACT_PARTITIONS = 20004
+    """Sparklog's own: Kafka has no way to ask for it."""

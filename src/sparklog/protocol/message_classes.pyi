@@ -3762,3 +3762,164 @@ class GetReplicaLogInfoResponse(Response):
         topics: Sequence[TopicLogInfo] = ...,
         version: int | None = ...,
     ) -> None: ...
+
+class DescribeCompactionRequest(Request[DescribeCompactionResponse]):
+    topics: list[str] | None
+    def __init__(
+        self,
+        *,
+        topics: Sequence[str] | None = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class DescribeCompactionResponse(Response):
+    class DescribedTopic(Struct):
+        class DescribedPartition(Struct):
+            partition_index: int
+            error_code: int
+            error_message: str | None
+            first_dirty_offset: int
+            first_uncleanable_offset: int
+            clean_bytes: int
+            cleanable_bytes: int
+            delay_ms: int
+            is_under_way: bool
+            uncleanable_reason: str | None
+            uncleanable_bytes: int
+            last_ended_ms: int
+            last_seconds: float
+            last_bytes_before: int
+            last_bytes_after: int
+            last_messages_before: int
+            last_messages_after: int
+            def __init__(
+                self,
+                *,
+                partition_index: int = ...,
+                error_code: int = ...,
+                error_message: str | None = ...,
+                first_dirty_offset: int = ...,
+                first_uncleanable_offset: int = ...,
+                clean_bytes: int = ...,
+                cleanable_bytes: int = ...,
+                delay_ms: int = ...,
+                is_under_way: bool = ...,
+                uncleanable_reason: str | None = ...,
+                uncleanable_bytes: int = ...,
+                last_ended_ms: int = ...,
+                last_seconds: float = ...,
+                last_bytes_before: int = ...,
+                last_bytes_after: int = ...,
+                last_messages_before: int = ...,
+                last_messages_after: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        name: str
+        partitions: list[DescribedPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: Sequence[DescribedPartition] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    is_enabled: bool
+    threads: int
+    max_clean_time_secs: int
+    max_buffer_utilization_percent: int
+    max_dirty_percent: int
+    max_compaction_delay_secs: int
+    topics: list[DescribedTopic]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        is_enabled: bool = ...,
+        threads: int = ...,
+        max_clean_time_secs: int = ...,
+        max_buffer_utilization_percent: int = ...,
+        max_dirty_percent: int = ...,
+        max_compaction_delay_secs: int = ...,
+        topics: Sequence[DescribedTopic] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class CompactPartitionsRequest(Request[CompactPartitionsResponse]):
+    class CompactedTopic(Struct):
+        name: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: Sequence[int] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    topics: list[CompactedTopic]
+    timeout_ms: int
+    since_ms: int
+    def __init__(
+        self,
+        *,
+        topics: Sequence[CompactedTopic] = ...,
+        timeout_ms: int = ...,
+        since_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class CompactPartitionsResponse(Response):
+    class CompactedTopicResult(Struct):
+        class CompactedPartition(Struct):
+            partition_index: int
+            error_code: int
+            error_message: str | None
+            ended_ms: int
+            seconds: float
+            bytes_before: int
+            bytes_after: int
+            messages_before: int
+            messages_after: int
+            def __init__(
+                self,
+                *,
+                partition_index: int = ...,
+                error_code: int = ...,
+                error_message: str | None = ...,
+                ended_ms: int = ...,
+                seconds: float = ...,
+                bytes_before: int = ...,
+                bytes_after: int = ...,
+                messages_before: int = ...,
+                messages_after: int = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        name: str
+        partitions: list[CompactedPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: Sequence[CompactedPartition] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    since_ms: int
+    topics: list[CompactedTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        since_ms: int = ...,
+        topics: Sequence[CompactedTopicResult] = ...,
+        version: int | None = ...,
+    ) -> None: ...
