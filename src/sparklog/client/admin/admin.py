@@ -11,6 +11,14 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from sparklog.client.admin.compaction import (
+    BrokerCompaction,
+    Compaction,
+    CompactionAdmin,
+    CompactionDescription,
+    CompactionOutcome,
+    CompactionState,
+)
 from sparklog.client.admin.configs import ConfigAdmin, ConfigEntry
 from sparklog.client.admin.groups import GroupAdmin, GroupDescription, GroupListing, GroupMember
 from sparklog.client.admin.log_dirs import LogDir, LogDirAdmin, Replica, ReplicaLogDir
@@ -38,6 +46,11 @@ __all__ = [
     "Admin",
     "AdminClient",
     "AsyncAdmin",
+    "BrokerCompaction",
+    "Compaction",
+    "CompactionDescription",
+    "CompactionOutcome",
+    "CompactionState",
     "ConfigEntry",
     "GroupDescription",
     "GroupListing",
@@ -57,7 +70,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdmin(TopicAdmin, ReassignmentAdmin, ConfigAdmin, LogDirAdmin, GroupAdmin, PreparedAdmin):
+class AsyncAdmin(TopicAdmin, ReassignmentAdmin, ConfigAdmin, LogDirAdmin, CompactionAdmin, GroupAdmin, PreparedAdmin):
     """On the caller's event loop; ``async with`` starts and closes it. Settings by Kafka's names, as for a producer."""
 
     def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
@@ -133,6 +146,8 @@ class Admin:
     log_dirs = _blocking(LogDirAdmin.log_dirs)
     describe_replica_log_dirs = _blocking(LogDirAdmin.describe_replica_log_dirs)
     alter_replica_log_dirs = _blocking(LogDirAdmin.alter_replica_log_dirs)
+    describe_compaction = _blocking(CompactionAdmin.describe_compaction)
+    compact = _blocking(CompactionAdmin.compact)
     features = _blocking(ConfigAdmin.features)
     list_groups = _blocking(GroupAdmin.list_groups)
     reachable_groups = _blocking(GroupAdmin.reachable_groups)
