@@ -26,6 +26,7 @@ COMMANDS = {
     "group": "See consumer groups and their lag; set where they read on.",
     "cluster": "See how brokers and partitions do; choose leaders; move replicas.",
     "config": "See and change settings while the cluster runs.",
+    "compact": "See how far compacted topics are cleaned; clean them now.",
     "txn": "See and end open transactions.",
     "writes": "See and finish what Spark jobs left half-written.",
     "log": "Look into log directories, check their files; move partitions.",
