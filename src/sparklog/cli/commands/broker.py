@@ -13,10 +13,19 @@ import click
 from sparklog import not_compiled
 from sparklog.broker.server import Broker
 from sparklog.cli.garbage import ShortCollections
+from sparklog.cli.logs import begin_to_log
 from sparklog.config.broker import BrokerConfig, load_properties, parse_broker_config
 
 _logger = logging.getLogger(__name__)
-_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
+_SETTINGS = {
+    "broker_id": "broker.id",
+    "zookeeper": "zookeeper.connect",
+    "data": "log.dirs",
+    "host": "host.name",
+    "advertised_host": "advertised.host.name",
+    "port": "port",
+}
+"""Options, and the settings that they give."""
 
 
 @click.command()
@@ -34,15 +43,15 @@ _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
     metavar="NAME=VALUE",
     help="Any other setting, by Kafka's name for it; may be repeated.",
 )
+@click.option(
+    "--logging",
+    "log_settings",
+    type=click.Path(path_type=Path),
+    envvar="SPARKLOG_LOGGING",
+    help="A TOML file that says where log lines go, as conf/logging.toml does (or set SPARKLOG_LOGGING).",
+)
 def broker(
-    config: Path | None,
-    broker_id: int | None,
-    zookeeper: str | None,
-    data: str | None,
-    host: str | None,
-    advertised_host: str | None,
-    port: int | None,
-    settings: tuple[str, ...],
+    config: Path | None, settings: tuple[str, ...], log_settings: Path | None, **options: str | int | None
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C; a second signal stops it without waiting for requests in hand.
 
@@ -54,6 +63,7 @@ def broker(
     Examples:
       sparklog broker --id 0 --zookeeper 127.0.0.1:2181 --data /var/lib/sparklog
       sparklog broker --config server.properties --set log.retention.hours=24
+      sparklog broker --config server.properties --logging logging.toml
     """
     properties = load_properties(config) if config else {}
     for text in settings:
@@ -61,13 +71,8 @@ def broker(
         if not separator:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
         properties[name.strip()] = value.strip()
-    given = {
-        "broker.id": broker_id, "zookeeper.connect": zookeeper, "log.dirs": data, "host.name": host, "port": port,
-        "advertised.host.name": advertised_host,
-    }  # fmt: skip
-    properties |= {name: str(value) for name, value in given.items() if value is not None}
-    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    properties |= {_SETTINGS[name]: str(value) for name, value in options.items() if value is not None}
+    begin_to_log(log_settings)
     if not_compiled is not None:
         _logger.info("the hot path is not compiled (%s): requests take twice the processor time", not_compiled)
     _allow_many_files()

@@ -1,0 +1,36 @@
+"""Where a broker's log lines go: to standard error, or where a TOML file says.
+
+The file is what ``logging.config.dictConfig`` takes. Loggers have the names of modules: what compaction says comes from
+``sparklog.replica.cleaning``.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import tomllib
+from pathlib import Path
+
+from sparklog.errors import ConfigError
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
+
+
+def begin_to_log(settings: Path | None) -> None:
+    """Raises ConfigError for a file that is none of that kind."""
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    if settings is None:
+        logging.basicConfig(level=logging.INFO, format=_FORMAT)
+        return
+    try:
+        with settings.open("rb") as file:
+            wanted = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"cannot read {settings}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{settings} is not TOML: {error}") from error
+    try:
+        logging.config.dictConfig({"version": 1, "disable_existing_loggers": False} | wanted)
+    except (ValueError, TypeError, AttributeError, ImportError, OSError) as error:
+        cause = f": {error.__cause__}" if error.__cause__ else ""
+        raise ConfigError(f"{settings}: {error}{cause}") from error
