@@ -102,7 +102,7 @@ def run(topics: tuple[str, ...], everything: bool, partitions: tuple[int, ...], 
         click.echo("no topic is compacted", err=True)
     failures = [outcome.error for outcome in outcomes.values() if outcome.error is not None]
     if failures:
-        raise SparklogError(f"{counted(len(failures), 'replica')} not cleaned: {failures[0]}")
+        raise SparklogError(f"{counted(len(failures), 'replica')} not cleaned: {failures[0].reason}")
 
 
 @compact.command(short_help="Show how far each replica of compacted topics is cleaned.")
@@ -139,7 +139,7 @@ def status(topics: tuple[str, ...], as_json: bool, bootstrap: str) -> None:
         advice = ""
         if errors[0].code is ErrorCode.INVALID_CONFIG:
             advice = '; "sparklog topic alter TOPIC --config cleanup.policy=compact" has a topic compacted'
-        raise SparklogError(f"{errors[0]}{advice}")
+        raise SparklogError(f"{errors[0].reason}{advice}")
 
 
 def _compacted(admin: Admin) -> list[TopicPartition]:
@@ -158,7 +158,9 @@ def _run_row(replica: Replica, outcome: CompactionOutcome) -> list[object]:
     where = [*replica.tp, replica.broker]
     run = outcome.run
     if run is None:
-        what = f"not cleaned: {outcome.error}" if outcome.error is not None else outcome.note or "nothing to clean"
+        what = (
+            f"not cleaned: {outcome.error.reason}" if outcome.error is not None else outcome.note or "nothing to clean"
+        )
         return [*where, None, None, None, None, None, None, what]
     numbers = [run.bytes_before, run.bytes_after, _reduction(run), run.messages_before, run.messages_after]
     return [*where, *numbers, round(run.seconds, 1), "cleaned"]
@@ -186,7 +188,7 @@ def _status_row(replica: Replica, state: CompactionState) -> list[object]:
 
 def _state(state: CompactionState) -> str | None:
     if state.error is not None:
-        return str(state.error)
+        return state.error.reason
     if state.uncleanable is not None:
         return f"cannot be cleaned: {state.uncleanable}"
     return "is being cleaned" if state.is_under_way else None
@@ -215,7 +217,7 @@ def _told(replica: Replica, state: CompactionState) -> dict[str, object]:
     return {
         **replica.tp._asdict(),
         "broker": replica.broker,
-        "error": None if state.error is None else str(state.error),
+        "error": None if state.error is None else state.error.reason,
         "dirty_percent": _percent(state),
         "clean_up_to": _known(state.first_dirty_offset),
         "cleanable_up_to": _known(state.first_uncleanable_offset),

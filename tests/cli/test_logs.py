@@ -1,0 +1,78 @@
+"""Where a broker's log lines go."""
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from sparklog.cli.logs import begin_to_log
+from sparklog.errors import ConfigError
+from sparklog.local.ports import free_port
+
+EXAMPLE = Path(__file__).parents[2] / "conf" / "logging.toml"
+CLEANER = "sparklog.replica.cleaning"
+
+
+@pytest.fixture
+def as_before():
+    """What a test sets up is gone after it."""
+    loggers = [logging.getLogger(name) for name in (None, CLEANER, "kazoo")]
+    before = [(each.handlers[:], each.level, each.propagate) for each in loggers]
+    yield
+    for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        for added in set(each.handlers) - set(handlers):
+            added.close()
+        each.handlers[:], each.propagate = handlers, propagate
+        each.setLevel(level)
+
+
+@pytest.mark.usefixtures("as_before")
+def test_the_example_gives_the_cleaner_a_file_of_its_own(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    begin_to_log(EXAMPLE)
+    logging.getLogger(CLEANER).info("cleaned log users-0")
+    logging.getLogger("sparklog.replica.manager").info("something else")
+    assert re.search(rf"INFO +{re.escape(CLEANER)}  cleaned log users-0\n$", Path("log-cleaner.log").read_text())
+    said = capfd.readouterr().err
+    assert "something else" in said
+    assert "users-0" not in said
+
+
+@pytest.mark.usefixtures("as_before")
+def test_loggers_that_are_there_already_go_on(tmp_path):
+    early = logging.getLogger("sparklog.test_logs")
+    (tmp_path / "logging.toml").write_text('[handlers.null]\nclass = "logging.NullHandler"\n')
+    begin_to_log(tmp_path / "logging.toml")
+    assert not early.disabled
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot read .*: No such file"),
+        ("[root", "is not TOML"),
+        ("version = 2", "Unsupported version"),
+        ('[root]\nhandlers = ["nowhere"]', "nowhere"),
+        ('[handlers.a]\nclass = "no.such.Handler"', "no"),
+        ('[handlers.a]\nclass = "logging.FileHandler"\nfilename = "/no/such/directory/a.log"', "/no/such/directory"),
+        ("root = 7", "logging.toml: "),
+    ],
+)
+@pytest.mark.usefixtures("as_before")
+def test_a_file_that_is_none_is_named(tmp_path, text, said):
+    path = tmp_path / "logging.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        begin_to_log(path)
+
+
+def test_a_broker_takes_it_as_an_option_and_from_its_environment(run, monkeypatch, tmp_path):
+    wanted = ("broker", "--port", free_port())
+    given = run(*wanted, "--logging", tmp_path / "a.toml")
+    monkeypatch.setenv("SPARKLOG_LOGGING", str(tmp_path / "b.toml"))
+    inherited = run(*wanted)
+    assert [given.status, inherited.status] == [1, 1]
+    assert given.err == f"sparklog: cannot read {tmp_path / 'a.toml'}: No such file or directory\n"
+    assert inherited.err == f"sparklog: cannot read {tmp_path / 'b.toml'}: No such file or directory\n"
