@@ -40,6 +40,7 @@ _MOST_MAP_BYTES = (1 << 31) - 1
 _LEASE_PAUSE_S = 1.0
 _LEASE_PATIENCE_S = 120.0
 """How long a group waits for readers that hold its files; a lease runs 30 s at most."""
+_NO_THREADS = "this broker cleans nothing: log.cleaner.enable is false, or log.cleaner.threads is 0"
 
 
 class NotCleaned(LogError):
@@ -128,6 +129,7 @@ class LogCleaner:
         self._threads: list[asyncio.Task[None]] = []
         self._workers: list[Worker] = []
         self._wishes: dict[TopicPartition, asyncio.Future[CleanerStats]] = {}
+        self._granted: dict[TopicPartition, asyncio.Future[CleanerStats]] = {}  # those whose cleaning is under way
         self._postponed: dict[TopicPartition, float] = {}  # until when, of those that were given up
         self._woken = asyncio.Event()
         self.under_way: set[TopicPartition] = set()
@@ -163,13 +165,21 @@ class LogCleaner:
         """A worker that is one too many is stopped; what it was writing is given up."""
         while len(self._threads) > count:
             self._threads.pop().cancel()
+        if not count:
+            self._refuse_wishes()
         while len(self._threads) < count:
             number = len(self._threads)
             self._threads.append(self._tasks.spawn(self._run(number), f"log cleaner thread {number}"))
 
+    def _refuse_wishes(self) -> None:
+        for wish in self._wishes.values():
+            if not wish.done():
+                wish.set_exception(NotCleaned(_NO_THREADS))
+        self._wishes.clear()
+
     async def close(self) -> None:
         """Clean no more. A swap under way is done to its end."""
-        for wish in self._wishes.values():
+        for wish in (*self._wishes.values(), *self._granted.values()):
             wish.cancel()
         for thread in self._threads:
             thread.cancel()
@@ -198,13 +208,13 @@ class LogCleaner:
     async def clean(self, tp: TopicPartition) -> CleanerStats:
         """Clean the log as soon as a worker is free, however little of it is dirty, its active segment too.
 
-        Raises NotCleaned.
+        A cleaning that is under way already does not count: another one follows it. Raises NotCleaned.
         """
         log = self._logs.logs.get(tp)
         if log is None or "compact" not in log.config.cleanup_policy:
             raise NotCleaned(f"{tp} is not here, or its cleanup.policy is not compact")
         if not self._threads:
-            raise NotCleaned("this broker cleans nothing: log.cleaner.enable is false, or log.cleaner.threads is 0")
+            raise NotCleaned(_NO_THREADS)
         self.uncleanable.pop(tp, None)
         self._postponed.pop(tp, None)
         wish = self._wishes.get(tp)
@@ -220,6 +230,7 @@ class LogCleaner:
                 await asyncio.sleep(0)
             candidate = self._wished(tp)
             if candidate is not None:
+                self._granted[tp] = self._wishes.pop(tp)
                 self.under_way.add(tp)
                 return candidate
         best: Candidate | None = None
@@ -329,12 +340,23 @@ class LogCleaner:
             await self._clear(worker, log)
             self._failed(tp, log, error)
         except BaseException:
+            self._put_back(tp)
             await asyncio.shield(self._tasks.spawn(self._clear(worker, log), f"giving up the cleaning of {tp}"))
             raise
         else:
             self._succeeded(tp, worker.stats, number)
         finally:
             self.under_way.discard(tp)
+
+    def _put_back(self, tp: TopicPartition) -> None:
+        """Another thread is to do what this one was asked for, if there is one."""
+        wish = self._granted.pop(tp, None)
+        if wish is not None and not wish.done():
+            later = self._wishes.setdefault(tp, wish)
+            if later is not wish:
+                later.add_done_callback(lambda _: _follow(wish, later))
+            if not self._threads:
+                self._refuse_wishes()
 
     def _task(self, log: Log, sections: Sections) -> CleaningTask:
         return CleaningTask(
@@ -418,7 +440,7 @@ class LogCleaner:
         self._postponed.pop(tp, None)
         self.last_runs[tp] = LastRun(self._clock.now_ms(), stats)
         self._last_of_thread[number] = stats
-        wish = self._wishes.pop(tp, None)
+        wish = self._granted.pop(tp, None)
         if wish is not None and not wish.done():
             wish.set_result(stats)
 
@@ -433,7 +455,7 @@ class LogCleaner:
         else:
             _logger.info("the cleaning of %s was given up, and nothing of it is left: %s", tp, error)
         self._postponed[tp] = self._clock.monotonic() + self._config.log_cleaner_backoff_ms / 1000
-        wish = self._wishes.pop(tp, None)
+        wish = self._granted.pop(tp, None)
         if wish is not None and not wish.done():
             wish.set_exception(NotCleaned(f"{tp} was not cleaned: {error}"))
 
@@ -443,6 +465,19 @@ class LogCleaner:
                 "%s cannot be cleaned, and grows until it changes or 'sparklog compact' asks for it: %s", log.tp, why
             )
         self.uncleanable[log.tp] = Uncleanable(why, log.segment_count, log.log_start_offset, log.truncations, log.size)
+
+
+def _follow(wish: asyncio.Future[CleanerStats], other: asyncio.Future[CleanerStats]) -> None:
+    """Have ``wish`` end as ``other`` has."""
+    if wish.done():
+        return
+    error = None if other.cancelled() else other.exception()
+    if other.cancelled():
+        wish.cancel()
+    elif error is not None:
+        wish.set_exception(error)
+    else:
+        wish.set_result(other.result())
 
 
 def _facts_of(log: Log) -> LogFacts:
