@@ -251,6 +251,18 @@ def _describe_log_dirs() -> Case:
     return _request(ApiKey.DESCRIBE_LOG_DIRS, messages.DescribeLogDirsRequest(topics=None), 4)
 
 
+def _describe_compaction(topics: list[str] | None) -> Case:
+    return _request(ApiKey.DESCRIBE_COMPACTION, messages.DescribeCompactionRequest(topics=topics), 0)
+
+
+def _compact_partitions() -> Case:
+    topic = messages.CompactPartitionsRequest.CompactedTopic
+    message = messages.CompactPartitionsRequest(
+        topics=[topic(name="stalls", partitions=list(range(MANY)))], timeout_ms=_TIMEOUT_MS, since_ms=-1
+    )
+    return _request(ApiKey.COMPACT_PARTITIONS, message, 0)
+
+
 def _describe_producers() -> Case:
     topic = messages.DescribeProducersRequest.TopicRequest
     message = messages.DescribeProducersRequest(topics=[topic(name="stalls", partition_indexes=list(range(MANY)))])
@@ -513,11 +525,14 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield "Metadata of everything, from 200 clients 50 times", _metadata_flood
     yield "DescribeConfigs", _describe_configs
     yield "DescribeLogDirs", _describe_log_dirs()
+    yield "DescribeCompaction", _describe_compaction(None)
     yield "DeleteRecords, 100 partitions", _delete_records
     yield from _groups_of_what_exists()
     yield "DeleteTopics, 700 partitions", _delete_topics
     yield f"ListOffsets, {MANY} partitions", _list_offsets(MANY)
     yield "ListOffsets of 20 MB", _list_offsets(1_200_000)
+    yield f"DescribeCompaction, {MANY} names", _describe_compaction([f"nothing-{n}" for n in range(MANY)])
+    yield f"CompactPartitions, {MANY} partitions", _compact_partitions()
     yield f"Metadata, {MANY} names", _metadata_by_name()
     yield f"OffsetCommit, {MANY} partitions", _offset_commit()
     yield f"OffsetFetch, {MANY} partitions", _offset_fetch()

@@ -68,6 +68,25 @@ def value(connection, kind, name, key):
     return describe(connection, kind, name, key)[key][0][:2]
 
 
+@pytest.mark.parametrize("whose", ["0", ""])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"log.cleaner.threads": "1000"}, "each needs more than 1048576"),
+        ({"log.cleaner.dedupe.buffer.size": "1048576"}, "each needs more than 1048576"),
+        ({"log.cleaner.io.buffer.load.factor": "0"}, "must be more than 0, and at most 1"),
+        ({"log.cleaner.io.max.bytes.per.second": "0"}, "must be more than 0"),
+    ],
+)
+def test_a_cleaner_is_given_nothing_with_which_it_could_not_work(connection, whose, changes, said):
+    asked = [(name, SET, text) for name, text in changes.items()]
+    code, message = alter(connection, BROKER, whose, *asked, validate_only=True)
+    assert code is ErrorCode.INVALID_REQUEST
+    assert said in message
+    both = {"log.cleaner.threads": "1000", "log.cleaner.dedupe.buffer.size": "1048577000"}
+    assert replace(connection, BROKER, whose, both, validate_only=True)[0] is ErrorCode.NONE
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_topics_setting_is_in_force_at_once(connection, tp, version):
     assert wire.produce(connection, tp, wire.batch_of(b"x" * 500))[0] is ErrorCode.NONE

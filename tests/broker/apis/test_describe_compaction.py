@@ -1,6 +1,7 @@
 """What DescribeCompaction tells of logs that are clean, dirty, unreadable, and not compacted at all."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ def steps(broker, topics):
 
 def ask(broker, topics=None):
     """The answer as a client gets it, and what it tells of each partition."""
-    answer = decode_response(describe_compaction.API, 0, memoryview(encode(finish(steps(broker, topics)), 0)))
+    answer: Any = decode_response(describe_compaction.API, 0, memoryview(encode(finish(steps(broker, topics)), 0)))
     told = {
         TopicPartition(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions
     }

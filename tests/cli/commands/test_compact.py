@@ -1,26 +1,34 @@
 """``sparklog compact`` on a real cluster."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from sparklog.client import Producer
 from sparklog.client.admin.admin import Admin, NewTopic
-from sparklog.structs import TopicPartition
+from sparklog.structs import BrokerId, TopicPartition
+from sparklog.testing.broker import BrokerHarness
+from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 
 pytestmark = pytest.mark.integration
 
 KEYS, TIMES = 10, 20
+LOGGING = Path(__file__).parents[3] / "conf" / "logging.toml"
+
+
+def create(bootstrap, topic, partitions, replication=1):
+    """Nothing of it is due by itself: what is cleaned was asked for."""
+    settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, partitions, replication, settings)])
 
 
 @pytest.fixture
 def users(bootstrap, topic):
     """A compacted topic of two partitions; in 0 each of ten keys was written twenty times, 1 is empty."""
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        # Nothing is due by itself: what is cleaned was asked for.
-        settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
-        admin.create_topics([NewTopic(topic, 2, 1, settings)])
+    create(bootstrap, topic, 2)
     write(bootstrap, topic)
     return topic
 
@@ -123,4 +131,72 @@ def test_the_admin_client_takes_topics_and_partitions(bootstrap, users):
         found = admin.describe_compaction([users])
         state = next(iter(found.replicas.values()))
         assert (state.last_run, state.error, state.uncleanable, state.dirty_ratio) == (full.run, None, None, 0)
-        assert found.brokers[0].is_enabled
+        assert found.brokers[BrokerId(0)].is_enabled
+
+
+def test_every_replica_is_cleaned_by_its_broker(run, tmp_path, topic, monkeypatch):
+    with ClusterHarness(tmp_path, brokers=2) as pair:
+        monkeypatch.setenv("SPARKLOG_BOOTSTRAP", pair.bootstrap_servers)
+        create(pair.bootstrap_servers, topic, 1, replication=2)
+        write(pair.bootstrap_servers, topic)
+        eventually(lambda: are_cleaned(run, topic))  # a follower learns a little later what is replicated
+        assert [each["broker"] for each in status(run, topic)["replicas"]] == [0, 1]
+        pair.stop_broker(1)
+        with_one = run("compact", "run", topic)
+        assert with_one.status == 1
+        assert "broker 1 is not there now" in with_one.err
+
+
+def are_cleaned(run, topic):
+    """Whether both replicas are, when it was asked for."""
+    done = run("compact", "run", topic)
+    assert (done.status, done.err) == (0, "")
+    return all(each["clean_up_to"] == KEYS * TIMES for each in status(run, topic)["replicas"])
+
+
+def test_a_damaged_log_is_marked_until_it_is_sound_again(run, tmp_path, chroot, monkeypatch):
+    monkeypatch.setenv("SPARKLOG_LOGGING", str(LOGGING))
+    monkeypatch.chdir(tmp_path)
+    with BrokerHarness(tmp_path, chroot) as broker:
+        monkeypatch.setenv("SPARKLOG_BOOTSTRAP", broker.address)
+        create(broker.address, "users", 1)
+        write(broker.address, "users")
+        segment = tmp_path / "broker-0" / "users-0" / f"{0:020}.log"
+        flip(segment, at=100)
+        damaged = run("compact", "run", "users")
+        assert damaged.status == 1
+        assert "not cleaned: users-0: " in damaged.err
+        table = rows(run("compact", "status", "users").out.partition("topic\t")[2].join(["topic\t", ""]))
+        assert table[0]["state"].startswith("cannot be cleaned: ")
+        (told,) = status(run, "users")["replicas"]
+        assert (told["uncleanable_bytes"], told["last_run"]) == (segment.stat().st_size, None)
+
+        flip(segment, at=100)
+        assert run("compact", "run", "users").status == 0
+        (sound,) = status(run, "users")["replicas"]
+        assert (sound["uncleanable"], sound["clean_up_to"]) == (None, KEYS * TIMES)
+        written = (tmp_path / "log-cleaner.log").read_text()
+    assert "Cleaning log users-0 (" in written
+    assert "Log cleaner thread 0 cleaned log users-0 (dirty section = [0, " in written
+    assert "cleaned log" not in broker.output()
+
+
+def flip(path, at):
+    """Turn one byte round, or back."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 0xFF]))
+
+
+def test_a_broker_that_cleans_nothing_says_so(run, tmp_path, chroot, monkeypatch):
+    with BrokerHarness(tmp_path, chroot, settings={"log.cleaner.enable": "false"}) as broker:
+        monkeypatch.setenv("SPARKLOG_BOOTSTRAP", broker.address)
+        create(broker.address, "users", 1)
+        done = run("compact", "run", "users")
+        assert done.status == 1
+        assert "log.cleaner.enable is false" in done.err
+        (of_broker,) = status(run)["brokers"]
+        assert (of_broker["is_enabled"], of_broker["threads"]) == (False, 0)
+        assert rows(run("compact", "status").out.partition("\ntopic")[0])[0]["cleans"] == "no"

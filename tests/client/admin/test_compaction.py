@@ -11,7 +11,7 @@ from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.retry import Backoff
 from sparklog.errors import ApiError, ErrorCode, LocalProtocolError
 from sparklog.protocol.messages import CompactPartitionsResponse, DescribeCompactionResponse
-from sparklog.structs import TopicPartition
+from sparklog.structs import BrokerId, TopicPartition
 from sparklog.testing.clock import ManualClock
 
 ZERO, ONE = TopicPartition("users", 0), TopicPartition("users", 1)
@@ -93,10 +93,11 @@ def test_every_broker_cleans_its_replicas_and_one_that_is_away_is_told_of():
 
 
 def test_a_broker_is_asked_again_for_what_it_has_not_cleaned_yet():
-    pace = iter([{0: ErrorCode.REQUEST_TIMED_OUT, 1: ErrorCode.NONE}, {0: ErrorCode.REQUEST_TIMED_OUT}, {0: 0}])
+    later, done = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE
+    pace = iter([{0: later, 1: done}, {0: later}, {0: done}])
 
     def answer(broker, message):
-        return compacted(message, (next(pace) if broker == 2 else {0: 0}).get)
+        return compacted(message, (next(pace) if broker == 2 else {0: done}).get)
 
     session = Session(answer)
     outcomes = compact(session, ["users"])
@@ -155,7 +156,7 @@ def test_each_replica_is_described_by_its_broker():
     answers = {1: described(last_ended_ms=9, last_seconds=0.5), 2: described(uncleanable_reason="bad", clean_bytes=-1)}
     session = Session(lambda broker, _: answers[broker])
     found = asyncio.run(CompactionAdmin(session).describe_compaction(["users"]))
-    assert tuple(found.brokers[1]) == (True, 3, 1, 2, 3, 4)
+    assert tuple(found.brokers[BrokerId(1)]) == (True, 3, 1, 2, 3, 4)
     good, bad = (found.replicas[Replica(ZERO, broker)] for broker in (1, 2))
     assert (good.dirty_ratio, good.last_run.seconds, good.uncleanable) == (0.25, 0.5, None)
     assert (bad.dirty_ratio, bad.last_run, bad.uncleanable) == (None, None, "bad")
