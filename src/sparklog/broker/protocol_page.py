@@ -17,7 +17,7 @@ from sparklog.protocol.messages import is_flexible
 _HEAD = """\
 # Protocol
 
-The APIs that a broker serves, in Kafka 3.9's numbers and versions; 20000 is sparklog's own, far above Kafka's, and
+The APIs that a broker serves, in Kafka 3.9's numbers and versions; those from 20000 on are sparklog's own, and
 Kafka's clients pass it over. ApiVersions offers exactly these; a request for another API or version ends the
 connection. Made from the registry: `python -m sparklog.broker.protocol_page`.
 

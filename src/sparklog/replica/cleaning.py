@@ -462,7 +462,9 @@ class LogCleaner:
     def _give_up(self, log: Log, why: str) -> None:
         if log.tp not in self.uncleanable:
             _logger.error(
-                "%s cannot be cleaned, and grows until it changes or 'sparklog compact' asks for it: %s", log.tp, why
+                "%s cannot be cleaned, and grows until it changes or 'sparklog compact run' asks for it: %s",
+                log.tp,
+                why,
             )
         self.uncleanable[log.tp] = Uncleanable(why, log.segment_count, log.log_start_offset, log.truncations, log.size)
 
