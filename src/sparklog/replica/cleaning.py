@@ -127,7 +127,6 @@ class LogCleaner:
         self._config = config
         self._tasks = Tasks(loop, lambda name, error: _logger.error("%s failed", name, exc_info=error))
         self._threads: list[asyncio.Task[None]] = []
-        self._workers: list[Worker] = []
         self._wishes: dict[TopicPartition, asyncio.Future[CleanerStats]] = {}
         self._granted: dict[TopicPartition, asyncio.Future[CleanerStats]] = {}  # those whose cleaning is under way
         self._postponed: dict[TopicPartition, float] = {}  # until when, of those that were given up
@@ -190,7 +189,11 @@ class LogCleaner:
         try:
             while True:
                 self._woken.clear()
-                candidate = await self._next()
+                try:
+                    candidate = await self._next()
+                except Exception:  # a thread that ended here would end compaction, and nobody would see it
+                    _logger.exception("log cleaner thread %d could not choose a log, and goes on", number)
+                    candidate = None
                 if candidate is None:
                     await worker.end()  # it holds the memory of its map
                     await self._pause()
@@ -336,7 +339,7 @@ class LogCleaner:
             _logger.info("%s", _opening_line(task))
             await self._run_task(task, mark, worker)
             self._logs.set_cleaner_point(tp, worker.stats.end_offset)
-        except (_Abandoned, CleaningFailed, LogError, CorruptRecord, OSError) as error:
+        except Exception as error:
             await self._clear(worker, log)
             self._failed(tp, log, error)
         except BaseException:
@@ -444,11 +447,14 @@ class LogCleaner:
         if wish is not None and not wish.done():
             wish.set_result(stats)
 
-    def _failed(self, tp: TopicPartition, log: Log | None, error: BaseException) -> None:
-        is_corrupt = isinstance(error, CorruptRecord) or (
+    def _failed(self, tp: TopicPartition, log: Log | None, error: Exception) -> None:
+        is_expected = isinstance(error, _Abandoned | CleaningFailed | LogError | CorruptRecord | OSError)
+        if not is_expected:
+            _logger.error("cleaning %s failed unexpectedly", tp, exc_info=error)
+        is_lasting = isinstance(error, CorruptRecord) or (
             isinstance(error, CleaningFailed) and error.kind in (Failure.CORRUPT, Failure.DISK)
         )
-        if is_corrupt and log is not None:
+        if log is not None and (is_lasting or not is_expected):
             self._give_up(log, str(error))
         elif isinstance(error, DiskFull) or (isinstance(error, CleaningFailed) and error.kind is Failure.NO_ROOM):
             _logger.warning("%s is not cleaned now, and will be tried again: %s", tp, error)
