@@ -105,6 +105,7 @@ class ConfluentProducer:
         self._call(self._producer.commit_transaction, REQUEST_S)
 
     def abort(self) -> None:
+        self._producer.flush(REQUEST_S)  # what is answered is not given up
         self._call(self._producer.abort_transaction, REQUEST_S)
 
 
