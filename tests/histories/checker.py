@@ -28,7 +28,9 @@ are open, and does not hear of those that ended before, though the high watermar
 ``ProducerStateManager.loadProducerEntry`` fills ``ongoingTxns`` alone, ``truncateAndReload`` empties
 ``unreplicatedTxns``, and without either ``UnifiedLog.lastStableOffset`` is the high watermark. Nothing undecided is
 shown so, for the decision is replicated before a marker is written (``TransactionCoordinator.endTransaction`` appends
-it, and sends markers in the callback). Besides:
+it, and sends markers in the callback). Where it follows another leader, and cuts such a marker off, the transaction is
+open in its log again, and is the first unstable one (``truncateAndReload`` reads ``ongoingTxns`` anew): so 11 is only
+of how far transactions had ended below the high watermark. Besides:
 
 13. *contradicting epochs*: a partition's leader epoch and the version of its state never go back; an epoch has one
     leader, a version one state; the leader is in the ISR. Leader epochs rise along the log.
@@ -309,7 +311,18 @@ def watermarks_backwards(evidence: Evidence) -> Iterator[Breach]:
             known = bisect_right(marks, (seen["asked"], -1))
             if known and seen[name] < marks[known - 1][1]:
                 yield Breach("watermark backwards", f"{_at(seen)} {name} from {marks[known - 1][1]} to {seen[name]}")
-            marks.append((seen["at"], max(seen[name], marks[-1][1] if marks else -1)))
+            lasting = seen[name] if name == "high" else _lasting(evidence, seen)
+            marks.append((seen["at"], max(lasting, marks[-1][1] if marks else -1)))
+
+
+def _lasting(evidence: Evidence, seen: Event) -> int:
+    """Up to where what was stable stays so: with one that has started again up to the first transaction whose marker
+    was not below the high watermark, for it may be cut off.
+    """
+    log = evidence.logs.get(place(seen))
+    transactions = log.transactions if log and not seen.get("first life", True) else []
+    cut = [each.first for each in transactions if not _ended_below(each, seen["high"])]
+    return min([seen["stable"], *cut])
 
 
 def stale_reads(evidence: Evidence) -> Iterator[Breach]:

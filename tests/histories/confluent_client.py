@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
@@ -48,6 +49,8 @@ class ConfluentProducer:
         if transactional_id is not None:
             settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         self._producer = Producer(settings)
+        self._gave_up = False
+        """Whether records of a transaction that was aborted were taken out of the queue."""
         if transactional_id is not None:
             self._call(self._producer.init_transactions, 60.0)
 
@@ -62,6 +65,8 @@ class ConfluentProducer:
         """False if there is no room for it now."""
 
         def delivered(error: Any, message: Any) -> None:
+            if error is not None and error.code() == KafkaError._PURGE_QUEUE:
+                self._gave_up = True
             if error is None:  # of a batch that was sent again the offset may not be known any more
                 offset = message.offset()
                 told(UNKNOWN_OFFSET if offset is None else offset)
@@ -79,9 +84,17 @@ class ConfluentProducer:
         return int(self._producer.flush(seconds))
 
     def begin(self) -> None:
-        """The alarm ends the process: librdkafka 2.16 was seen never to return from sending offsets where the
+        """Refused for good after records were given up that may have been sent: librdkafka 2.16 gives their sequence
+        numbers to the next ones (``rd_kafka_toppar_purge_queues``), though it had taken them back into its queue after
+        a connection broke. A broker that has the former ones, Kafka's too, takes the latter for the same if they are as
+        many, acknowledges them and drops them. Which of those given up were sent it does not say.
+
+        The alarm ends the process: librdkafka 2.16 was seen never to return from sending offsets where the
         connection to the group's coordinator broke just before, whatever its timeout; the broker is not asked anything
         meanwhile."""
+        self._producer.poll(0)
+        if self._gave_up:
+            raise ClientFailed("the next records would have the sequence numbers of those that were given up")
         signal.alarm(HANGS_S)
         self._call(self._producer.begin_transaction)
 
@@ -92,6 +105,7 @@ class ConfluentProducer:
         self._call(self._producer.commit_transaction, REQUEST_S)
 
     def abort(self) -> None:
+        self._producer.flush(REQUEST_S)  # what is answered is not given up
         self._call(self._producer.abort_transaction, REQUEST_S)
 
 

@@ -224,6 +224,13 @@ def test_a_broker_that_started_again_need_not_know_of_a_marker_beyond_its_high_w
     assert breaches(changed(seen_in_1=seen)) == found
 
 
+@pytest.mark.parametrize(("marks", "found"), [((1, 1), []), ((5, 4), ["watermark backwards"])])
+def test_one_that_started_again_may_hear_anew_that_a_transaction_is_open_whose_marker_was_not_committed(marks, found):
+    """It follows another leader, and has cut the marker off."""
+    life = {"term": "life", "first life": False}
+    assert breaches(changed(seen_in_1=observed(*marks) | life, more=observed(5, 0) | life)) == found
+
+
 def test_a_watermark_may_be_lower_in_another_life():
     assert breaches(changed(more=observed(5, 4) | {"term": "life 2"})) == []
 

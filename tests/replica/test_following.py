@@ -417,6 +417,31 @@ def test_waiting_producers_hear_that_the_replica_is_served_no_longer(pair, loop,
     loop.run_until_complete(stop())
 
 
+def test_a_coordinator_waits_until_enough_have_its_batch_though_readers_see_it_before(tmp_path, disk, loop):
+    """What one replica alone has is lost with it, and with it the end of a transaction."""
+    visible = {"sparklog.min.isr.visibility": "immediate"}
+    pair = Pair(tmp_path, disk, loop, **{"min.insync.replicas": "2", **visible})
+    pair.decide(decision(LEADER, 0))
+
+    async def leave_and_return():
+        waiting = asyncio.ensure_future(pair[LEADER].append_replicated(TP, bytes(batch()), 60_000))
+        await asyncio.sleep(0)
+        pair.clock.advance(11)
+        list(pair[LEADER].leave_out_lagging())
+        pair[LEADER].settle(TP, pair.proposals.pop(), (LEADER,), 1)
+        assert pair.committed(LEADER) == 1, "readers see it"
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        pair.ask(ReplicaFetch(1, 0, 0, LARGE))
+        pair[LEADER].settle(TP, pair.proposals.pop(), BOTH, 2)
+        async with asyncio.timeout(30):
+            await waiting
+
+    loop.run_until_complete(leave_and_return())
+    pair.close()
+
+
 class SlowDisk:
     """Holds up the disk thread until it is let go."""
 

@@ -33,7 +33,7 @@ MAX_LAG_MS = 10_000
 FETCH_BYTES = 400
 _WEIGHTS = (30, 60, 20, 10, 1, 3, 6, 2, 1, 3, 4, 1)
 """How often each thing happens, up to the flushes and deletions."""
-_WEIGHTS_OF_STOPS = (30, 60, 30, 15, 3, 6, 12, 2, 1, 3, 1, 1, 3, 4, 1, 1)
+_WEIGHTS_OF_STOPS = (30, 60, 30, 15, 3, 6, 12, 2, 1, 3, 1, 1, 3, 4, 1, 1, 3)
 """Where brokers often stop: in order, and in all other ways."""
 
 
@@ -189,6 +189,8 @@ class SimCluster:
         """Of a broker, by its id and the epoch of a registration."""
         self.registered = {}
         """As ZooKeeper has it: the context knows of it with the next look."""
+        self.gone = set()
+        """Whom the controller takes for gone though it is registered; it may live (``Vigils``)."""
         for broker in self.brokers.values():
             broker.start()
             self._register(broker)
@@ -213,6 +215,7 @@ class SimCluster:
         return self.zxid
 
     def _register(self, broker):
+        self.gone.discard(broker.id)
         broker.epoch = self._next_zxid()
         self.life_of[broker.id, broker.epoch] = broker.life
         since = broker.unbroken_since
@@ -256,8 +259,9 @@ class SimCluster:
                 self.stop,
                 self.expire,
                 self.succeed,
+                self.doubt,
             ),
-            _WEIGHTS_OF_STOPS if self._standing else (*_WEIGHTS, 2 if self._power_cuts else 0, 0, 1, 1),
+            _WEIGHTS_OF_STOPS if self._standing else (*_WEIGHTS, 2 if self._power_cuts else 0, 0, 1, 1, 2),
         )[0]
         happens()
         self._settle_produces()
@@ -412,10 +416,13 @@ class SimCluster:
 
     def crash(self):
         broker = self._any()
-        is_harmless = self._standing or self._sound() - {broker.id} or not self.cut & set(self.state.isr)
-        if broker.alive and is_harmless:
+        if broker.alive and self._may_be_missed(broker):
             broker.kill()
             self.history.append(f"{broker.id} is killed")
+
+    def _may_be_missed(self, broker):
+        """Whether the promise is to hold without the broker."""
+        return self._standing or self._sound() - {broker.id} or not self.cut & set(self.state.isr)
 
     def cut_power(self):
         """Of a broker, where another of the ISR is sound: of several failures between two looks the controller cannot
@@ -450,9 +457,19 @@ class SimCluster:
             self._register(broker)
             self.history.append(f"{broker.id} is registered again, with epoch {broker.epoch}")
 
+    def doubt(self):
+        """A registered broker is taken for gone, or back under the same registration: rightly or not, for its address
+        may be another's, and the process behind it one that has started again and is not registered yet.
+        """
+        broker = self._any()
+        if broker.id in self.registered and (broker.id in self.gone or self._may_be_missed(broker)):
+            self.gone ^= {broker.id}
+            self.history.append(f"{broker.id} is taken {'for gone' if broker.id in self.gone else 'back'}")
+
     def succeed(self):
         """Another broker is the controller: it knows what ZooKeeper has, and nothing else."""
         self.context = self._new_context()
+        self.gone.clear()
         self._observe()
         self.context.states[TP] = self.state
         self.context.look_for_restarts(TP)
@@ -467,7 +484,9 @@ class SimCluster:
         known = self.context.brokers
         alive = {number for number, each in self.brokers.items() if each.alive}
         return {
-            each for each in alive & set(self.state.isr) & known.keys() if self._life(each) == self.brokers[each].life
+            each
+            for each in (alive & set(self.state.isr) & known.keys()) - self.gone
+            if self._life(each) == self.brokers[each].life
         }
 
     def restart(self):
@@ -488,14 +507,18 @@ class SimCluster:
         self._tell_fresh()
 
     def _observe(self):
-        before, self.context.brokers = self.context.brokers, dict(self.registered)
-        self.fresh = {number for number, info in self.registered.items() if before.get(number) != info}
+        self.gone &= self.registered.keys()
+        living = {number: info for number, info in self.registered.items() if number not in self.gone}
+        before, self.context.brokers = self.context.brokers, living
+        self.fresh = {number for number, info in living.items() if before.get(number) != info}
         for number in self.fresh:
             self.context.begin_anew(number)
         self.cut = {number for number in self.cut if not self._is_noticed(number)}
 
     def _is_noticed(self, number):
-        """Whether the controller knows that the broker was away."""
+        """Whether the controller knows that the broker was away, for good."""
+        if number in self.gone:
+            return False
         known = self.context.brokers.get(number)
         return known is None or (self.brokers[number].alive and known.epoch == self.brokers[number].epoch)
 
@@ -577,6 +600,7 @@ class SimCluster:
             if not broker.alive:
                 broker.start()
                 self._register(broker)
+        self.gone.clear()
         self._observe()
         self._elect(list(self.brokers))
         while self.state.leader == NO_LEADER:  # not all have told where their logs end

@@ -42,6 +42,7 @@ class MovingCluster(SimCluster):
 
     def change_office(self):
         """A new controller knows what ZooKeeper says, and tells everybody."""
+        self.gone.clear()
         self._observe()
         before, self.context = self.context, ControllerContext(self.context.epoch + 1, 0, lives=dict(self.lives))
         self.context.brokers, self.context.min_isrs = before.brokers, before.min_isrs
@@ -120,6 +121,7 @@ class MovingCluster(SimCluster):
             if not broker.alive:
                 broker.start()
                 self._register(broker)
+        self.gone.clear()
         for _ in range(2_000):
             self._observe()
             self._elect([])

@@ -3,13 +3,13 @@
 import pytest
 from sim.moving import MovingCluster
 
-SEEDS, STEPS = 8, 300
+SEEDS, STEPS = 40, 300
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("how", [{}, {"min_isr": 2}, {"power_cuts": True}], ids=["killed", "of-two", "cut"])
-def test_what_is_acknowledged_is_kept_wherever_it_moves(tmp_path, seed, how):
-    cluster = MovingCluster(tmp_path, seed, **how)
+def test_what_is_acknowledged_is_kept_wherever_it_moves(disk, seed, how):
+    cluster = MovingCluster(disk, seed, **how)
     try:
         for _ in range(STEPS):
             cluster.step()

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from sim.cluster import SimCluster
 
-SEEDS, STEPS = 25, 300
+SEEDS, STEPS = 100, 300
 
 
 def run(directory, seed, **how):
@@ -29,28 +29,28 @@ def run_many(directory, seeds, **how):
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_is_acknowledged_is_kept(tmp_path, seed):
-    run(tmp_path, seed)
+def test_what_is_acknowledged_is_kept(disk, seed):
+    run(disk, seed)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_is_acknowledged_by_two_is_kept(tmp_path, seed):
-    run(tmp_path, seed, min_isr=2)
+def test_what_is_acknowledged_by_two_is_kept(disk, seed):
+    run(disk, seed, min_isr=2)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_is_acknowledged_outlives_a_power_cut_of_one_broker(tmp_path, seed):
-    run(tmp_path, seed, power_cuts=True)
+def test_what_is_acknowledged_outlives_a_power_cut_of_one_broker(disk, seed):
+    run(disk, seed, power_cuts=True)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_is_acknowledged_by_two_outlives_the_power_cut_of_one_in_whatever_order_they_left(tmp_path, seed):
-    run(tmp_path, seed, min_isr=2, standing=True)
+def test_what_is_acknowledged_by_two_outlives_the_power_cut_of_one_in_whatever_order_they_left(disk, seed):
+    run(disk, seed, min_isr=2, standing=True)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_is_acknowledged_by_three_outlives_the_power_cuts_of_two(tmp_path, seed):
-    run(tmp_path, seed, min_isr=3, standing=True)
+def test_what_is_acknowledged_by_three_outlives_the_power_cuts_of_two(disk, seed):
+    run(disk, seed, min_isr=3, standing=True)
 
 
 class Worst:
@@ -111,18 +111,18 @@ def stay_or_are_lost(directory, leave, *, kept, **how):
 
 
 @pytest.mark.parametrize("eligible", [True, False])
-def test_the_last_of_the_isr_loses_its_end_and_one_that_left_before_has_it(tmp_path, eligible):
+def test_the_last_of_the_isr_loses_its_end_and_one_that_left_before_has_it(disk, eligible):
     """Without eligible replicas the records are lost: the checker is checked."""
-    stay_or_are_lost(tmp_path, SimCluster.stop, kept=eligible, eligible=eligible)
+    stay_or_are_lost(disk, SimCluster.stop, kept=eligible, eligible=eligible)
 
 
 @pytest.mark.parametrize("asking", [True, False])
-def test_the_last_of_the_isr_loses_its_end_and_one_that_was_killed_before_has_it(tmp_path, asking):
+def test_the_last_of_the_isr_loses_its_end_and_one_that_was_killed_before_has_it(disk, asking):
     """It cannot say that it has everything, but its log is the longest. Where nobody asks the records are lost."""
-    stay_or_are_lost(tmp_path, SimCluster.crash, kept=asking, asking=asking)
+    stay_or_are_lost(disk, SimCluster.crash, kept=asking, asking=asking)
 
 
-def test_an_unclean_election_loses_records_and_is_caught(tmp_path):
+def test_an_unclean_election_loses_records_and_is_caught(disk):
     """The checker is checked."""
     with pytest.raises(AssertionError, match="is lost"):
-        run_many(tmp_path, range(200), unclean=True)
+        run_many(disk, range(200), unclean=True)

@@ -371,8 +371,8 @@ class ReplicaManager:
     def append_replicated(
         self, tp: TopicPartition, batch: bytes, timeout_ms: int, origin: AppendOrigin = AppendOrigin.COORDINATOR
     ) -> Coroutine[Any, Any, None]:
-        """Append a coordinator's batch now; to be awaited until every in-sync replica has it. Both raise ApiError, the
-        second REQUEST_TIMED_OUT if the replicas do not follow.
+        """Append a coordinator's batch now; to be awaited until every in-sync replica has it, and those are enough for
+        ``min.insync.replicas``. Both raise ApiError, the second REQUEST_TIMED_OUT if the replicas do not follow.
         """
         appended = self.append(tp, memoryview(bytearray(batch)), -1, origin)
         held = self.partition(tp)
@@ -382,13 +382,13 @@ class ReplicaManager:
         self, tp: TopicPartition, held: Partition, leader_epoch: int, offset: int, timeout_ms: int
     ) -> None:
         def is_settled(_: TopicPartition) -> bool:
-            return held.high_watermark.offset > offset or not held.still_leads(leader_epoch)
+            return held.is_committed(offset) or not held.still_leads(leader_epoch)
 
         if not is_settled(tp):
             await self.produce_purgatory.wait([tp], is_settled, timeout_ms)
         if not held.still_leads(leader_epoch):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} has another leader since")
-        if held.high_watermark.offset <= offset:
+        if not held.is_committed(offset):
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{tp} was not replicated in time")
 
     # Followers of this broker

@@ -281,6 +281,13 @@ class Partition:
         """Whether what is committed now is on as many replicas as ``min.insync.replicas`` asks for."""
         return self._in_sync is not None and len(self._in_sync.maximal) >= self._min_in_sync
 
+    def is_committed(self, offset: int) -> bool:
+        """Whether as many replicas have the record as ``min.insync.replicas`` asks for; readers may be shown it before
+        (``sparklog.min.isr.visibility``).
+        """
+        shown = self._high_watermark.offset > offset
+        return shown and (self._least_to_show >= self._min_in_sync or self.has_enough_in_sync)
+
     def _advance(self) -> bool:
         """Raise the high watermark as far as it may be; whether it moved."""
         in_sync = self._in_sync

@@ -257,3 +257,22 @@ def test_a_member_whose_leaving_was_cut_short_reads_on_when_it_polls(gate):
             assert rig.told == [("+", [A])]
 
     asyncio.run(test())
+
+
+def test_a_member_whose_leaving_was_cut_short_at_its_very_end_is_a_member_again_when_it_polls():
+    """Else nobody would send heartbeats for it, and the group would go on without it."""
+
+    async def test():
+        async with _rig() as rig:
+            await rig.poll_until_assigned(A)
+            leaving = asyncio.create_task(rig.member.leave())
+            await rig.asked[ApiKey.LEAVE_GROUP].wait()
+            leaving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+            rig.asked[ApiKey.HEARTBEAT].clear()
+            await rig.poll_until_assigned(A)
+            async with asyncio.timeout(60):
+                await rig.silence(4, until=ApiKey.HEARTBEAT)
+
+    asyncio.run(test())

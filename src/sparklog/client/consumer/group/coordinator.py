@@ -126,10 +126,10 @@ class ConsumerCoordinator:
             except Exception as error:
                 failure = error
         await self._send_leave()
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._failure = self._watched = None
         if failure is not None:
             raise failure
