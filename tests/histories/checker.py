@@ -322,7 +322,7 @@ def _lasting(evidence: Evidence, seen: Event) -> int:
     log = evidence.logs.get(place(seen))
     transactions = log.transactions if log and not seen.get("first life", True) else []
     cut = [each.first for each in transactions if not _ended_below(each, seen["high"])]
-    return min([seen["stable"], *cut])
+    return int(min([seen["stable"], *cut]))
 
 
 def stale_reads(evidence: Evidence) -> Iterator[Breach]:

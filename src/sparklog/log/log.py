@@ -801,7 +801,7 @@ class Log:
         replacement = self.begin_replacement(new, old)
         try:
             replacement.perform()
-        except LogDirFailed:
+        except LogError:
             replacement.end()
             raise
         return self.adopt(replacement)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import LogDirFailed
+from sparklog.errors import LogDirFailed, LogError
 from sparklog.log import swap
 from sparklog.log.files import disk_refused, rename_deleted
 from sparklog.log.lease import Lease
@@ -41,11 +41,13 @@ class Replacement:
     def perform(self) -> None:
         """Put the files in place; durable on return. On any one thread.
 
-        Raises DiskFull with nothing changed, and LogDirFailed where the disk fails half way: the next start finishes
-        the swap.
+        Raises LogError unless the ``.cleaned`` files are there and DiskFull, both with nothing changed, and LogDirFailed
+        where the disk fails half way: the next start finishes the swap.
         """
         try:
             swap.prepare(self._directory, self._new)
+        except FileNotFoundError as error:
+            raise LogError(f"{error.filename} is not there: nothing is replaced") from error
         except OSError as error:
             with suppress(OSError):
                 swap.undo(self._directory)

@@ -26,6 +26,7 @@ from sparklog.log.files import (
     files_with_suffix,
     find_base_offset,
     remove_temporaries,
+    segment_path,
     segment_paths,
     sync_directory,
     sync_file,
@@ -35,8 +36,12 @@ _logger = logging.getLogger(__name__)
 
 
 def prepare(directory: Path, bases: Sequence[int]) -> None:
-    """Steps 1 and 2 for the ``.cleaned`` segments of ``bases``: when this returns the swap is certain."""
+    """Steps 1 and 2 for the ``.cleaned`` segments of ``bases``: when this returns the swap is certain.
+
+    Raises FileNotFoundError, with nothing changed, unless each has its ``.log`` file.
+    """
     for base in bases:
+        sync_file(segment_path(directory, base, LOG_SUFFIX + CLEANED_SUFFIX))
         for path in segment_paths(directory, base, CLEANED_SUFFIX):
             sync_file(path)
     sync_directory(directory)

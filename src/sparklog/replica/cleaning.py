@@ -55,15 +55,19 @@ class _Abandoned(Exception):
     """The log is not what it was when its cleaning began."""
 
 
-class _Mark(NamedTuple):
-    """What tells whether a log is what it was."""
+@dataclass(slots=True)
+class _Mark:
+    """What tells whether a cleaning is still wanted, and its log what it was."""
 
     log: Log
     truncations: int
+    is_given_up: bool = False
 
     def check(self, logs: LogManager) -> None:
         """Raises _Abandoned unless the log may still be cleaned."""
         log, tp = self.log, self.log.tp
+        if self.is_given_up:
+            raise _Abandoned("it is not wanted any more")
         if logs.logs.get(tp) is not log:
             raise _Abandoned("it was taken away")
         if log.truncations != self.truncations or tp in logs.being_cut:
@@ -131,6 +135,7 @@ class LogCleaner:
         self._granted: dict[TopicPartition, asyncio.Future[CleanerStats]] = {}  # those whose cleaning is under way
         self._postponed: dict[TopicPartition, float] = {}  # until when, of those that were given up
         self._woken = asyncio.Event()
+        self._closing = asyncio.Event()
         self.under_way: set[TopicPartition] = set()
         """The logs that are being cleaned; not to be changed."""
         self.uncleanable: dict[TopicPartition, Uncleanable] = {}
@@ -178,6 +183,7 @@ class LogCleaner:
 
     async def close(self) -> None:
         """Clean no more. A swap under way is done to its end."""
+        self._closing.set()
         for wish in (*self._wishes.values(), *self._granted.values()):
             wish.cancel()
         for thread in self._threads:
@@ -331,18 +337,22 @@ class LogCleaner:
     async def _clean(self, candidate: Candidate, worker: Worker, number: int) -> None:
         tp = candidate.tp
         log = self._logs.logs.get(tp)
+        if log is None:  # it was taken away since it was chosen
+            self._put_back(tp)
+            self.under_way.discard(tp)
+            return
+        mark = _Mark(log, log.truncations)
         try:
-            if log is None:
-                raise _Abandoned("it was taken away")
-            mark = _Mark(log, log.truncations)
             task = self._task(log, candidate.sections)
             _logger.info("%s", _opening_line(task))
             await self._run_task(task, mark, worker)
+            mark.check(self._logs)
             self._logs.set_cleaner_point(tp, worker.stats.end_offset)
         except Exception as error:
             await self._clear(worker, log)
             self._failed(tp, log, error)
         except BaseException:
+            mark.is_given_up = True  # a group may wait to be put in place
             self._put_back(tp)
             await asyncio.shield(self._tasks.spawn(self._clear(worker, log), f"giving up the cleaning of {tp}"))
             raise
@@ -403,20 +413,22 @@ class LogCleaner:
                 try:
                     replacement = mark.log.begin_replacement(group.new, group.old)
                 except SegmentsLeased:
-                    if self._clock.monotonic() > deadline or self._loop.is_closed():
+                    if self._clock.monotonic() > deadline:
                         raise
                 else:
                     await self._swap(mark.log, replacement)
                     return
-            await asyncio.sleep(_LEASE_PAUSE_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), _LEASE_PAUSE_S)
 
     async def _swap(self, log: Log, replacement: Replacement) -> None:
         """Where the disk fails half way, its log directory has failed."""
         try:
             await asyncio.wrap_future(self._logs.run_on_disk(replacement.perform))
-        except LogDirFailed as error:
+        except LogError as error:
             replacement.end()
-            self._logs.report(error, log.directory)
+            if isinstance(error, LogDirFailed):
+                self._logs.report(error, log.directory)
             raise
         for path in log.adopt(replacement):
             self._logs.unlink_later(path)
