@@ -41,7 +41,7 @@ class Replacement:
     def perform(self) -> None:
         """Put the files in place; durable on return. On any one thread.
 
-        Raises LogError unless the ``.cleaned`` files are there and DiskFull, both with nothing changed, and LogDirFailed
+        Raises LogError unless the ``.cleaned`` files are there, and DiskFull, both with nothing changed; LogDirFailed
         where the disk fails half way: the next start finishes the swap.
         """
         try:
