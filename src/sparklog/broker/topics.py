@@ -143,7 +143,10 @@ class TopicMaker:
 def _shape(name: str, config: BrokerConfig) -> tuple[int, int, dict[str, str | None]]:
     """Partitions, replicas and settings of a topic that is made because it is needed."""
     if name == OFFSETS_TOPIC:
-        properties: dict[str, str | None] = {"cleanup.policy": "compact"}
+        properties: dict[str, str | None] = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
         return config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, properties
     if name == TRANSACTIONS_TOPIC:
         properties = {

@@ -186,6 +186,13 @@ class BrokerConfig:
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions", T.INT, 50, "Partitions of __consumer_offsets.", at_least(1)
     )
+    offsets_topic_segment_bytes: int = setting(
+        "offsets.topic.segment.bytes",
+        T.INT,
+        104_857_600,
+        "Segment size of __consumer_offsets: small ones are compacted soon, and a coordinator reads less at its start.",
+        at_least(1),
+    )
     offsets_topic_replication_factor: int = setting(
         "offsets.topic.replication.factor", T.SHORT, 1, "Replicas of __consumer_offsets.", at_least(1)
     )

@@ -28,7 +28,7 @@ _LEFT_OUT = frozenset(
     log.local.retention.ms metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
     num.io.threads num.network.threads
     offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.topic.compression.codec
-    offsets.topic.segment.bytes producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
+    producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
     replica.socket.receive.buffer.bytes
     request.timeout.ms reserved.broker.max.id
     server.max.startup.time.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms

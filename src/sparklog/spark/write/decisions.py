@@ -60,6 +60,8 @@ _MOST_REPLICAS, _DEFAULT_REPLICAS = 3, -1
 _DECIDING, _DECIDED = (ONGOING, "PrepareCommit"), "CompleteCommit"
 """States of a decider's transactional id: during its transaction, and after it."""
 
+_TOPIC_SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(100 << 20)}
+"""Only whole segments are compacted, and the active one never is."""
 NO_BATCH = -1
 
 
@@ -226,7 +228,7 @@ class DecisionLog:
             self._create_with(_DEFAULT_REPLICAS)
 
     def _create_with(self, replicas: int) -> None:
-        topic = NewTopic(DECISIONS_TOPIC, PARTITIONS, replicas, {"cleanup.policy": "compact"})
+        topic = NewTopic(DECISIONS_TOPIC, PARTITIONS, replicas, _TOPIC_SETTINGS)
         try:
             self._admin.create_topics([topic])
         except ApiError as error:
