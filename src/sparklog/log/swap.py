@@ -26,6 +26,7 @@ from sparklog.log.files import (
     files_with_suffix,
     find_base_offset,
     remove_temporaries,
+    segment_path,
     segment_paths,
     sync_directory,
     sync_file,
@@ -56,6 +57,16 @@ def finish(directory: Path, bases: Sequence[int]) -> None:
 
 def _renamed(path: Path, old: str, new: str) -> Path:
     return path.with_name(path.name.removesuffix(old) + new)
+
+
+def call_off(directory: Path, bases: Sequence[int]) -> None:
+    """Have the swap undone, from here on, whose ``prepare`` the disk refused; ``undo`` is to follow.
+
+    It may have come as far as to be certain. This takes neither room nor a descriptor.
+    """
+    first = segment_path(directory, min(bases), LOG_SUFFIX + SWAP_SUFFIX)
+    if first.exists():
+        first.rename(_renamed(first, SWAP_SUFFIX, CLEANED_SUFFIX))
 
 
 def undo(directory: Path) -> None:
