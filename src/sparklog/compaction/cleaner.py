@@ -108,10 +108,15 @@ class LogCleaning:
         transactions = CleanedTransactions(each for each in self._aborted if each.last_offset >= task.first_dirty)
         for segment, next_base in self._segments(task.first_dirty, task.first_uncleanable):
             self._index(segment, transactions)
+            if self._map.latest_offset >= next_base:  # no CRC covers the offsets of a batch
+                path = segment_path(self._directory, segment.base_offset, LOG_SUFFIX)
+                raise CorruptRecord(f"{path}: a batch has offsets beyond {next_base}, where the next segment begins")
             if self._map.is_full:
                 break
             self._map.advance(next_base - 1)
         stats.end_offset = self._map.latest_offset + 1
+        if stats.end_offset <= task.first_dirty:
+            raise MemoryError("the map of keys has no room for one: log.cleaner.dedupe.buffer.size is too small")
         stats.map_messages_read += self._map.messages
         stats.keys = self._map.size
         stats.buffer_utilization = self._map.size / max(self._map.slots, 1)

@@ -90,8 +90,14 @@ class Worker:
 
     async def end(self) -> None:
         """End the process, if there is one, whatever it does; what it was writing is left under ``.cleaned``."""
-        process, self._process = self._process, None
-        if process is not None and process.returncode is None:
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.communicate()  # to the end of its output: then nothing of it is left on the loop
+        if self._process is process:  # and so whoever is cancelled meanwhile can end it again
+            self._process = None

@@ -49,8 +49,7 @@ class Replacement:
         except FileNotFoundError as error:
             raise LogError(f"{error.filename} is not there: nothing is replaced") from error
         except OSError as error:
-            with suppress(OSError):
-                swap.undo(self._directory)
+            self._give_up()
             raise disk_refused(f"cannot swap segments of {self._directory}", error) from error
         try:
             for path in (each for segment in self.gone for each in segment.paths):
@@ -63,6 +62,14 @@ class Replacement:
                 segment.load_latest()
         except OSError as error:
             raise LogDirFailed(f"cannot swap segments of {self._directory}: {error.strerror or error}") from error
+
+    def _give_up(self) -> None:
+        try:
+            swap.call_off(self._directory, self._new)
+        except OSError as error:
+            raise LogDirFailed(f"cannot undo a swap in {self._directory}: {error.strerror or error}") from error
+        with suppress(OSError):  # what is left does no harm, and is removed later
+            swap.undo(self._directory)
 
     def end(self) -> None:
         """Hold the old segments no longer."""

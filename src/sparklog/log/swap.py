@@ -63,6 +63,16 @@ def _renamed(path: Path, old: str, new: str) -> Path:
     return path.with_name(path.name.removesuffix(old) + new)
 
 
+def call_off(directory: Path, bases: Sequence[int]) -> None:
+    """Have the swap undone, from here on, whose ``prepare`` the disk refused; ``undo`` is to follow.
+
+    It may have come as far as to be certain. This takes neither room nor a descriptor.
+    """
+    first = segment_path(directory, min(bases), LOG_SUFFIX + SWAP_SUFFIX)
+    if first.exists():
+        first.rename(_renamed(first, SWAP_SUFFIX, CLEANED_SUFFIX))
+
+
 def undo(directory: Path) -> None:
     """Remove what a rewrite has made, unless a swap of it has become certain; what is there stays as it is."""
     cleaned = files_with_suffix(directory, CLEANED_SUFFIX)

@@ -135,7 +135,6 @@ class LogCleaner:
         self._granted: dict[TopicPartition, asyncio.Future[CleanerStats]] = {}  # those whose cleaning is under way
         self._postponed: dict[TopicPartition, float] = {}  # until when, of those that were given up
         self._woken = asyncio.Event()
-        self._closing = asyncio.Event()
         self.under_way: set[TopicPartition] = set()
         """The logs that are being cleaned; not to be changed."""
         self.uncleanable: dict[TopicPartition, Uncleanable] = {}
@@ -183,7 +182,6 @@ class LogCleaner:
 
     async def close(self) -> None:
         """Clean no more. A swap under way is done to its end."""
-        self._closing.set()
         for wish in (*self._wishes.values(), *self._granted.values()):
             wish.cancel()
         for thread in self._threads:
@@ -346,7 +344,7 @@ class LogCleaner:
             task = self._task(log, candidate.sections)
             _logger.info("%s", _opening_line(task))
             await self._run_task(task, mark, worker)
-            mark.check(self._logs)
+            mark.check(self._logs)  # since the last group the log may have been cut, or be another
             self._logs.set_cleaner_point(tp, worker.stats.end_offset)
         except Exception as error:
             await self._clear(worker, log)
@@ -401,25 +399,32 @@ class LogCleaner:
         mark.check(self._logs)
         async with aclosing(worker.clean(task)) as groups:
             async for group in groups:
-                placed = self._tasks.spawn(self._put_in_place(group, mark), f"replacing segments of {task.name}")
-                await asyncio.shield(placed)
+                await self._put_in_place(group, mark)
 
     async def _put_in_place(self, group: CleanedGroup, mark: _Mark) -> None:
-        """Swap the group in, once no reader holds a file of it. Raises _Abandoned, LogError."""
+        """Swap the group in, once no reader holds a file of it. Raises _Abandoned, LogError.
+
+        Whoever gives up meanwhile gives up between two attempts: the files are here as long as one may be under way.
+        """
         deadline = self._clock.monotonic() + _LEASE_PATIENCE_S
         while True:
-            async with self._changing:
+            attempt = self._tasks.spawn(self._attempt(group, mark), f"replacing segments of {mark.log.tp}")
+            refused = await asyncio.shield(attempt)
+            if refused is None:
+                return
+            if not isinstance(refused, SegmentsLeased) or self._clock.monotonic() > deadline:
+                raise refused
+            await asyncio.sleep(_LEASE_PAUSE_S)
+
+    async def _attempt(self, group: CleanedGroup, mark: _Mark) -> Exception | None:
+        """Swap the group in now; why not, if not."""
+        async with self._changing:
+            try:
                 mark.check(self._logs)
-                try:
-                    replacement = mark.log.begin_replacement(group.new, group.old)
-                except SegmentsLeased:
-                    if self._clock.monotonic() > deadline:
-                        raise
-                else:
-                    await self._swap(mark.log, replacement)
-                    return
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), _LEASE_PAUSE_S)
+                await self._swap(mark.log, mark.log.begin_replacement(group.new, group.old))
+            except (_Abandoned, LogError) as error:
+                return error
+        return None
 
     async def _swap(self, log: Log, replacement: Replacement) -> None:
         """Where the disk fails half way, its log directory has failed."""

@@ -45,10 +45,12 @@ class CleanerPoints:
                 self._offsets[tp] = offset
                 self._is_written = False
 
-    def lower(self, tp: TopicPartition, offset: int) -> None:
-        """The log is cut at ``offset``."""
+    def lower(self, tp: TopicPartition, offset: int) -> bool:
+        """The log is cut at ``offset``: whether the file says too much until it is written."""
         if self._offsets.get(tp, -1) > offset:
             self.set(tp, offset)
+            return True
+        return False
 
     def forget(self, tp: TopicPartition) -> None:
         """The log is here no longer."""

@@ -468,10 +468,12 @@ class LogManager:
         del self.futures[tp]
 
     def _move_cleaner_point(self, tp: TopicPartition, before: Log, log: Log) -> None:
-        points = self.dir_of(before.directory).cleaner_points
+        points, theirs = self.dir_of(before.directory).cleaner_points, self.dir_of(log.directory).cleaner_points
         offset = points.of(tp)
-        if offset is not None:
-            self.dir_of(log.directory).cleaner_points.set(tp, offset)
+        if offset is None:
+            theirs.forget(tp)  # of a time when the partition was there before
+        else:
+            theirs.set(tp, offset)
             points.forget(tp)
 
     def cleaner_point(self, tp: TopicPartition) -> int | None:
@@ -487,6 +489,11 @@ class LogManager:
     def _make(self, home: LogDir, new: list[NewPartition]) -> dict[TopicPartition, MadePartition]:
         """On any thread. One sync makes all the directories last; each log is opened and has its files."""
         try:
+            for each in new:
+                home.cleaner_points.forget(
+                    each.tp
+                )  # of one that was deleted, where a crash came before the file said so
+            home.cleaner_points.write()
             if any(home.names(each.tp) for each in new):
                 self.checkpoint_dir(home)
             fresh = make_directories(home.path, [each.tp for each in new])
@@ -699,9 +706,11 @@ class LogManager:
         """``truncate_to``, of a log that is the partition's or a copy of it."""
         start = log.log_start_offset
         end = log.end_after_truncation(offset)  # ``offset`` may lie within a batch, all of which goes
-        self.dir_of(log.directory).cleaner_points.lower(log.tp, end)
+        is_less_clean = self.dir_of(log.directory).cleaner_points.lower(log.tp, end)
         if end < log.recovery_point:
             log.lower_recovery_point(end)
+            is_less_clean = True
+        if is_less_clean:
             self._checkpoint_dir_of(log)
         try:
             log.truncate_to(offset)

@@ -1,0 +1,764 @@
+"""The broker's part of a cleaning, with a real worker process and real logs: what may come between, and what is left."""
+
+import asyncio
+import errno
+import functools
+import logging
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from compaction.keyed import append, fill, leftovers, records_of, segment_files, table_of
+
+from sparklog.compaction.process import Worker
+from sparklog.config.broker import BrokerConfig
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.log.checkpoints import CLEANER_OFFSETS, read_offsets
+from sparklog.log.directories.manager import LogManager
+from sparklog.log.files import LOG_SUFFIX, segment_path
+from sparklog.log.lease import Lease
+from sparklog.log.loader import Knowledge
+from sparklog.replica import cleaning
+from sparklog.replica.cleaning import LogCleaner, NotCleaned
+from sparklog.structs import TopicPartition
+from sparklog.testing.clock import ManualClock
+from sparklog.testing.eventually import wait_for_death
+from sparklog.testing.files import FaultyFiles
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+ID, NEW_ID = UUID(int=1), UUID(int=2)
+SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1000",
+    "index.interval.bytes": "100",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+CONFIG = parse(TopicConfig, SETTINGS)
+BACKOFF_MS = 10
+BROKER = replace(BrokerConfig(), log_cleaner_dedupe_buffer_size=1 << 20, log_cleaner_backoff_ms=BACKOFF_MS)
+PATIENCE_S = 60
+"""For what has to come, on whatever machine."""
+
+
+class Gate:
+    """Where a worker stops until it is let on."""
+
+    def __init__(self):
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def stop(self):
+        self.reached.set()
+        await self.open.wait()
+
+
+class Stage:
+    """Log directories, a cleaner over them, and its workers. A gate is closed once a test has put one up."""
+
+    def __init__(self, home, config, names):
+        self.clock = ManualClock()
+        self.executor = ThreadPoolExecutor(1)
+        self.logs = LogManager(
+            [home / name for name in names], CONFIG, self.clock, self.executor, defaults=Knowledge(high_watermark=2**62)
+        )
+        self.logs.load({TP.topic: CONFIG})
+        self.changing = asyncio.Lock()
+        self.cleaner = LogCleaner(self.logs, self.changing, asyncio.get_running_loop(), self.clock, config)
+        self.before_group: Gate | None = None
+        self.before_end: Gate | None = None
+        self.workers: list[Worker] = []
+        self.tasks = 0
+
+    def make(self, tp=TP, topic_id=ID, config=CONFIG):
+        return self.logs.get_or_create(tp, config, topic_id)
+
+    @property
+    def pid(self):
+        (pid,) = [each.pid for each in self.workers if each.pid is not None]
+        return pid
+
+    async def on_disk(self, work, *arguments):
+        return await asyncio.wrap_future(self.executor.submit(work, *arguments))
+
+    def checkpoint(self, home):
+        return read_offsets(home / CLEANER_OFFSETS)
+
+    async def until(self, condition, what="", *, time_stands=False):
+        """Turns of the loop, and of the backoff's clock, until it is so."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not (found := condition()):
+                if not time_stands:
+                    self.clock.advance(BACKOFF_MS / 1000)
+                await asyncio.sleep(0.01)
+        return found
+
+
+@pytest.fixture
+def stage(tmp_path, monkeypatch):
+    monkeypatch.setattr(cleaning, "_LEASE_PAUSE_S", 0.01)
+
+    @asynccontextmanager
+    async def opened(config=BROKER, names=("a",)):
+        built = Stage(tmp_path, config, names)
+
+        class Gated(Worker):
+            def __init__(self):
+                super().__init__()
+                built.workers.append(self)
+
+            async def clean(self, task):
+                built.tasks += 1
+                async with aclosing(super().clean(task)) as groups:
+                    async for group in groups:
+                        if built.before_group is not None:
+                            await built.before_group.stop()
+                        yield group
+                if built.before_end is not None:
+                    await built.before_end.stop()
+
+        monkeypatch.setattr(cleaning, "Worker", Gated)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                yield built
+        finally:
+            for gate in (built.before_group, built.before_end):
+                if gate is not None:
+                    gate.open.set()
+            await built.cleaner.close()
+            built.executor.shutdown()
+            built.logs.close()
+
+    return opened
+
+
+def on_loop(test):
+    """Run a test that is a coroutine function on a loop of its own."""
+
+    @functools.wraps(test)
+    def run(**fixtures):
+        asyncio.run(test(**fixtures))
+
+    return run
+
+
+def last_values(log):
+    """The last record of each key, in the order of the offsets."""
+    last = {}
+    for record in records_of(log):
+        last[record[1]] = record
+    return sorted(last.values())
+
+
+def lines(caplog, text):
+    return [each.getMessage() for each in caplog.records if text in each.getMessage()]
+
+
+# A cleaning that nothing disturbs
+
+
+@on_loop
+async def test_a_dirty_log_is_cleaned_and_the_checkpoint_says_so(stage, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    async with stage() as built:
+        log = built.make()
+        fill(log)
+        table, active, end = table_of(log), log.end.segment_base, log.log_end_offset
+        kept_back = [each for each in records_of(log) if each[0] >= active]
+        last = [each for each in last_values(log) if each[0] < active]
+        size = log.size
+        built.cleaner.start()
+        run = await built.until(lambda: built.cleaner.last_runs.get(TP))
+        below = [each for each in records_of(log) if each[0] < active]
+        assert [each for each in below if each in last] == last, "the last value of each key survives"
+        assert len(below) <= 5
+        assert [each for each in records_of(log) if each[0] >= active] == kept_back
+        assert table_of(log) == table
+        assert (log.log_end_offset, log.size < size) == (end, True)
+        assert built.logs.cleaner_point(TP) == run.stats.end_offset == active
+        await built.on_disk(int)
+        assert built.checkpoint(tmp_path / "a") == {TP: active}
+        await built.on_disk(int)
+        assert leftovers(log.directory) == []
+        assert run.stats.messages_read == active
+        assert run.stats.messages_written == len(below)
+        assert run.stats.map_messages_read == active
+        assert run.stats.keys == 5
+        assert run.stats.bytes_read == run.stats.map_bytes_read
+        assert run.stats.bytes_written == sum(each.size for each in log.segment_facts()[:-1])
+        (opening,) = lines(caplog, "Cleaning log t-0")
+        assert opening.startswith(
+            "Cleaning log t-0 (cleaning prior to 2023-11-14T22:13:20+00:00, discarding tombstones"
+        )
+        (summary,) = lines(caplog, "Log cleaner thread 0 cleaned log t-0")
+        assert f"(dirty section = [0, {active}])" in summary
+        assert f"messages)\n\tEnd size: 0.0 MB ({len(below)} messages)" in summary
+
+
+@on_loop
+async def test_a_log_that_is_asked_for_is_cleaned_with_its_active_segment(stage):
+    async with stage() as built:
+        log = built.make()
+        for number in range(6):
+            append(log, (b"k", b"%d" % number))
+        built.cleaner.start()
+        stats = await built.cleaner.clean(TP)
+        assert stats.end_offset == 6
+        assert records_of(log) == [(5, b"k", b"5")]
+        with pytest.raises(NotCleaned, match="nothing to clean"):
+            await built.cleaner.clean(TP)
+
+
+@on_loop
+async def test_a_worker_that_has_nothing_to_do_ends(stage):
+    async with stage() as built:
+        append(built.make(), (b"k", b"v"))
+        built.before_end = Gate()
+        built.cleaner.start()
+        wish = asyncio.create_task(built.cleaner.clean(TP))
+        await built.before_end.reached.wait()
+        pid = built.pid
+        built.before_end.open.set()
+        await wish
+        await asyncio.to_thread(wait_for_death, pid)
+
+
+@on_loop
+async def test_logs_of_two_threads_are_each_cleaned_by_one(stage):
+    async with stage(replace(BROKER, log_cleaner_threads=2)) as built:
+        built.before_group = Gate()
+        logs = [built.make(tp) for tp in (TP, OTHER)]
+        for log in logs:
+            fill(log)
+        tables = [table_of(log) for log in logs]
+        built.cleaner.start()
+        await built.until(lambda: built.tasks == 2)
+        assert built.cleaner.under_way == {TP, OTHER}
+        built.before_group.open.set()
+        await built.until(lambda: set(built.cleaner.last_runs) == {TP, OTHER})
+        assert built.tasks == 2
+        assert [table_of(log) for log in logs] == tables
+
+
+@pytest.mark.parametrize("off", [{"log_cleaner_enable": False}, {"log_cleaner_threads": 0}])
+@on_loop
+async def test_a_broker_that_cleans_nothing_says_so(stage, off):
+    async with stage(replace(BROKER, **off)) as built:
+        fill(built.make())
+        built.cleaner.start()
+        with pytest.raises(NotCleaned, match="cleans nothing"):
+            await built.cleaner.clean(TP)
+
+
+@on_loop
+async def test_threads_may_be_added_later(stage):
+    async with stage(replace(BROKER, log_cleaner_threads=0)) as built:
+        fill(built.make())
+        built.cleaner.start()
+        built.cleaner.configure(BROKER)
+        await built.until(lambda: TP in built.cleaner.last_runs)
+
+
+@on_loop
+async def test_an_undecided_transaction_is_not_touched(stage):
+    async with stage() as built:
+        log = built.make()
+        for number in range(3):
+            append(log, (b"k", b"%d" % number))
+        from compaction.keyed import Producer
+
+        append(log, (b"k", b"open"), producer=Producer(7, 0, 0, is_transactional=True))
+        log.roll()
+        append(log, (b"k", b"last"))
+        before = records_of(log)
+        built.cleaner.start()
+        with pytest.raises(NotCleaned, match="nothing to clean below its last stable offset, 3"):
+            await built.cleaner.clean(TP)
+        assert records_of(log) == before
+
+
+# What may come between
+
+
+async def _gated(built, gate):
+    """A log with a cleaning under way that has reached the gate."""
+    log = built.make()
+    fill(log)
+    setattr(built, gate, Gate())
+    built.cleaner.start()
+    async with asyncio.timeout(PATIENCE_S):
+        await getattr(built, gate).reached.wait()
+    return log
+
+
+GATES = pytest.mark.parametrize("gate", ["before_group", "before_end"])
+
+
+async def _let_go(built, gate):
+    """Open the gate, and wait until that cleaning is over; where it failed, none follows while the clock stands."""
+    closed, _ = getattr(built, gate), setattr(built, gate, None)
+    closed.open.set()
+    await built.until(lambda: TP not in built.cleaner.under_way, time_stands=True)
+
+
+@GATES
+@on_loop
+async def test_a_log_that_is_cut_meanwhile_is_not_taken_for_clean(stage, gate):
+    async with stage() as built:
+        log = await _gated(built, gate)
+        cut_at = log.segment_facts()[1].base_offset
+        await built.on_disk(built.logs.truncate_to, TP, cut_at)
+        while log.segment_count < 5:  # others come in their place
+            append(log, (b"new", b"%d" % log.log_end_offset + b"." * 100))
+        table = table_of(log)
+        first, again = getattr(built, gate), Gate()
+        built.before_end = None
+        built.before_group = again
+        first.open.set()
+        await built.until(lambda: again.reached.is_set() or TP in built.cleaner.last_runs)
+        point = built.logs.cleaner_point(TP)
+        assert point is None or point <= cut_at, "what was written since counts as clean"
+        assert table_of(log) == table
+        again.open.set()
+        await built.until(lambda: TP in built.cleaner.last_runs)
+        assert table_of(log) == table
+        active = log.end.segment_base
+        assert len([offset for offset, key, _ in records_of(log) if key == b"new" and offset < active]) == 1
+        await built.on_disk(int)
+        await built.on_disk(int)
+        assert leftovers(log.directory) == []
+
+
+@GATES
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+@on_loop
+async def test_a_log_that_is_deleted_meanwhile_leaves_nothing_and_the_cleaner_lives_on(stage, gate, again, caplog):
+    async with stage() as built:
+        await _gated(built, gate)
+        async with built.changing:
+            built.logs.delete(TP)
+            if again:
+                log = built.make(topic_id=NEW_ID)
+                append(log, (b"new", b"value"))
+        await _let_go(built, gate)
+        if again:
+            assert built.logs.cleaner_point(TP) is None
+            assert records_of(log) == [(0, b"new", b"value")]
+        other = built.make(OTHER)
+        fill(other)
+        await built.until(lambda: OTHER in built.cleaner.last_runs, "the thread cleans other logs")
+        if again:
+            fill(log)
+            table = table_of(log)
+            await built.until(lambda: TP in built.cleaner.last_runs)
+            assert table_of(log) == table
+            await built.on_disk(int)
+            assert leftovers(log.directory) == []
+
+    assert not lines(caplog, "failed")
+
+
+@on_loop
+async def test_a_policy_that_changes_meanwhile_stops_the_cleaning(stage):
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        before = records_of(log)
+        log.config = parse(TopicConfig, SETTINGS | {"cleanup.policy": "delete", "retention.ms": "-1"})
+        await _let_go(built, "before_group")
+        assert records_of(log) == before
+        assert built.logs.cleaner_point(TP) is None
+        await built.on_disk(int)
+        assert leftovers(log.directory) == []
+        tasks = built.tasks
+        for _ in range(20):
+            built.clock.advance(1)
+            await asyncio.sleep(0.01)
+        assert built.tasks == tasks
+        log.config = CONFIG
+        await built.until(lambda: TP in built.cleaner.last_runs)
+
+
+@on_loop
+async def test_a_move_that_begins_meanwhile_stops_the_cleaning(stage, tmp_path):
+    async with stage(names=("a", "b")) as built:
+        log = await _gated(built, "before_group")
+        before = records_of(log)
+        built.logs.dormant[TP] = tmp_path / "elsewhere"
+        await _let_go(built, "before_group")
+        assert records_of(log) == before
+        await built.on_disk(int)
+        assert leftovers(log.directory) == []
+        del built.logs.dormant[TP]
+        await built.until(lambda: TP in built.cleaner.last_runs)
+
+
+@on_loop
+async def test_a_wish_for_a_log_that_is_cut_meanwhile_is_told_why(stage):
+    async with stage() as built:
+        log = built.make()
+        fill(log)
+        built.before_group = Gate()
+        built.cleaner.start()
+        wish = asyncio.create_task(built.cleaner.clean(TP))
+        await built.before_group.reached.wait()
+        await built.on_disk(built.logs.truncate_to, TP, 3)
+        await _let_go(built, "before_group")
+        with pytest.raises(NotCleaned, match="it was cut"):
+            await wish
+
+
+@on_loop
+async def test_a_retention_that_deletes_a_segment_meanwhile_stops_the_cleaning(stage):
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        both = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
+        log.config = parse(TopicConfig, SETTINGS | both)
+        start = log.segment_facts()[2].base_offset
+        log.advance_start(start)
+        for path in log.delete_old_segments(log.log_end_offset):
+            path.unlink()
+        assert log.base_offset == start
+        table = table_of(log)
+        await _let_go(built, "before_group")
+        assert table_of(log) == table
+        assert records_of(log)[0][0] >= start
+        await built.until(lambda: TP in built.cleaner.last_runs)
+        assert table_of(log) == table
+
+
+# Leases
+
+
+def _lease(built, log, number=1):
+    """A reader that holds the segment of this number."""
+    lease = Lease(built.clock.monotonic(), 1e9)
+    lease.hold(log._segments._segments[number].leases)
+    return lease
+
+
+async def _waits_for_a_reader(built):
+    log = await _gated(built, "before_group")
+    lease = _lease(built, log)
+    built.before_group.open.set()
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    assert TP in built.cleaner.under_way
+    return log, lease
+
+
+@on_loop
+async def test_a_leased_segment_is_replaced_when_the_lease_ends(stage):
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        lease = _lease(built, log)
+        names = [path.name for path in sorted(log.directory.glob("*.log"))]
+        built.before_group.open.set()
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert [path.name for path in sorted(log.directory.glob("*.log"))] == names
+        lease.end()
+        await built.until(lambda: TP in built.cleaner.last_runs)
+
+
+@on_loop
+async def test_a_lease_that_does_not_end_is_not_waited_for_for_ever(stage):
+    async with stage() as built:
+        log, lease = await _waits_for_a_reader(built)
+        before = records_of(log)
+        built.clock.advance(1000)
+        await built.until(lambda: TP not in built.cleaner.under_way)
+        assert records_of(log) == before
+        lease.end()
+        await built.until(lambda: TP in built.cleaner.last_runs)
+
+
+@pytest.mark.parametrize("how", ["fewer threads", "close"])
+@on_loop
+async def test_a_cleaner_that_stops_while_a_reader_holds_a_segment_loses_nothing(stage, how, tmp_path):
+    async with stage() as built:
+        log, lease = await _waits_for_a_reader(built)
+        before = records_of(log)
+        if how == "close":
+            closing = asyncio.create_task(built.cleaner.close())
+            async with asyncio.timeout(PATIENCE_S):
+                await asyncio.shield(closing)
+        else:
+            built.cleaner.configure(replace(BROKER, log_cleaner_threads=0))
+            await built.until(lambda: TP not in built.cleaner.under_way)
+        lease.end()
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        await built.on_disk(int)
+        assert built.logs.logs.get(TP) is log, "its log directory is in service"
+        assert records_of(log) == before
+        assert leftovers(log.directory) == []
+    again = LogManager([tmp_path / "a"], CONFIG, ManualClock(), ThreadPoolExecutor(1))
+    again.load({TP.topic: CONFIG})
+    assert records_of(again.logs[TP]) == before
+    again.close()
+
+
+# Failures
+
+
+@pytest.mark.parametrize("gate", ["before_group", "before_end"])
+@on_loop
+async def test_a_worker_that_is_killed_is_followed_by_another_after_the_backoff(stage, gate):
+    async with stage() as built:
+        log = await _gated(built, gate)
+        table = table_of(log)
+        pid = built.pid
+        os.kill(pid, signal.SIGKILL)
+        await asyncio.to_thread(wait_for_death, pid)
+        await _let_go(built, gate)
+        await built.until(lambda: TP in built.cleaner.last_runs)
+        assert table_of(log) == table
+        await built.on_disk(int)
+        assert leftovers(log.directory) == []
+        assert TP not in built.cleaner.uncleanable
+
+
+@on_loop
+async def test_what_failed_is_not_tried_before_the_backoff_is_over(stage):
+    async with stage() as built:
+        log = built.make()
+        fill(log)
+        with FaultyFiles(log.directory) as files:
+            files.fail_from_now(errno.ENOSPC, steps=("rename",))
+            built.cleaner.start()
+            async with asyncio.timeout(PATIENCE_S):
+                while not built.tasks or TP in built.cleaner.under_way:
+                    await asyncio.sleep(0.01)
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+            assert built.tasks == 1
+            files.recover()
+        built.clock.advance(BACKOFF_MS / 1000)
+        async with asyncio.timeout(PATIENCE_S):
+            while TP not in built.cleaner.last_runs:
+                await asyncio.sleep(0.01)
+
+
+@on_loop
+async def test_a_full_disk_at_any_step_of_a_swap_changes_nothing_and_the_next_run_finishes(stage, caplog):
+    async def attempt(step, error):
+        async with stage() as built:
+            log = built.make()
+            fill(log)
+            before, table = records_of(log), table_of(log)
+            names = segment_files(log.directory)
+            built.before_group = Gate()
+            built.cleaner.start()
+            await built.before_group.reached.wait()
+            with FaultyFiles(log.directory, fail_at=step, error=error) as files:
+                await _let_go(built, "before_group")
+                await built.on_disk(int)
+                failed = files.count > step
+            if built.logs.logs.get(TP) is log and TP not in built.cleaner.last_runs:
+                assert records_of(log) == before
+                after = segment_files(log.directory)
+                assert after == names, f"step {step}"
+            if built.logs.logs.get(TP) is log:
+                await built.until(lambda: TP in built.cleaner.last_runs)
+                await built.on_disk(int)
+                assert leftovers(log.directory) == []
+            return failed, table, log.directory
+
+    for error in (errno.ENOSPC, errno.EMFILE, errno.EIO):
+        step, failed = 0, True
+        while failed:
+            failed, table, directory = await attempt(step, error)
+            again = LogManager([directory.parent], CONFIG, ManualClock(), ThreadPoolExecutor(1))
+            again.load({TP.topic: CONFIG})
+            assert table_of(again.logs[TP]) == table
+            assert leftovers(directory) == []
+            again.delete(TP)
+            again.close()
+            step += 1
+        assert step > 5
+
+
+def _flip(path, position):
+    with open(path, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 0x10]))
+
+
+def _damage(path, kind):
+    size = path.stat().st_size
+    if kind == "value":
+        _flip(path, size - 5)
+    elif kind == "crc":
+        _flip(path, 17)
+    elif kind == "length":
+        _flip(path, 8)
+    elif kind == "offset":
+        _flip(path, 2)
+    elif kind == "cut":
+        os.truncate(path, size - 7)
+    elif kind == "gone":
+        os.truncate(path, 0)
+    else:
+        data = path.read_bytes()
+        path.write_bytes(os.urandom(100) + data[100:])
+
+
+DAMAGES = ("value", "crc", "length", "offset", "cut", "gone", "garbage")
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+@on_loop
+async def test_damage_leaves_a_log_as_it_is_and_is_said_once(stage, kind, caplog):
+    caplog.set_level(logging.INFO)
+
+    async with stage() as built:
+        log = built.make()
+        fill(log)
+        path = segment_path(log.directory, log.segment_facts()[1].base_offset, LOG_SUFFIX)
+        whole = path.read_bytes()
+        with open(path, "r+b") as file:  # the file that the log has open
+            _damage(path, kind)
+        names = segment_files(log.directory)
+        bases = [each.base_offset for each in log.segment_facts()]
+        built.cleaner.start()
+        await built.until(lambda: TP in built.cleaner.uncleanable)
+        for _ in range(30):
+            built.clock.advance(1)
+            await asyncio.sleep(0.01)
+        assert built.tasks == 1
+        assert segment_files(log.directory) == names
+        assert [each.base_offset for each in log.segment_facts()] == bases
+        assert built.logs.cleaner_point(TP) is None
+        with pytest.raises(NotCleaned, match="was not cleaned"):
+            await built.cleaner.clean(TP)
+        assert built.tasks == 2, "it is tried again when somebody asks"
+        assert TP in built.cleaner.uncleanable
+        (said, *_) = lines(caplog, "cannot be cleaned")
+        assert str(path) in said or kind in ("offset", "length", "garbage", "crc", "value")
+        with open(path, "r+b") as file:
+            file.write(whole)
+            file.truncate(len(whole))
+        await built.cleaner.clean(TP)
+        assert TP not in built.cleaner.uncleanable
+
+
+@on_loop
+async def test_a_damaged_log_is_tried_again_when_it_changes(stage, caplog):
+    async with stage() as built:
+        log = built.make()
+        fill(log)
+        path = segment_path(log.directory, 0, LOG_SUFFIX)
+        _damage(path, "value")
+        built.cleaner.start()
+        await built.until(lambda: TP in built.cleaner.uncleanable)
+        _damage(path, "value")  # flipped back
+        for _ in range(20):
+            built.clock.advance(1)
+            await asyncio.sleep(0.01)
+        assert built.tasks == 1
+        fill(log, segments=1)
+        await built.until(lambda: TP in built.cleaner.last_runs)
+        assert len(lines(caplog, "cannot be cleaned")) == 1
+
+
+@on_loop
+async def test_a_damaged_log_does_not_keep_others_from_being_cleaned(stage):
+    async with stage() as built:
+        log, other = built.make(), built.make(OTHER)
+        fill(log, segments=8)
+        fill(other)
+        _damage(segment_path(log.directory, 0, LOG_SUFFIX), "value")
+        built.cleaner.start()
+        await built.until(lambda: OTHER in built.cleaner.last_runs)
+        assert TP in built.cleaner.uncleanable
+
+
+@pytest.mark.parametrize("map_keys", [1, 3, 7])
+@on_loop
+async def test_a_map_that_is_too_small_takes_several_passes_and_goes_forward(stage, map_keys):
+    config = replace(BROKER, log_cleaner_dedupe_buffer_size=24 * map_keys, log_cleaner_io_buffer_load_factor=1.0)
+    async with stage(config) as built:
+        log = built.make()
+        append(log, *((b"%d" % number, b"v") for number in range(10)))  # one batch with more keys than there is room
+        fill(log, segments=1)
+        table = table_of(log)
+        built.cleaner.start()
+        point, passes = 0, 0
+        while point < log.end.segment_base:
+            stats = await built.cleaner.clean(TP)
+            passes += 1
+            assert stats.end_offset > point
+            point = stats.end_offset
+            assert table_of(log) == table
+        assert passes > 1
+
+
+@on_loop
+async def test_a_map_without_room_for_a_single_key_does_not_clean_for_ever(stage):
+    config = replace(BROKER, log_cleaner_dedupe_buffer_size=1)
+    async with stage(config) as built:
+        log = built.make()
+        fill(log)
+        before = records_of(log)
+        built.cleaner.start()
+        with pytest.raises(NotCleaned):
+            await built.cleaner.clean(TP)
+        assert records_of(log) == before
+        assert built.logs.cleaner_point(TP) is None
+
+
+@on_loop
+async def test_a_reader_goes_on_over_a_swap(stage):
+    """At every offset: what it has read of the old files, and what it then reads, are offsets that rise, and nothing of
+    the last values is passed over.
+    """
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        last = last_values(log)
+        bound = log.end
+        pieces = {offset: log.read(offset, 300, bound, min_one_batch=True) for offset in range(log.log_end_offset)}
+        before = {offset: bytes(each.file.read(each.position, each.size)) for offset, each in pieces.items() if each}
+        await _let_go(built, "before_group")
+        await built.until(lambda: TP in built.cleaner.last_runs)
+        await built.on_disk(int)
+        from sparklog.record.records import iter_batches, iter_records
+
+        for offset, piece in pieces.items():
+            again = bytes(piece.file.read(piece.position, piece.size))
+            assert again == before[offset], "the files that were replaced are read to their end"
+            seen = []
+            at = offset
+            data = again
+            while True:
+                for batch in iter_batches(data):
+                    found = [(each.offset, each.key, each.value) for each in iter_records(batch)]
+                    seen += [each for each in found if each[0] >= at]
+                    at = max(at, batch.last_offset + 1)
+                nxt = log.read(at, 300, bound, min_one_batch=True) if at < bound.offset else None
+                if nxt is None:
+                    break
+                data = bytes(nxt.file.read(nxt.position, nxt.size))
+            offsets = [each[0] for each in seen]
+            assert offsets == sorted(set(offsets))
+            missing = [each for each in last if each[0] >= offset and each not in seen]
+            assert missing == []
+
+
+@on_loop
+async def test_a_close_in_mid_cleaning_leaves_nothing_and_no_process(stage):
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        before, pid = records_of(log), built.pid
+        await built.cleaner.close()
+        await asyncio.to_thread(wait_for_death, pid)
+        await built.on_disk(int)
+        assert leftovers(log.directory) == []
+        assert records_of(log) == before
+        with suppress(NotCleaned):
+            await asyncio.wait_for(asyncio.shield(asyncio.sleep(0)), 1)
