@@ -1,4 +1,4 @@
-"""Logs of keys and values for the tests of cleaning, and what is to be told from them: the table that they replay to."""
+"""Logs of keys and values for the tests of cleaning, and the table that such a log replays to."""
 
 from __future__ import annotations
 

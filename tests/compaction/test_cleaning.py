@@ -1,4 +1,4 @@
-"""The broker's part of a cleaning, with a real worker process and real logs: what may come between, and what is left."""
+"""The broker's part of a cleaning, with a real worker process and real logs: what may come between."""
 
 import asyncio
 import errno

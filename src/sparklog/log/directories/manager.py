@@ -492,7 +492,7 @@ class LogManager:
             for each in new:
                 home.cleaner_points.forget(
                     each.tp
-                )  # of one that was deleted, where a crash came before the file said so
+                )  # of one that is gone: a crash may have come before the file said so
             home.cleaner_points.write()
             if any(home.names(each.tp) for each in new):
                 self.checkpoint_dir(home)
