@@ -24,7 +24,7 @@ RAW = ROOT / "build" / "benchmarks"
 PAGE = ROOT / "docs" / "performance.md"
 QUIET_WAIT_S = 30
 ROUNDS = 3
-"""Of each part of replication at most."""
+"""Of each part of replication, and of each case of compaction, at most."""
 PACKAGES = ("confluent-kafka", "crc32c", "kafka-python", "pyarrow", "pyspark")
 
 _HEAD = """\
@@ -95,6 +95,12 @@ def _scale(options: argparse.Namespace) -> report.Rows:
     return scale.run(options.share, say=_say)
 
 
+def _compaction(options: argparse.Namespace) -> report.Rows:
+    from benchmarks import compaction
+
+    return compaction.run(options.share, min(options.rounds, compaction.ROUNDS), _say)
+
+
 def _stalls(_: argparse.Namespace) -> report.Rows:
     from benchmarks import stalls
 
@@ -122,6 +128,7 @@ def _spark(_: argparse.Namespace) -> report.Rows:
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], report.Rows]] = {
     "codec": _codec,
     "log": _log,
+    "compaction": _compaction,
     "broker": _broker,
     "replication": _replication,
     "scale": _scale,
@@ -198,9 +205,11 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help=", ".join(BENCHMARKS))
     trial = "less than {} is a trial, which is printed and not kept"
     parser.add_argument(
-        "--share", type=float, default=1.0, help=f"of the load of replication and scale; {trial.format(1)}"
+        "--share", type=float, default=1.0, help=f"of the load of replication, scale and compaction; {trial.format(1)}"
     )
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of replication at most; {trial.format(ROUNDS)}")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help=f"of replication and compaction at most; {trial.format(ROUNDS)}"
+    )
     parser.add_argument("--parts", type=_words, default=[], metavar="PART,...", help="of replication; all unless said")
     failing = "of the topics of replication whose leaders die; 10,1000 unless said"
     parser.add_argument("--failing", type=_words, default=["10", "1000"], metavar="PARTITIONS,...", help=failing)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -80,3 +82,36 @@ def resident_bytes(pid: int) -> int:
 def rss_bytes(pid: int) -> int:
     """Memory that process ``pid`` has resident now, mapped files with it."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_bytes(pid: int) -> int:
+    """Memory that process ``pid`` has had resident at most, mapped files with it."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def pin(pid: int, cpu: int) -> None:
+    """Keep process ``pid``, all threads that it has and will have, to one processor."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), {cpu})
+
+
+def give_way(pid: int, niceness: int) -> None:
+    """Give process ``pid``, all threads that it has and will have, a lower priority than this process has."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.setpriority(os.PRIO_PROCESS, int(thread), os.getpriority(os.PRIO_PROCESS, 0) + niceness)
+
+
+@contextmanager
+def one_core() -> Iterator[int]:
+    """Keep this process, and those that this thread begins, to one processor; its number. As before at the end."""
+    before = os.sched_getaffinity(0)
+    cpu = max(before)
+    pin(os.getpid(), cpu)
+    try:
+        yield cpu
+    finally:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), before)

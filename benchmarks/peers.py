@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,6 @@ KAFKA_JVM = "-Xms1g -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccup
 """What Kafka's own start script gives its JVM, beside the ``-Xmx1g`` that the harness gives."""
 _ADMIN_TIMEOUT_S = 30
 _KEPT = {"retention.ms": "-1"}
-_SETTINGS = settings_arguments({})
-"""Of our broker: those that the harness gives Kafka too, above all that a new group waits for nobody."""
 
 
 @dataclass(frozen=True)
@@ -33,36 +31,37 @@ class Peer:
     bootstrap: str
     pid: int
 
-    def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """One replica, kept for ever (the records may be years old); otherwise the broker's settings."""
-        admin = self._admin()
-        admin.create_topics([NewTopic(topic, partitions, 1, config=_KEPT)])[topic].result(_ADMIN_TIMEOUT_S)
+    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """One replica, kept for ever (the records may be years old); otherwise ``config`` or the broker's settings."""
+        admin = self.admin()
+        new = NewTopic(topic, partitions, 1, config={**_KEPT, **(config or {})})
+        admin.create_topics([new])[topic].result(_ADMIN_TIMEOUT_S)
 
     def delete_topics(self, topics: list[str]) -> None:
-        admin = self._admin()
+        admin = self.admin()
         for deleted in admin.delete_topics(topics).values():
             deleted.result(_ADMIN_TIMEOUT_S)
 
     def knows_its_controller(self) -> bool:
         """Kafka answers requests before it does; an administrator's request would wait a minute then."""
-        return bool(self._admin().list_topics(timeout=_ADMIN_TIMEOUT_S).controller_id == 0)
+        return bool(self.admin().list_topics(timeout=_ADMIN_TIMEOUT_S).controller_id == 0)
 
-    def _admin(self) -> AdminClient:
-        # To be held until its answers are there: it takes them with it when it goes.
+    def admin(self) -> AdminClient:
+        """To be held until its answers are there: it takes them with it when it goes."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
 
 @contextmanager
-def both_brokers(directory: Path) -> Iterator[list[Peer]]:
-    """sparklog and Kafka, their data under ``directory``; stopped at the end."""
+def both_brokers(directory: Path, settings: Mapping[str, object] | None = None) -> Iterator[list[Peer]]:
+    """sparklog and Kafka with the same ``settings``, their data under ``directory``; stopped at the end."""
     with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
-        ours = _our_process(directory, zookeeper)
+        ours = _our_process(directory, zookeeper, settings or {})
         _started(stack, ours.start, ours.stop)
         with kafka_heap():
             kafka = KafkaBroker(
                 directory / "kafka",
                 f"{zookeeper.connect_string}/kafka",
-                extra_props={"log.segment.delete.delay.ms": 0},
+                extra_props={"log.segment.delete.delay.ms": 0, **(settings or {})},
             )
         _started(stack, kafka.start, kafka.stop)
         peers = [Peer("sparklog", ours.address, ours.pid), Peer("kafka", kafka.bootstrap_servers, kafka.pid)]
@@ -75,16 +74,18 @@ def both_brokers(directory: Path) -> Iterator[list[Peer]]:
 def our_broker(directory: Path) -> Iterator[Peer]:
     """sparklog by itself, its data under ``directory``; stopped at the end."""
     with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
-        ours = _our_process(directory, zookeeper)
+        ours = _our_process(directory, zookeeper, {})
         _started(stack, ours.start, ours.stop)
         peer = Peer("sparklog", ours.address, ours.pid)
         eventually(peer.knows_its_controller, what="sparklog to serve administrators")
         yield peer
 
 
-def _our_process(directory: Path, zookeeper: EmbeddedZooKeeper) -> BrokerProcess:
+def _our_process(directory: Path, zookeeper: EmbeddedZooKeeper, settings: Mapping[str, object]) -> BrokerProcess:
+    """With the settings that the harness gives Kafka too, above all that a new group waits for nobody."""
+    arguments = settings_arguments(settings)
     return BrokerProcess(
-        BrokerSpec(0, zookeeper.connect_string, directory / "sparklog", free_port(), arguments=_SETTINGS),
+        BrokerSpec(0, zookeeper.connect_string, directory / "sparklog", free_port(), arguments=arguments),
         directory / "sparklog.log",
     )
 

@@ -25,6 +25,7 @@ LOADS: dict[str, Callable[..., Figures]] = {
         clients.produce,
         clients.consume,
         clients.round_trip,
+        clients.paced_round_trips,
         clients.end_to_end,
         raw.raw_produce,
         raw.raw_round_trip,

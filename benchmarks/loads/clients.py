@@ -11,7 +11,7 @@ from itertools import cycle, islice
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
-from benchmarks.loads.figures import Figures, latencies
+from benchmarks.loads.figures import Figures, latencies, percentiles
 from benchmarks.loads.records import values
 
 TIMEOUT_S = 60
@@ -101,6 +101,27 @@ def round_trip(bootstrap: str, topic: str, size: int, acks: str, requests: int) 
 
     value = values(size)[0]
     return latencies(once, requests)
+
+
+def paced_round_trips(bootstrap: str, topic: str, size: int, acks: str, rate: int, seconds: int) -> Figures:
+    """librdkafka, linger 0: ``rate`` records a second, one at a time: from when one was due to its delivery.
+
+    So one that comes late makes the next late as well, and a stall counts for all that it kept waiting.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 0, **QUIET})
+    value, took, delivered = values(size)[0], list[float](), list[object]()
+    _hand_over(producer, topic, [value])
+    start = time.perf_counter()
+    for number in range(rate * seconds):
+        due = start + number / rate
+        time.sleep(max(due - time.perf_counter(), 0))
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: delivered.append(error))
+        while not delivered:
+            producer.poll(TIMEOUT_S)
+        if delivered.pop():
+            raise RuntimeError("a record was not delivered")
+        took.append(time.perf_counter() - due)
+    return percentiles(took)
 
 
 def end_to_end(bootstrap: str, topic: str, size: int, requests: int) -> Figures:

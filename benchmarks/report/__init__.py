@@ -13,6 +13,7 @@ from benchmarks.report.base import Section
 from benchmarks.report.broker import broker
 from benchmarks.report.client import client
 from benchmarks.report.codec import codec
+from benchmarks.report.compaction import compaction
 from benchmarks.report.delivery import delivery
 from benchmarks.report.log import log
 from benchmarks.report.replication import replication
@@ -23,6 +24,7 @@ from benchmarks.report.stalls import stalls
 SECTIONS: dict[str, Callable[[Rows], Section]] = {
     "codec": codec,
     "log": log,
+    "compaction": compaction,
     "broker": broker,
     "replication": replication,
     "scale": scale,

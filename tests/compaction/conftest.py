@@ -1,9 +1,9 @@
 """Kafka's own cleaner, for whoever compares with it: one JVM a run."""
 
 import pytest
-from compaction.kafka_cleaner import KafkaCleaner
 
 from sparklog.errors import ConfigError
+from sparklog.testing.kafka_cleaner import KafkaCleaner
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import shutil
 import pytest
 from compaction import ours
 from compaction.dump import differences, dump, indexes
-from compaction.kafka_cleaner import Uncleanable
 from compaction.logs import LogWriter
 
 from sparklog.record import layout
+from sparklog.testing.kafka_cleaner import Uncleanable
 
 pytestmark = pytest.mark.peer
 SEEDS = [int(seed) for seed in os.environ.get("CLEANER_SEEDS", "").split()] or range(200)

@@ -1,26 +1,28 @@
-"""Kafka 3.9.1's own log cleaner, run in one JVM that stays, at a clock that the test gives.
+"""Kafka 3.9.1's own log cleaner, run in one JVM that stays, at a clock that the caller gives.
 
 The JVM holds Kafka's JARs and py4j's. No class of ours runs in it: a partition directory is opened as Kafka's
 ``UnifiedLog``, ``LogCleanerManager`` says what of it can be cleaned, and ``Cleaner`` cleans it, all called from here.
 
 Two parts of Kafka's surroundings are stand-ins, made with ``java.beans.EventHandler``, which answers every method of an
-interface with one method of one object. The clock is a ``Date`` that the test sets. The scheduler runs nothing, so
-nothing happens behind the test's back; what the log would have done later is done at the end of ``clean``, or left:
-the files that the cleaner gave up are removed, and ``leader-epoch-checkpoint`` stays as it was.
+interface with one method of one object. The clock is a ``Date`` that the caller sets. The scheduler runs nothing, so
+nothing happens behind the caller's back; what the log would have done later is done at the end of ``clean``, or left:
+the files that the cleaner gave up are removed, and ``leader-epoch-checkpoint`` stays as it was. Only what
+``CleanerStats`` says of seconds is of the machine's clock.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
+from typing_extensions import Unpack
 
 from sparklog.local.jars import jar_set, pyspark_jar
 from sparklog.local.java import find_java
@@ -29,6 +31,9 @@ from sparklog.local.process import ChildProcess
 BYTES_PER_KEY = 24
 """Of the cleaner's buffer: an MD5 sum and an offset."""
 DAY_MS = 86_400_000
+
+QUICK_START = ("-Xmx512m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of a JVM that is soon there, and never fast: for many small logs."""
 
 _START_TIMEOUT_S = 60.0
 _GRACE_S = 10.0
@@ -50,6 +55,17 @@ class Uncleanable(Exception):
     """
 
 
+class CleanerBuffers(TypedDict, total=False):
+    """The memory of a cleaner: ``buffer_bytes // 24 * load_factor`` keys, and ``io_buffer_bytes`` read at once.
+
+    Unless they are given: 1 MB, 0.9, 64 KB.
+    """
+
+    buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+
+
 class CleanerStats(NamedTuple):
     """What ``CleanerStats`` counts of one run; see there for what each number means."""
 
@@ -61,6 +77,9 @@ class CleanerStats(NamedTuple):
     bytes_written: int = 0
     messages_written: int = 0
     buffer_utilization: float = 0.0
+    index_seconds: float = 0.0
+    seconds: float = 0.0
+    """Of the run, the index phase among them; that the files are replaced too, not that the old ones are removed."""
 
 
 class Cleaned(NamedTuple):
@@ -80,15 +99,20 @@ class Cleaned(NamedTuple):
     delay_ms: int
     """How long ago ``max.compaction.lag.ms`` would have had it cleaned; 0 if it does not demand that yet."""
     stats: CleanerStats = CleanerStats()
+    cpu_seconds: float = 0.0
+    """What the JVM has used while the cleaner ran, if the caller can tell."""
 
 
 class KafkaCleaner:
     """Kafka's cleaner in a JVM of its own, for as long as the ``with`` block lasts. Not for several threads.
 
-    The constructor raises ConfigError where Kafka's JARs cannot be had.
+    ``java`` are options of the virtual machine; ``cpu_seconds`` tells what processor time a process has used. The
+    constructor raises ConfigError where Kafka's JARs cannot be had.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, java: Sequence[str] = QUICK_START, cpu_seconds: Callable[[int], float] = lambda _: 0.0) -> None:
+        self._java = tuple(java)
+        self._cpu_seconds = cpu_seconds
         self._jars = jar_set("kafka")
         self._gateway: JavaGateway | None = None
 
@@ -107,6 +131,11 @@ class KafkaCleaner:
     ) -> None:
         self._stop()
 
+    @property
+    def pid(self) -> int:
+        """Of the JVM."""
+        return self._child.pid
+
     def clean(
         self,
         directory: Path,
@@ -116,16 +145,14 @@ class KafkaCleaner:
         first_dirty: int | None = None,
         log_start_offset: int = 0,
         high_watermark: int | None = None,
-        buffer_bytes: int = 1 << 20,
-        load_factor: float = 0.9,
-        io_buffer_bytes: int = 1 << 16,
         producer_expiration_ms: int = DAY_MS,
+        **buffers: Unpack[CleanerBuffers],
     ) -> Cleaned:
         """Clean the partition in ``directory``, which is named TOPIC-PARTITION and was closed in order.
 
         ``config`` are the topic's settings; ``first_dirty`` is what the cleaner's checkpoint says, None if nothing.
-        Up to ``high_watermark``, the end of the log if it is None, the records count as replicated. The buffer has
-        room for ``buffer_bytes // 24 * load_factor`` keys. A log with nothing cleanable is opened and closed only.
+        Up to ``high_watermark``, the end of the log if it is None, the records count as replicated. A log with nothing
+        cleanable is opened and closed only.
         Raises Uncleanable if Kafka raises; the directory is of no use then.
         """
         self._clock.setTime(now_ms)
@@ -134,7 +161,7 @@ class KafkaCleaner:
         before = self._jvm.java.util.ArrayList(log.logSegments())
         try:
             log.updateHighWatermark(log.logEndOffset() if high_watermark is None else high_watermark)
-            return self._clean(log, self._wanted(first_dirty), now_ms, (buffer_bytes, load_factor, io_buffer_bytes))
+            return self._clean(log, self._wanted(first_dirty), now_ms, buffers)
         except Py4JJavaError as error:
             raise Uncleanable(str(error)) from None
         finally:
@@ -146,7 +173,7 @@ class KafkaCleaner:
             for path in directory.glob("*.deleted"):  # snapshots of producers
                 path.unlink()
 
-    def _clean(self, log: Any, wanted: Any, now_ms: int, buffers: tuple[int, float, int]) -> Cleaned:
+    def _clean(self, log: Any, wanted: Any, now_ms: int, buffers: CleanerBuffers) -> Cleaned:
         manager = getattr(self._jvm.kafka.log, "LogCleanerManager$")
         manager = getattr(manager, "MODULE$")
         offsets = manager.cleanableOffsets(log, wanted, now_ms)
@@ -170,8 +197,14 @@ class KafkaCleaner:
         )
         if not found.cleanable_bytes:
             return found
-        done = self._cleaner(*buffers).doClean(job, now_ms)
-        return found._replace(end_offset=done.productElement(0), stats=_stats(done.productElement(1)))
+        cleaner = self._cleaner(**buffers)
+        before = self._cpu_seconds(self.pid)
+        done = cleaner.doClean(job, now_ms)
+        return found._replace(
+            end_offset=done.productElement(0),
+            stats=_stats(done.productElement(1)),
+            cpu_seconds=self._cpu_seconds(self.pid) - before,
+        )
 
     def _open(self, directory: Path, settings: dict[str, str], log_start_offset: int, expiration_ms: int) -> Any:
         internals = self._jvm.org.apache.kafka.storage.internals.log
@@ -195,7 +228,7 @@ class KafkaCleaner:
             self._jvm.org.apache.kafka.storage.internals.log.LogOffsetsListener.NO_OP_OFFSETS_LISTENER,
         )
 
-    def _cleaner(self, buffer_bytes: int, load_factor: float, io_buffer_bytes: int) -> Any:
+    def _cleaner(self, buffer_bytes: int = 1 << 20, load_factor: float = 0.9, io_buffer_bytes: int = 1 << 16) -> Any:
         internals = self._jvm.org.apache.kafka.storage.internals
         system_time = self._jvm.org.apache.kafka.common.utils.Time.SYSTEM
         return self._jvm.kafka.log.Cleaner(
@@ -205,7 +238,7 @@ class KafkaCleaner:
             1 << 20,
             load_factor,
             internals.utils.Throttler(_UNTHROTTLED, 300, "cleaner-io", "bytes", system_time),
-            self._time,
+            system_time,  # by which it counts seconds; all else goes by the time that it is told
             getattr(self._jvm.scala.Predef, "$conforms")(),  # asked whether to stop: a function that does nothing
         )
 
@@ -219,7 +252,7 @@ class KafkaCleaner:
         log4j = self._home / "log4j.properties"
         log4j.write_text(_LOG4J)
         jars = [pyspark_jar("py4j"), self._jars[0].parent / "*"]
-        command = [str(find_java().executable), "-Xmx512m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = [str(find_java().executable), *self._java]
         command += ["-XX:-UsePerfData", f"-Dlog4j.configuration=file:{log4j}", "-cp", ":".join(map(str, jars))]
         self._child.spawn([*command, "py4j.GatewayServer", "--enable-auth", "0"])
         self._child.wait_until(lambda: len(self._child.output().splitlines()) >= 2, _START_TIMEOUT_S)
@@ -259,4 +292,6 @@ def _stats(stats: Any) -> CleanerStats:
         stats.bytesWritten(),
         stats.messagesWritten(),
         stats.bufferUtilization(),
+        stats.elapsedIndexSecs(),
+        stats.elapsedSecs(),
     )
