@@ -265,6 +265,7 @@ class LogCleaner:
             return None
         if tp in self.under_way:
             return None
+        self._postponed.pop(tp, None)
         try:
             if log is None or not self._may_clean(tp, log):
                 raise NotCleaned(f"{tp} cannot be cleaned now: it is not here, or is being cut or moved")
