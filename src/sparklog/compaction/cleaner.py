@@ -81,7 +81,7 @@ class LogCleaning:
         self._is_wanted = is_wanted
         self._rate = ByteRate(clock, task.buffers.bytes_per_second)
         self._map = make_offset_map(task.buffers.map_bytes, task.buffers.load_factor, seed)
-        self._buffer = bytearray(task.buffers.read_bytes)
+        self._buffer = bytearray(max(task.buffers.read_bytes, layout.HEADER_SIZE))
         self._read = 0
         self._aborted: list[AbortedTransaction] = []
         self.stats = CleanerStats(first_offset=task.first_dirty)
