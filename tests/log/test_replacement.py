@@ -135,9 +135,9 @@ def test_a_swap_that_can_neither_be_made_nor_undone_is_left_to_the_next_start(tm
         fill(log)
         before = records_of(log)
         replacement = log.begin_replacement(*cleaned(log))
-        with FaultyFiles(log.directory, fail_at=step, error=errno.EIO, lasting=True) as files:
-            with suppress(LogDirFailed):
-                replacement.perform()
+        faults = FaultyFiles(log.directory, fail_at=step, error=errno.EIO, lasting=True)
+        with faults as files, suppress(LogDirFailed):
+            replacement.perform()
         replacement.end()
         again = open_log(log.directory, SETTINGS, clean=False)
         found = records_of(again)
