@@ -155,7 +155,7 @@ def test_what_was_not_written_does_not_replace_anything(log):
     before, names = records_of(log), segment_files(log.directory)
     first, second, *_ = log._segments.bases
     replacement = log.begin_replacement([first], [first, second])
-    with pytest.raises(LogDirFailed):
+    with pytest.raises(LogError, match="nothing is replaced"):
         replacement.perform()
     replacement.end()
     assert segment_files(log.directory) == names
