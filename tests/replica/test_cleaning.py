@@ -67,8 +67,12 @@ class Stage:
             [home / name for name in names], CONFIG, self.clock, self.executor, defaults=Knowledge(high_watermark=2**62)
         )
         self.logs.load({TP.topic: CONFIG})
+        loop = asyncio.get_running_loop()
+        self.logs.on_failure = lambda path, why: loop.call_soon_threadsafe(
+            self.logs.fail, path, why
+        )  # as a broker does
         self.changing = asyncio.Lock()
-        self.cleaner = LogCleaner(self.logs, self.changing, asyncio.get_running_loop(), self.clock, config)
+        self.cleaner = LogCleaner(self.logs, self.changing, loop, self.clock, config)
         self.before_group: Gate | None = None
         self.before_end: Gate | None = None
         self.workers: list[Worker] = []
