@@ -544,6 +544,8 @@ async def test_what_failed_is_not_tried_before_the_backoff_is_over(stage):
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @on_loop
 async def test_a_full_disk_at_any_step_of_a_swap_changes_nothing_and_the_next_run_finishes(stage, caplog):
     async def attempt(step, error):
