@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from sparklog.clock import Clock
-from sparklog.compaction.cleaner import CleanedGroup
 from sparklog.compaction.plan import LogFacts, Sections, compaction_delay, divide
 from sparklog.compaction.process import CleaningFailed, Worker
+from sparklog.compaction.rewriting import CleanedGroup
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Buffers, CleaningTask, Failure
 from sparklog.config.broker import BrokerConfig
