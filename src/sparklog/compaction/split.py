@@ -13,6 +13,7 @@ byte for byte; replicas of one partition may share the map.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +44,15 @@ class Target:
     task: CleaningTask
     numbers: dict[int, FileNumber]
     """Of the ``.log`` files of all segments but the active one, by base offset."""
+
+    def to_json(self) -> str:
+        return json.dumps({"task": self.task.to_json(), "numbers": self.numbers})
+
+    @classmethod
+    def from_json(cls, text: str) -> Target:
+        fields = json.loads(text)
+        numbers = {int(base): FileNumber(*each) for base, each in fields["numbers"].items()}
+        return cls(CleaningTask.from_json(fields["task"]), numbers)
 
     def walk(self, clock: Clock) -> SegmentWalk:
         return SegmentWalk(self.task, clock, numbers=self.numbers)
