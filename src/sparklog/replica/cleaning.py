@@ -511,8 +511,10 @@ class LogCleaner:
                 await asyncio.wrap_future(self._logs.run_on_disk(_leave_nothing, log.directory))
 
     def release(self, tp: TopicPartition) -> None:
-        """Nobody cleans the log now."""
+        """Nobody else cleans the log now; what became of that does not concern who waits for a cleaning here."""
         self.under_way.discard(tp)
+        if tp in self._wishes:
+            self.forget_failure(tp)
         self._woken.set()
 
     def finish(self, tp: TopicPartition, stats: CleanerStats) -> None:

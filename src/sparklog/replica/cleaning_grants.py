@@ -175,13 +175,13 @@ class CleaningGrants:
         self._done[token] = None
         for old in list(self._done)[:-_REMEMBERED]:
             del self._done[old]
-        self._end(grant, None)
+        await asyncio.shield(self._end(grant, None))
 
-    def give_up(self, token: int, failure: CleaningFailed) -> None:
+    async def give_up(self, token: int, failure: CleaningFailed) -> None:
         """Clean the log no further; what is in place stays. An unknown token is passed over."""
         grant = self._grants.get(token)
         if grant is not None:
-            self._end(grant, failure)
+            await asyncio.shield(self._end(grant, failure))
 
     def _granted(self, token: int) -> _Grant:
         self.expire()
@@ -190,10 +190,10 @@ class CleaningGrants:
             raise NotCleaned("the grant has lapsed, or was given up: what comes under its token is not taken")
         return grant
 
-    def _end(self, grant: _Grant, error: BaseException | None) -> None:
+    def _end(self, grant: _Grant, error: BaseException | None) -> asyncio.Task[None]:
         """The log is free when nothing is left of what was written for it."""
-        if self._grants.pop(grant.token, None) is not None:
-            self._tasks.spawn(self._clear(grant, error), f"ending the cleaning of {grant.tp}")
+        del self._grants[grant.token]
+        return self._tasks.spawn(self._clear(grant, error), f"ending the cleaning of {grant.tp}")
 
     async def _clear(self, grant: _Grant, error: BaseException | None) -> None:
         try:
@@ -202,6 +202,6 @@ class CleaningGrants:
         except (LogError, OSError) as left:
             _logger.warning("what a job left in %s stays until the next cleaning: %s", grant.task.directory, left)
         finally:
-            self._cleaner.release(grant.tp)
             if error is not None:
                 self._cleaner.failed(grant.tp, grant.mark.log, error)
+            self._cleaner.release(grant.tp)

@@ -62,7 +62,7 @@ async def _take(broker: BrokerContext, message: CommitCompactionRequest) -> None
             await grants.finish(message.token, CleanerStats(**json.loads(bytes(message.report))))
         elif message.step == Step.GIVEN_UP:
             why = json.loads(bytes(message.report))
-            grants.give_up(message.token, CleaningFailed(Failure(why["kind"]), str(why["text"])))
+            await grants.give_up(message.token, CleaningFailed(Failure(why["kind"]), str(why["text"])))
         else:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{message.step} is no step of a cleaning")
     except (ValueError, TypeError, KeyError) as error:

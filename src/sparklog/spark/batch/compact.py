@@ -117,11 +117,16 @@ class Report:
         return "\n".join(map(str, self.replicas)) or "nothing is to be compacted"
 
 
-def run(spark: SparkSession, options: CompactOptions, clock: Clock | None = None) -> Report:
+def run(spark: SparkSession, options: CompactOptions) -> Report:
     """Compact once what is due. Raises ApiError for a topic that there is not, ConnectionFailed."""
-    config = ClientConfig.from_properties({"bootstrap.servers": options.bootstrap_servers})
     slices = options.parallelism or None
     options = replace(options, parallelism=slices or _cores(spark))
+    return run_on(lambda cluster_id: SparkTasks(spark, cluster_id, slices), options)
+
+
+def run_on(runner: Callable[[str | None], Runner], options: CompactOptions) -> Report:
+    """Compact once, with what runs tasks for the cluster of an id; ``parallelism`` is not 0. Raises as ``run``."""
+    config = ClientConfig.from_properties({"bootstrap.servers": options.bootstrap_servers})
     with Admin(config) as admin, ClusterMetadata(config) as cluster:
         found = admin.describe_compaction(options.topics or None)
         due = _due(found, by_name=bool(options.topics))
@@ -129,7 +134,7 @@ def run(spark: SparkSession, options: CompactOptions, clock: Clock | None = None
             return Report([_described(each, found) for each in sorted(due)])
         cluster.fetch([])
         with Renewal(config, options.grant_ms) as renewal:
-            job = _Job(cluster, SparkTasks(spark, cluster.cluster_id, slices), renewal, options, clock or SystemClock())
+            job = _Job(cluster, runner(cluster.cluster_id), renewal, options, SystemClock())
             report = Report(job.run(due))
         report.replicas += _leave_to_brokers(admin, job.invisible)
     report.replicas.sort(key=lambda each: each.replica)
