@@ -72,10 +72,9 @@ def test_the_job_leaves_what_the_broker_leaves(spark, logs, admin, cleaned_by_br
         assert logs.leftovers(job) == []
         assert states[replica(job)].first_dirty_offset == states[replica(own)].first_dirty_offset
         mine, theirs = by_topic[job].stats, cleaned_by_broker[replica(own)].run
-        assert (mine.bytes_read, mine.bytes_written, mine.messages_read, mine.messages_written) == theirs[2:]
+        assert mine.bytes_read == theirs.bytes_before
+        assert (mine.messages_read, mine.messages_written) == (theirs.messages_before, theirs.messages_after)
         assert states[replica(job)].last_run.messages_after == mine.messages_written
-    again = run(spark, options(logs, *topics, dry_run=True))
-    assert "would be cleaned" in str(again)
 
 
 def test_a_dry_run_changes_nothing(spark, logs):

@@ -202,6 +202,8 @@ class _Cleaning:
     traced: list[Traced] = field(default_factory=list)
     stretches: list[list[Group]] = field(default_factory=list)
     is_over: bool = False
+    dependents: list[_Cleaning] = field(default_factory=list)
+    """They go by a map of this replica's records: where it fails, nobody knows whether these still hold."""
 
     @property
     def replica(self) -> Replica:
@@ -330,6 +332,8 @@ class _Job:
         stats = [CleanerStats(first_offset=each.target.task.first_dirty) for each in decision.grants]
         cleanings = [_Cleaning(*each) for each in zip(decision.grants, stats, strict=True)]
         for each in cleanings:
+            if each.grant is decision.source:
+                each.dependents = cleanings
             groups = groups_of(each.grant.target.task, decision.end)
             each.stretches = stretches_of(each.grant.target, groups, self._options.stretch_bytes)
         return _Work(decision, cleanings, token_bytes(_SEED_BYTES))
@@ -423,6 +427,8 @@ class _Job:
                 if not failure.is_visible:
                     self.invisible[each.replica] = failure.text
                 self._give_up(each.replica, failure.kind, failure.text)
+                why = f"the replica at broker {each.grant.broker}, whose records count, failed: {failure.text}"
+                self._fail(each.dependents, TaskFailed(Failure.GONE, why))
 
     def _run(self, tasks: Sequence[Any]) -> list[Any]:
         return self._runner.run(tasks)
