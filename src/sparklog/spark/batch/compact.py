@@ -72,8 +72,8 @@ class CompactOptions:
     """Only say what is due."""
     parallelism: int = 0
     """Spark tasks at a time, at most; 0 for as many as Spark has cores."""
-    part_bytes: int = 256 * _MB
-    """A task for the keys of so much of a dirty section."""
+    part_bytes: int = 2048 * _MB
+    """A task for the keys of so much of a dirty section. Each reads all of it: more tasks than maps need cost time."""
     stretch_bytes: int = 256 * _MB
     """A task rewrites so much, or one group of segments if that is more."""
     map_bytes: int = 512 * _MB
