@@ -41,8 +41,8 @@ class _Grant:
     mark: Mark
     until: float
     """Monotonic, in seconds."""
-    placed: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    """By the tag and the first offset of a group."""
+    placed: dict[str, asyncio.Task[Exception | None]] = field(default_factory=dict)
+    """By the tag and the first offset of a group: why it is not in place, if it is not."""
     replaced: set[int] = field(default_factory=set)
     """Base offsets of the segments that gave way, or are about to."""
 
@@ -136,8 +136,23 @@ class CleaningGrants:
             self._check_group(grant, group)
             draft_suffix(tag)
             grant.replaced |= set(group.old)
-            placing = grant.placed[key] = self._cleaner.put_in_place(group, grant.mark, tag)
-        await asyncio.shield(placing)
+            placing = grant.placed[key] = self._tasks.spawn(self._place(grant, group, tag), f"a group of {grant.tp}")
+        await self._placed(placing)
+
+    async def _place(self, grant: _Grant, group: CleanedGroup, tag: str) -> Exception | None:
+        """It goes on to its end, whoever waits for it."""
+        try:
+            await self._cleaner.put_in_place(group, grant.mark, tag)
+        except (Abandoned, LogError) as error:
+            return error
+        return None
+
+    @staticmethod
+    async def _placed(placing: asyncio.Task[Exception | None]) -> None:
+        """Raises why it is not in place."""
+        refused = await asyncio.shield(placing)
+        if refused is not None:
+            raise refused
 
     def _check_group(self, grant: _Grant, group: CleanedGroup) -> None:
         """Raises NotCleaned unless these are segments that the cleaning is of, one after another, each for once."""
@@ -169,7 +184,7 @@ class CleaningGrants:
         ):
             raise NotCleaned(f"{grant.tp} is not clean up to {end}: there are segments below that are not replaced")
         for placing in grant.placed.values():
-            await placing
+            await self._placed(placing)
         self._cleaner.check(grant.mark)
         self._cleaner.finish(grant.tp, replace(stats, first_offset=task.first_dirty))
         self._done[token] = None
@@ -190,12 +205,13 @@ class CleaningGrants:
             raise NotCleaned("the grant has lapsed, or was given up: what comes under its token is not taken")
         return grant
 
-    def _end(self, grant: _Grant, error: BaseException | None) -> asyncio.Task[None]:
+    def _end(self, grant: _Grant, error: Exception | None) -> asyncio.Task[None]:
         """The log is free when nothing is left of what was written for it."""
         del self._grants[grant.token]
+        grant.mark.is_given_up = True  # a group may wait to be put in place
         return self._tasks.spawn(self._clear(grant, error), f"ending the cleaning of {grant.tp}")
 
-    async def _clear(self, grant: _Grant, error: BaseException | None) -> None:
+    async def _clear(self, grant: _Grant, error: Exception | None) -> None:
         try:
             await asyncio.gather(*grant.placed.values(), return_exceptions=True)
             await self._cleaner.undo(grant.mark.log)
