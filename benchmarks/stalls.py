@@ -255,6 +255,17 @@ def _describe_compaction(topics: list[str] | None) -> Case:
     return _request(ApiKey.DESCRIBE_COMPACTION, messages.DescribeCompactionRequest(topics=topics), 0)
 
 
+def _begin_compaction() -> Case:
+    topic = messages.BeginCompactionRequest.GrantedTopic
+    message = messages.BeginCompactionRequest(
+        topics=[topic(name="stalls", partitions=list(range(MANY)))],
+        rolls_active=False,
+        duration_ms=_TIMEOUT_MS,
+        renewed=list(range(MANY)),
+    )
+    return _request(ApiKey.BEGIN_COMPACTION, message, 0)
+
+
 def _compact_partitions() -> Case:
     topic = messages.CompactPartitionsRequest.CompactedTopic
     message = messages.CompactPartitionsRequest(
@@ -533,6 +544,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield "ListOffsets of 20 MB", _list_offsets(1_200_000)
     yield f"DescribeCompaction, {MANY} names", _describe_compaction([f"nothing-{n}" for n in range(MANY)])
     yield f"CompactPartitions, {MANY} partitions", _compact_partitions()
+    yield f"BeginCompaction, {MANY} partitions", _begin_compaction()
     yield f"Metadata, {MANY} names", _metadata_by_name()
     yield f"OffsetCommit, {MANY} partitions", _offset_commit()
     yield f"OffsetFetch, {MANY} partitions", _offset_fetch()

@@ -1,6 +1,6 @@
 """Which batches are of aborted transactions, and which markers are still needed."""
 
-from sparklog.compaction.transactions import CleanedTransactions
+from sparklog.compaction.transactions import CleanedTransactions, TraceLog
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.record.batch import RecordBatch
 from sparklog.record.builder import RecordBatchBuilder
@@ -82,3 +82,47 @@ def test_entries_may_come_in_any_order():
     assert transactions.is_aborted(data(0))
     transactions.is_last_trace(marker(2, ControlType.ABORT))
     assert transactions.is_aborted(data(4))
+
+
+# Going on in the middle of a log
+
+
+def batches():
+    """Two producers, one of which aborts twice; its second transaction goes on where the walk is split."""
+    return [
+        data(0, 1), data(1, 2), data(2, 1), marker(3, ControlType.ABORT, 1), data(4, 1, transactional=False),
+        data(5, 1), data(6, 2), data(7, 1), marker(8, ControlType.COMMIT, 2), data(9, 1),
+        marker(10, ControlType.ABORT, 1), data(11, 2), marker(12, ControlType.COMMIT, 2),
+    ]  # fmt: skip
+
+
+ABORTED = [aborted(0, 3), aborted(5, 10)]
+
+
+def shown(transactions, some):
+    said = [transactions.is_last_trace(batch) if batch.is_control else transactions.is_aborted(batch) for batch in some]
+    return said, transactions.take_listed()
+
+
+def test_who_goes_on_knows_what_the_one_before_has_seen():
+    whole, listed = shown(CleanedTransactions(ABORTED), batches())
+    for split in range(len(batches()) + 1):
+        log, first = TraceLog(ABORTED), CleanedTransactions(ABORTED)
+        for batch in batches()[:split]:
+            log.show(batch)
+        for trace in log.traces:
+            first.replay(trace)
+        said, told = shown(CleanedTransactions.going_on(ABORTED, first.here()), batches()[split:])
+        assert said == whole[split:]
+        assert told == [each for each in listed if each.last_offset >= split]
+
+
+def test_batches_that_say_nothing_new_leave_no_trace():
+    log = TraceLog([aborted(3, 6)])
+    for offset in (0, 1, 3, 4, 5):
+        log.show(data(offset))
+    log.show(marker(6, ControlType.ABORT))
+    log.show(data(7))
+    log.show(data(8, transactional=False))
+    log.show(data(9))
+    assert [each.base_offset for each in log.traces] == [0, 3, 6, 7]

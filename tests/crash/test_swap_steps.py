@@ -6,6 +6,8 @@ import pytest
 from crash.steps import crash_at
 from log.samples import SMALL, abandon, batch_of, open_log, whole, write_cleaned
 
+from sparklog.log.files import draft_suffix
+from sparklog.log.swap import adopt_drafts
 from sparklog.record.records import iter_batches
 
 MOST_STEPS = 100
@@ -31,6 +33,39 @@ def prepared(tmp_path_factory):
 
 def offset(data):
     return int.from_bytes(data[:8], "big")
+
+
+def test_taking_over_drafts(prepared, tmp_path):
+    """Drafts of other attempts and of other groups lie beside those that are taken."""
+    source, (new, old), before, after = prepared
+    outcomes = []
+    for n in range(MOST_STEPS):
+        home = tmp_path / f"try-{n}" / "t-0"
+        shutil.copytree(source, home)
+        held = {path.name.removesuffix(".cleaned"): path.read_bytes() for path in home.glob("*.cleaned")}
+        log = open_log(home, COMPACTED, clean=False)
+        for tag in ("mine", "another"):
+            for name, data in held.items():
+                (home / f"{name}{draft_suffix(tag)}").write_bytes(data)
+        (home / f"{0:020d}.log{draft_suffix('theirs')}").write_bytes(b"half of")
+
+        def take(log=log, home=home):
+            adopt_drafts(home, new, "mine")
+            log.replace_segments(new, old)
+
+        crashed = crash_at(home, n, take)
+        abandon(log)
+        log = open_log(home, COMPACTED, clean=False)
+        found = [bytes(batch.buffer) for batch in iter_batches(whole(log), partial_tail=False)]
+        assert found in (before, after)
+        outcomes.append(found == after)
+        assert not [path for path in home.iterdir() if path.suffix in (".swap", ".cleaned", ".deleted", ".tmp")]
+        log.close()
+        if not crashed:
+            break
+    assert not crashed
+    assert outcomes == sorted(outcomes)
+    assert set(outcomes) == {False, True}
 
 
 @pytest.mark.parametrize("crash_again", [False, True])

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(60
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "jobs" / "flight_delays.py"
 CONF = ROOT / "conf" / "spark-defaults.conf"
+COMPACT = ROOT / "jobs" / "compact.py"
 PAGE = ROOT / "docs" / "from-kafka-to-sparklog.md"
 FLIGHTS = 40
 TIMEOUT_S = 500
@@ -38,9 +39,12 @@ def broker(tmp_path_factory):
     with ClusterHarness(tmp_path_factory.mktemp("cluster")) as harness:
         servers = harness.bootstrap_servers
         with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic("users", 2, 1, {"cleanup.policy": "compact"})])
             admin.create_topics([NewTopic("flights", 2, 1, {"retention.ms": "-1"}), NewTopic("orders", 1)])
         with Producer(bootstrap_servers=servers) as producer:
             producer.send_arrow("flights", pa.table(load_flights(FLIGHTS)._asdict()))
+            for number in range(100):
+                producer.send("users", b"%d" % number, key=b"user-%d" % (number % 5), partition=number % 2)
             for value in ('{"id": 1, "price": 2.5}', "nonsense", '{"id": 2, "price": 2.5}'):
                 producer.send("orders", value)
         yield servers
@@ -107,6 +111,13 @@ def test_the_job_is_submitted_to_separate_executors_and_brings_delta_itself(star
 
 def test_a_page_runs_in_plain_python_without_an_activated_environment(start, broker, programs):
     _orders(start, "plain", broker, programs)
+
+
+def test_compaction_is_submitted_to_separate_executors(start, broker):
+    ran = start(_SEPARATE, COMPACT, "--bootstrap-server", broker, "--topic", "users")
+    for number in range(2):
+        assert f"users-{number} at broker 0: cleaned up to 50" in ran.stdout
+    assert ran.stdout.count("50 -> 5 records") == 2
 
 
 @pytest.mark.slow

@@ -4,8 +4,9 @@ import pytest
 from log.samples import SMALL, batch_of, marker_of, open_log, read_bytes, transactional, whole, write_cleaned
 
 from sparklog.errors import CorruptRecord, LogDirFailed, LogError
+from sparklog.log.files import draft_suffix
 from sparklog.log.origin import AppendOrigin
-from sparklog.log.swap import finish_interrupted
+from sparklog.log.swap import adopt_drafts, finish_interrupted
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches
 from sparklog.testing.files import FaultyFiles
@@ -133,3 +134,18 @@ def test_an_index_without_its_log_is_removed(log, home):
     orphan.touch()
     finish_interrupted(home)
     assert not orphan.exists()
+
+
+def test_a_draft_that_is_missing_takes_the_others_with_it(home, log):
+    first, second, third, *_ = bases(log)
+    before = batches_of(log)
+    write_cleaned(home, first, every_other(log, first, third), log.config)
+    for path in home.glob("*.cleaned"):
+        path.rename(path.with_name(path.name.removesuffix(".cleaned") + draft_suffix("mine")))
+    with pytest.raises(FileNotFoundError):
+        adopt_drafts(home, [first, second], "mine")
+    assert not list(home.glob("*.cleaned"))
+    for tag in ("", "a.b", "../x", "x" * 65, "\u00e4"):
+        with pytest.raises(LogError, match="cannot be in a file's name"):
+            adopt_drafts(home, [first], tag)
+    assert batches_of(log) == before

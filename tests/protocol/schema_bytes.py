@@ -6,7 +6,7 @@ Every field that a version carries is filled; ``fill`` chooses the numbers and t
 import struct
 from uuid import UUID
 
-_FORMS = {"bool": "?", "int8": "b", "int16": ">h", "int32": ">i", "int64": ">q", "bitfield": ">i"}
+_FORMS = {"bool": "?", "int8": "b", "int16": ">h", "int32": ">i", "int64": ">q", "float64": ">d", "bitfield": ">i"}
 
 
 def uvarint(value):

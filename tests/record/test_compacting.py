@@ -22,8 +22,10 @@ from sparklog.record.compacting import (
     index_batch,
     make_offset_map,
     make_rewriter,
+    open_offset_map,
     rebuilt,
     rewrite_batch,
+    skip_plain,
 )
 from sparklog.record.compression import CompressionType, compress
 from sparklog.record.records import batch_fields, iter_batches, iter_records, records_section
@@ -635,3 +637,102 @@ def test_numbers_longer_than_need_be(rows, is_padded):
 
     pure, native = under_each(rewritten)
     assert native == pure
+
+
+# Maps in files
+
+
+def dumped(codec, log, parts, directory):
+    """The files of the parts of a map, and the parts."""
+    maps = [codec.OffsetMap(1 << 20, 0.9, SEED, (number, parts)) for number in range(parts)]
+    paths = [directory / f"{codec.name}-{number}-of-{parts}" for number in range(parts)]
+    for each, path in zip(maps, paths, strict=True):
+        for batch in iter_batches(log):
+            index_batch(each, batch, 0)
+        each.dump(path)
+    return maps, paths
+
+
+CODECS = [_impl.load("python"), *([_impl.load("native")] if _impl.codec.name == "native" else [])]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("reader", CODECS, ids=lambda codec: codec.name)
+@pytest.mark.parametrize("writer", CODECS, ids=lambda codec: codec.name)
+def test_a_map_in_files_knows_what_the_parts_know(writer, reader, parts, tmp_path):
+    keys = [b"key-%d" % number for number in range(3000)]
+    rows = [(0, NOW, key, b"v", []) for key in (*keys, *keys[::7], b"")]
+    log = b"".join(built(Spec(rows[at : at + 50]), at) for at in range(0, len(rows), 50))
+    maps, paths = dumped(writer, log, parts, tmp_path)
+    opened = reader.OffsetMap.open(paths[::-1])
+    whole = writer.OffsetMap(1 << 20, 0.9, SEED)
+    for batch in iter_batches(log):
+        index_batch(whole, batch, 0)
+    assert [opened.get(key) for key in (*keys, b"", b"none")] == [whole.get(key) for key in (*keys, b"", b"none")]
+    assert all(map(opened.covers, keys))
+    assert (opened.size, opened.latest_offset, opened.messages) == (len(keys) + 1, len(rows) - 1, len(rows))
+    assert sum(each.size for each in maps) == opened.size
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+def test_an_opened_map_takes_nothing_and_the_least_of_its_parts_counts(codec, tmp_path):
+    log = built(Spec([(0, NOW, b"a", b"v", [])]), 0)
+    maps = [codec.OffsetMap(1 << 10, 0.9, SEED, (number, 2)) for number in range(2)]
+    maps[0].advance(7)
+    maps[1].advance(5)
+    for number, each in enumerate(maps):
+        each.dump(tmp_path / str(number))
+    opened = codec.OffsetMap.open([tmp_path / "0", tmp_path / "1"])
+    assert (opened.latest_offset, opened.size, opened.get(b"a")) == (5, 0, -1)
+    index_batch(opened, next(iter_batches(log)), 0)
+    assert opened.is_full
+    with pytest.raises(ValueError, match="in files already"):
+        opened.dump(tmp_path / "again")
+    opened.clear()
+    assert opened.get(b"a") == -1
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+def test_what_is_no_map_is_refused(codec, tmp_path):
+    for number in range(2):
+        codec.OffsetMap(1 << 10, 0.9, SEED, (number, 2)).dump(tmp_path / str(number))
+    codec.OffsetMap(1 << 10, 0.9, bytes(16), (1, 2)).dump(tmp_path / "of another seed")
+    with pytest.raises(FileExistsError):
+        codec.OffsetMap(1 << 10, 0.9, SEED).dump(tmp_path / "0")
+    for names in (["0"], ["0", "0"], ["0", "of another seed"]):
+        with pytest.raises(ValueError, match="not the parts of one map"):
+            codec.OffsetMap.open([tmp_path / name for name in names])
+    whole = (tmp_path / "0").read_bytes()
+    for number, data in enumerate((b"", b"x" * 10, b"x" + whole[1:], whole[:-1], whole + b"x")):
+        (tmp_path / f"bad-{number}").write_bytes(data)
+        with pytest.raises(CorruptRecord):
+            codec.OffsetMap.open([tmp_path / f"bad-{number}", tmp_path / "1"])
+
+
+@given(st.lists(SPEC, min_size=1, max_size=6), st.integers(2, 4))
+def test_records_are_judged_by_the_map_of_their_keys_part(tmp_path_factory, specs, parts):
+    log, directory = b"".join(log_of(specs)), tmp_path_factory.mktemp("maps")
+    _, paths = dumped(_impl.codec, log, parts, directory)
+    whole = make_offset_map(1 << 20, 0.9, SEED)
+    for batch in iter_batches(log):
+        index_batch(whole, batch, 0)
+    results = []
+    for each in (whole, open_offset_map(paths)):
+        rewriter = make_rewriter(each, RewriteRules(NOW, RETENTION, {}), LIMITS)
+        for batch in iter_batches(log):
+            rewrite_batch(rewriter, batch, Verdict())
+        results.append(bytes(rewriter.drain()))
+    assert results[0] == results[1]
+
+
+@given(st.lists(SPEC, max_size=6), st.integers(0, 60))
+def test_batches_of_no_transaction_are_passed_over(specs, cut):
+    log = b"".join(log_of(specs))
+    log = log[: max(len(log) - cut, 0)]
+    expected = 0
+    for batch in iter_batches(log):
+        if batch.is_transactional or batch.is_control:
+            break
+        expected += batch.size_in_bytes
+    assert skip_plain(log) == expected
+    assert {codec.skip_plain(log) for codec in CODECS} == {expected}

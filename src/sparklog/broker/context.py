@@ -35,6 +35,7 @@ from sparklog.net.vigil import Looks
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.replica.cleaning import LogCleaner
+from sparklog.replica.cleaning_grants import CleaningGrants
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
@@ -85,6 +86,7 @@ class BrokerContext:
     metadata: MetadataCache
     replicas: ReplicaManager
     cleaner: LogCleaner
+    cleaning_grants: CleaningGrants
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     txn_markers: TransactionMarkers

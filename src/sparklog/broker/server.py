@@ -62,6 +62,7 @@ from sparklog.net.vigil import Looks
 from sparklog.protocol.slices import Steps
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.cleaning import LogCleaner
+from sparklog.replica.cleaning_grants import CleaningGrants
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
@@ -85,6 +86,7 @@ class _Step(IntEnum):
     CONTROLLER = auto()
     FETCHERS = auto()
     ISR_CHANGES = auto()
+    GRANTS = auto()
     CLEANER = auto()
     FUTURES = auto()
     SETTINGS = auto()
@@ -335,6 +337,7 @@ class Broker:
             moving_threads=config.num_replica_alter_log_dirs_threads or len(config.log_dirs),
         )
         cleaner = LogCleaner(self._logs, replicas.changing, self._loop, self._clock, self._settings.layers.in_force)
+        grants = CleaningGrants(cleaner, self._loop, self._clock)
         peers, looks = Peers("sparklog"), Looks()
         witnesses = Witnesses(config.broker_id, peers) if config.failover_fast else None
         self._controller = Controller(
@@ -364,6 +367,7 @@ class Broker:
             metadata=metadata,
             replicas=replicas,
             cleaner=cleaner,
+            cleaning_grants=grants,
             groups=groups,
             transactions=transactions,
             txn_markers=markers,
@@ -395,6 +399,7 @@ class Broker:
             _Step.REQUESTS: self._answer_last_requests,
             _Step.FETCHERS: fetchers.close,
             _Step.ISR_CHANGES: isr_changes.close,
+            _Step.GRANTS: grants.close,
             _Step.CLEANER: cleaner.close,
             _Step.FUTURES: replicas.futures.close,
             _Step.TRANSACTIONS: transactions.close,

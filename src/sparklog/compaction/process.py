@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
-from sparklog.compaction.cleaner import CleanedGroup
+from sparklog.compaction.rewriting import CleanedGroup
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import CleaningTask, Failure
 from sparklog.errors import SparklogError

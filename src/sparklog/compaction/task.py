@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any
 
 from sparklog.config.topic import TopicConfig
+from sparklog.errors import CorruptRecord, DiskFull
+from sparklog.log.files import is_full
 from sparklog.log.segment import SegmentFacts
 
 
@@ -22,6 +24,24 @@ class Failure(StrEnum):
     """The disk is full, or the memory."""
     DISK = "disk"
     """The disk refused."""
+
+
+def kind_of(error: BaseException) -> Failure:
+    """What an error of reading or writing is."""
+    if isinstance(error, CorruptRecord):
+        return Failure.CORRUPT
+    if isinstance(error, FileNotFoundError):
+        return Failure.GONE
+    if isinstance(error, DiskFull | MemoryError) or (isinstance(error, OSError) and is_full(error)):
+        return Failure.NO_ROOM
+    return Failure.DISK
+
+
+def text_of(error: BaseException) -> str:
+    """The error in words."""
+    if isinstance(error, OSError):
+        return f"{error.strerror or error} ({error.filename})" if error.filename else str(error)
+    return str(error) or type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)

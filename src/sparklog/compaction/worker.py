@@ -20,9 +20,8 @@ from typing import Any, TextIO
 
 from sparklog.clock import Clock, SystemClock
 from sparklog.compaction.cleaner import LogCleaning
-from sparklog.compaction.task import CleaningTask, Failure
+from sparklog.compaction.task import CleaningTask, kind_of, text_of
 from sparklog.errors import CorruptRecord, DiskFull
-from sparklog.log.files import is_full
 
 _NICE = 10
 _PR_SET_PDEATHSIG = 1
@@ -43,7 +42,7 @@ def serve(incoming: TextIO, outgoing: TextIO, clock: Clock, is_wanted: Callable[
                 if not incoming.readline():
                     return
         except (CorruptRecord, OSError, MemoryError, DiskFull) as error:
-            _say(outgoing, {"failed": {"kind": _kind_of(error), "text": _text_of(error)}})
+            _say(outgoing, {"failed": {"kind": kind_of(error), "text": text_of(error)}})
         else:
             _say(outgoing, {"done": cleaning.stats.to_dict()})
 
@@ -51,22 +50,6 @@ def serve(incoming: TextIO, outgoing: TextIO, clock: Clock, is_wanted: Callable[
 def _say(outgoing: TextIO, answer: dict[str, Any]) -> None:
     outgoing.write(json.dumps(answer) + "\n")
     outgoing.flush()
-
-
-def _kind_of(error: BaseException) -> Failure:
-    if isinstance(error, CorruptRecord):
-        return Failure.CORRUPT
-    if isinstance(error, FileNotFoundError):
-        return Failure.GONE
-    if isinstance(error, DiskFull | MemoryError) or (isinstance(error, OSError) and is_full(error)):
-        return Failure.NO_ROOM
-    return Failure.DISK
-
-
-def _text_of(error: BaseException) -> str:
-    if isinstance(error, OSError):
-        return f"{error.strerror or error} ({error.filename})" if error.filename else str(error)
-    return str(error) or type(error).__name__
 
 
 def main() -> int:

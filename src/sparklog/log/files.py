@@ -36,6 +36,11 @@ CORRUPT_SUFFIX = ".corrupt"
 TEMPORARY_SUFFIX = ".tmp"
 """What is to replace a small file, while it is being written; the next start removes what a crash left."""
 
+DRAFT_SUFFIX = ".draft" + TEMPORARY_SUFFIX
+"""What somebody else than the broker writes for it to take over, ``NAME.TAG.draft.tmp``; nothing is ever made of one
+that the broker was not told of.
+"""
+
 DELETED_DIR_SUFFIX = "-delete"
 """A partition to be removed: ``TOPIC-PARTITION.UNIQUE-delete``."""
 STRAY_DIR_SUFFIX = "-stray"
@@ -51,6 +56,7 @@ _OFFSET_DIGITS = 20
 _PARTITION_DIGITS = len(str(MAX_INT32))
 _MAX_TOPIC_NAME = 249
 _MAX_FILE_NAME = 255
+_MAX_TAG = 64
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """There is no room now, on the disk or in the table of open files; the disk itself is well."""
 MISPLACED = (errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EEXIST, errno.ELOOP)
@@ -66,6 +72,22 @@ def segment_paths(directory: Path, base_offset: int, suffix: str = "") -> list[P
     """The files of a segment that are there, the ``.log`` first; ``suffix`` is what stands behind their names."""
     paths = [segment_path(directory, base_offset, kind + suffix) for kind in (LOG_SUFFIX, *INDEX_SUFFIXES)]
     return [path for path in paths if path.exists()]
+
+
+def draft_suffix(tag: str) -> str:
+    """What stands behind the names of the files that one attempt writes; no other has its ``tag``.
+
+    Raises LogError for a tag that is not made of letters and digits.
+    """
+    if not (tag.isascii() and tag.isalnum() and len(tag) <= _MAX_TAG):
+        raise LogError(f"{tag!r} cannot be in a file's name: up to {_MAX_TAG} letters and digits")
+    return f".{tag}{DRAFT_SUFFIX}"
+
+
+def remove_drafts(directory: Path) -> None:
+    """Remove the drafts in ``directory``; who still writes one writes it in vain."""
+    for path in files_with_suffix(directory, DRAFT_SUFFIX):
+        path.unlink(missing_ok=True)
 
 
 def files_with_suffix(directory: Path, suffix: str) -> list[Path]:

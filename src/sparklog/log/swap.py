@@ -23,6 +23,7 @@ from sparklog.log.files import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
     base_offset_of,
+    draft_suffix,
     files_with_suffix,
     find_base_offset,
     remove_temporaries,
@@ -33,6 +34,23 @@ from sparklog.log.files import (
 )
 
 _logger = logging.getLogger(__name__)
+
+
+def adopt_drafts(directory: Path, bases: Sequence[int], tag: str) -> None:
+    """Let the drafts of the segments of ``bases`` be the ``.cleaned`` files of step 1.
+
+    Drafts themselves are none: those of segments that are written at the same time must not undo the swap of another.
+    Raises OSError, with none of them left, if one cannot be renamed or is not there.
+    """
+    suffix = draft_suffix(tag)
+    try:
+        for base in bases:
+            segment_path(directory, base, LOG_SUFFIX + suffix).stat()
+            for path in segment_paths(directory, base, suffix):
+                path.rename(_renamed(path, suffix, CLEANED_SUFFIX))
+    except OSError:
+        _remove(path for base in bases for path in segment_paths(directory, base, CLEANED_SUFFIX))
+        raise
 
 
 def prepare(directory: Path, bases: Sequence[int]) -> None:

@@ -71,3 +71,7 @@ class ApiKey(IntEnum):
     """Sparklog's own: what there is to compact on a broker. Kafka's tell that by JMX only."""
     COMPACT_PARTITIONS = 20004
     """Sparklog's own: Kafka has no way to ask for it."""
+    BEGIN_COMPACTION = 20005
+    """Sparklog's own: somebody else than the broker cleans a log of it."""
+    COMMIT_COMPACTION = 20006
+    """Sparklog's own: the broker takes over what was written so."""

@@ -3783,6 +3783,7 @@ class DescribeCompactionResponse(Response):
             clean_bytes: int
             cleanable_bytes: int
             delay_ms: int
+            is_due: bool
             is_under_way: bool
             uncleanable_reason: str | None
             uncleanable_bytes: int
@@ -3803,6 +3804,7 @@ class DescribeCompactionResponse(Response):
                 clean_bytes: int = ...,
                 cleanable_bytes: int = ...,
                 delay_ms: int = ...,
+                is_due: bool = ...,
                 is_under_way: bool = ...,
                 uncleanable_reason: str | None = ...,
                 uncleanable_bytes: int = ...,
@@ -3921,5 +3923,108 @@ class CompactPartitionsResponse(Response):
         error_code: int = ...,
         since_ms: int = ...,
         topics: Sequence[CompactedTopicResult] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class BeginCompactionRequest(Request[BeginCompactionResponse]):
+    class GrantedTopic(Struct):
+        name: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: Sequence[int] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    topics: list[GrantedTopic]
+    rolls_active: bool
+    duration_ms: int
+    renewed: list[int]
+    def __init__(
+        self,
+        *,
+        topics: Sequence[GrantedTopic] = ...,
+        rolls_active: bool = ...,
+        duration_ms: int = ...,
+        renewed: Sequence[int] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class BeginCompactionResponse(Response):
+    class GrantedTopicResult(Struct):
+        class GrantedPartition(Struct):
+            partition_index: int
+            error_code: int
+            error_message: str | None
+            token: int
+            target: bytes
+            def __init__(
+                self,
+                *,
+                partition_index: int = ...,
+                error_code: int = ...,
+                error_message: str | None = ...,
+                token: int = ...,
+                target: bytes | bytearray | memoryview = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        name: str
+        partitions: list[GrantedPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: Sequence[GrantedPartition] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    topics: list[GrantedTopicResult]
+    lapsed: list[int]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        topics: Sequence[GrantedTopicResult] = ...,
+        lapsed: Sequence[int] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class CommitCompactionRequest(Request[CommitCompactionResponse]):
+    token: int
+    step: int
+    tag: str
+    old: list[int]
+    new: list[int]
+    report: bytes
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        token: int = ...,
+        step: int = ...,
+        tag: str = ...,
+        old: Sequence[int] = ...,
+        new: Sequence[int] = ...,
+        report: bytes | bytearray | memoryview = ...,
+        timeout_ms: int = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class CommitCompactionResponse(Response):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
         version: int | None = ...,
     ) -> None: ...

@@ -9,13 +9,18 @@ The rules are those of Kafka 3.9 (``Cleaner.shouldRetainRecord``, ``MemoryRecord
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.record import _impl
 from sparklog.record._impl.abc import BatchRewriter, OffsetMap, Retained, RewriteRules, ScanLimits
 from sparklog.record.batch import RecordBatch
 from sparklog.record.rebuilding import empty_header, rebuilt
 from sparklog.record.records import MAX_DECOMPRESSED, batch_fields, records_section
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = [
     "BatchRewriter",
@@ -28,8 +33,10 @@ __all__ = [
     "index_batch",
     "make_offset_map",
     "make_rewriter",
+    "open_offset_map",
     "rebuilt",
     "rewrite_batch",
+    "skip_plain",
 ]
 
 
@@ -50,6 +57,19 @@ class Verdict(NamedTuple):
 def make_offset_map(max_bytes: int, load_factor: float, seed: bytes, part: tuple[int, int] = (0, 1)) -> OffsetMap:
     """An empty map, of the codec that is in use."""
     return _impl.codec.OffsetMap(max_bytes, load_factor, seed, part)
+
+
+def open_offset_map(paths: Sequence[str | PathLike[str]]) -> OffsetMap:
+    """The map of all keys whose parts were dumped to ``paths``, read where they lie; for looking up alone.
+
+    Raises OSError, CorruptRecord, ValueError where they are not the parts of one map.
+    """
+    return _impl.codec.OffsetMap.open(paths)
+
+
+def skip_plain(buffer: Buffer) -> int:
+    """How many bytes the batches at the beginning of ``buffer`` take that have nothing to do with transactions."""
+    return _impl.codec.skip_plain(buffer)
 
 
 def make_rewriter(offset_map: OffsetMap, rules: RewriteRules, limits: ScanLimits) -> BatchRewriter:

@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from sparklog.clock import Clock
-from sparklog.compaction.cleaner import CleanedGroup
 from sparklog.compaction.plan import LogFacts, Sections, compaction_delay, divide
 from sparklog.compaction.process import CleaningFailed, Worker
+from sparklog.compaction.rewriting import CleanedGroup
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Buffers, CleaningTask, Failure
+from sparklog.compaction.walk import FileNumber, number_of
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import CorruptRecord, DiskFull, LogDirFailed, LogError, SegmentsLeased
 from sparklog.log import swap
 from sparklog.log.directories.manager import LogManager
+from sparklog.log.files import LOG_SUFFIX, remove_drafts, segment_path
 from sparklog.log.log import Log
 from sparklog.log.replacement import Replacement
 from sparklog.net.tasks import Tasks
@@ -51,12 +54,12 @@ class NothingToClean(NotCleaned):
     """There is nothing in the log that may be cleaned."""
 
 
-class _Abandoned(Exception):
+class Abandoned(Exception):
     """The log is not what it was when its cleaning began."""
 
 
 @dataclass(slots=True)
-class _Mark:
+class Mark:
     """What tells whether a cleaning is still wanted, and its log what it was."""
 
     log: Log
@@ -64,18 +67,18 @@ class _Mark:
     is_given_up: bool = False
 
     def check(self, logs: LogManager) -> None:
-        """Raises _Abandoned unless the log may still be cleaned."""
+        """Raises Abandoned unless the log may still be cleaned."""
         log, tp = self.log, self.log.tp
         if self.is_given_up:
-            raise _Abandoned("it is not wanted any more")
+            raise Abandoned("it is not wanted any more")
         if logs.logs.get(tp) is not log:
-            raise _Abandoned("it was taken away")
+            raise Abandoned("it was taken away")
         if log.truncations != self.truncations or tp in logs.being_cut:
-            raise _Abandoned("it was cut")
+            raise Abandoned("it was cut")
         if logs.future_of(tp) is not None:
-            raise _Abandoned("it is being moved to another log directory")
+            raise Abandoned("it is being moved to another log directory")
         if "compact" not in log.config.cleanup_policy:
-            raise _Abandoned("its cleanup.policy has changed")
+            raise Abandoned("its cleanup.policy has changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,8 @@ class LogCleaner:
         self.uncleanable: dict[TopicPartition, Uncleanable] = {}
         self.last_runs: dict[TopicPartition, LastRun] = {}
         self._last_of_thread: dict[int, CleanerStats] = {}
+        self.before_looking: Callable[[], object] = lambda: None
+        """Called before a log is chosen."""
 
     @property
     def threads(self) -> int:
@@ -222,16 +227,21 @@ class LogCleaner:
             raise NotCleaned(f"{tp} is not here, or its cleanup.policy is not compact")
         if not self._threads:
             raise NotCleaned(_NO_THREADS)
-        self.uncleanable.pop(tp, None)
-        self._postponed.pop(tp, None)
+        self.forget_failure(tp)
         wish = self._wishes.get(tp)
         if wish is None or wish.done():
             wish = self._wishes[tp] = self._loop.create_future()
         self._woken.set()
         return await asyncio.shield(wish)
 
+    def forget_failure(self, tp: TopicPartition) -> None:
+        """Somebody asks for a cleaning: it is tried, whatever became of earlier ones."""
+        self.uncleanable.pop(tp, None)
+        self._postponed.pop(tp, None)
+
     async def _next(self) -> Candidate | None:
         """The log that is to be cleaned next: one that was asked for, else the dirtiest."""
+        self.before_looking()
         for number, tp in enumerate(list(self._wishes)):
             if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -259,7 +269,7 @@ class LogCleaner:
 
     def _wished(self, tp: TopicPartition) -> Candidate | None:
         """The log that was asked for, with its active segment rolled; None while it is being cleaned."""
-        wish, log = self._wishes.get(tp), self._logs.logs.get(tp)
+        wish = self._wishes.get(tp)
         if wish is None or wish.done():
             self._wishes.pop(tp, None)
             return None
@@ -267,17 +277,26 @@ class LogCleaner:
             return None
         self._postponed.pop(tp, None)
         try:
-            if log is None or not self._may_clean(tp, log):
-                raise NotCleaned(f"{tp} cannot be cleaned now: it is not here, or is being cut or moved")
-            log.roll()
-            candidate = self._candidate(tp, log)
-            if candidate is None:
-                raise NotCleaned(self._why_not(tp))
-            if not candidate.sections.cleanable_bytes:
-                raise NothingToClean(f"nothing is to be cleaned below the last stable offset, {log.last_stable_offset}")
+            return self.examine(tp, rolls=True)
         except LogError as error:
             wish.set_exception(error if isinstance(error, NotCleaned) else NotCleaned(str(error)))
             return None
+
+    def examine(self, tp: TopicPartition, *, rolls: bool) -> Candidate:
+        """A log that somebody asks for, however little of it is dirty; ``rolls``: its active segment ends before.
+
+        Raises NotCleaned, NothingToClean, LogError.
+        """
+        log = self._logs.logs.get(tp)
+        if log is None or not self._may_clean(tp, log):
+            raise NotCleaned(f"{tp} cannot be cleaned now: it is not here, or is being cut or moved")
+        if rolls:
+            log.roll()
+        candidate = self._candidate(tp, log)
+        if candidate is None:
+            raise NotCleaned(self._why_not(tp))
+        if not candidate.sections.cleanable_bytes:
+            raise NothingToClean(f"nothing is to be cleaned below the last stable offset, {log.last_stable_offset}")
         return candidate
 
     def _why_not(self, tp: TopicPartition) -> str:
@@ -297,6 +316,11 @@ class LogCleaner:
             and self._logs.future_of(tp) is None
             and not log.awaits_snapshot
         )
+
+    def is_due(self, candidate: Candidate) -> bool:
+        """Whether it is dirty enough, or overdue, to be cleaned without being asked for."""
+        log = self._logs.logs.get(candidate.tp)
+        return log is not None and candidate.sections.is_due(log.config, candidate.delay_ms)
 
     def candidates(self) -> Iterator[Candidate | None]:
         """Every compacted log of this broker as it is now, a log a step; None for one that is none."""
@@ -333,6 +357,18 @@ class LogCleaner:
 
     # One cleaning
 
+    def begin(self, candidate: Candidate) -> tuple[CleaningTask, Mark]:
+        """What is to be done, told to the log of this broker too. Raises Abandoned."""
+        log = self._logs.logs.get(candidate.tp)
+        if log is None:
+            raise Abandoned("it was taken away")
+        return self._begin(log, candidate.sections), Mark(log, log.truncations)
+
+    def _begin(self, log: Log, sections: Sections) -> CleaningTask:
+        task = self._task(log, sections)
+        _logger.info("%s", _opening_line(task))
+        return task
+
     async def _clean(self, candidate: Candidate, worker: Worker, number: int) -> None:
         tp = candidate.tp
         log = self._logs.logs.get(tp)
@@ -340,16 +376,15 @@ class LogCleaner:
             self._put_back(tp)
             self.under_way.discard(tp)
             return
-        mark = _Mark(log, log.truncations)
+        mark = Mark(log, log.truncations)
         try:
-            task = self._task(log, candidate.sections)
-            _logger.info("%s", _opening_line(task))
+            task = self._begin(log, candidate.sections)
             await self._run_task(task, mark, worker)
             mark.check(self._logs)  # since the last group the log may have been cut, or be another
             self._logs.set_cleaner_point(tp, worker.stats.end_offset)
         except Exception as error:
             await self._clear(worker, log)
-            self._failed(tp, log, error)
+            self.failed(tp, log, error)
         except BaseException:
             mark.is_given_up = True  # a group may wait to be put in place
             self._put_back(tp)
@@ -395,21 +430,35 @@ class LogCleaner:
             bytes_per_second=config.log_cleaner_io_max_bytes_per_second / threads,
         )
 
-    async def _run_task(self, task: CleaningTask, mark: _Mark, worker: Worker) -> None:
-        await self._undo(mark.log)
-        mark.check(self._logs)
+    async def _run_task(self, task: CleaningTask, mark: Mark, worker: Worker) -> None:
+        await self.undo(mark.log)
+        self.check(mark)
         async with aclosing(worker.clean(task)) as groups:
             async for group in groups:
-                await self._put_in_place(group, mark)
+                await self.put_in_place(group, mark)
 
-    async def _put_in_place(self, group: CleanedGroup, mark: _Mark) -> None:
-        """Swap the group in, once no reader holds a file of it. Raises _Abandoned, LogError.
+    async def numbers(self, task: CleaningTask) -> dict[int, FileNumber]:
+        """What tells the ``.log`` files of the segments, the active one left out, from others. Raises OSError."""
+
+        def look() -> dict[int, FileNumber]:
+            bases = [each.base_offset for each in task.segments[:-1]]
+            return {base: number_of(segment_path(Path(task.directory), base, LOG_SUFFIX)) for base in bases}
+
+        return await asyncio.wrap_future(self._logs.run_on_disk(look))
+
+    def check(self, mark: Mark) -> None:
+        """Raises Abandoned unless the log may still be cleaned."""
+        mark.check(self._logs)
+
+    async def put_in_place(self, group: CleanedGroup, mark: Mark, tag: str | None = None) -> None:
+        """Swap the group in, once no reader holds a file of it; ``tag`` is of its drafts, where it was written as such.
 
         Whoever gives up meanwhile gives up between two attempts: the files are here as long as one may be under way.
+        Raises Abandoned, where a draft is missing too, and LogError.
         """
         deadline = self._clock.monotonic() + _LEASE_PATIENCE_S
         while True:
-            attempt = self._tasks.spawn(self._attempt(group, mark), f"replacing segments of {mark.log.tp}")
+            attempt = self._tasks.spawn(self._attempt(group, mark, tag), f"replacing segments of {mark.log.tp}")
             refused = await asyncio.shield(attempt)
             if refused is None:
                 return
@@ -417,18 +466,25 @@ class LogCleaner:
                 raise refused
             await asyncio.sleep(_LEASE_PAUSE_S)
 
-    async def _attempt(self, group: CleanedGroup, mark: _Mark) -> Exception | None:
+    async def _attempt(self, group: CleanedGroup, mark: Mark, tag: str | None) -> Exception | None:
         """Swap the group in now; why not, if not."""
         async with self._changing:
             try:
                 mark.check(self._logs)
-                await self._swap(mark.log, mark.log.begin_replacement(group.new, group.old))
-            except (_Abandoned, LogError) as error:
+                replacement = mark.log.begin_replacement(group.new, group.old)
+                await self._swap(mark.log, replacement, group, tag)
+            except (Abandoned, LogError) as error:
                 return error
         return None
 
-    async def _swap(self, log: Log, replacement: Replacement) -> None:
+    async def _swap(self, log: Log, replacement: Replacement, group: CleanedGroup, tag: str | None) -> None:
         """Where the disk fails half way, its log directory has failed."""
+        if tag is not None:
+            try:
+                await asyncio.wrap_future(self._logs.run_on_disk(swap.adopt_drafts, log.directory, group.new, tag))
+            except OSError as error:
+                replacement.end()
+                raise Abandoned(f"what was written for it cannot be taken: {error}") from error
         try:
             await asyncio.wrap_future(self._logs.run_on_disk(replacement.perform))
         except LogError as error:
@@ -444,15 +500,27 @@ class LogCleaner:
         await worker.end()
         if log is not None:
             try:
-                await self._undo(log)
+                await self.undo(log)
             except OSError as error:
                 _logger.warning("what a cleaning left in %s stays until the next one: %s", log.directory, error)
 
-    async def _undo(self, log: Log) -> None:
-        """Remove what a cleaning may have left, of this log or of one of its name that is gone."""
+    async def undo(self, log: Log) -> None:
+        """Remove what a cleaning may have left, of this log or of one of its name that is gone. Raises OSError."""
         async with self._changing:
             if self._logs.logs.get(log.tp) is log:
-                await asyncio.wrap_future(self._logs.run_on_disk(swap.undo, log.directory))
+                await asyncio.wrap_future(self._logs.run_on_disk(_leave_nothing, log.directory))
+
+    def release(self, tp: TopicPartition) -> None:
+        """Nobody else cleans the log now; what became of that does not concern who waits for a cleaning here."""
+        self.under_way.discard(tp)
+        if tp in self._wishes:
+            self.forget_failure(tp)
+        self._woken.set()
+
+    def finish(self, tp: TopicPartition, stats: CleanerStats) -> None:
+        """Somebody else than a thread of this cleaner has cleaned the log up to ``stats.end_offset``."""
+        self._logs.set_cleaner_point(tp, stats.end_offset)
+        self._succeeded(tp, stats, self.threads)
 
     def _succeeded(self, tp: TopicPartition, stats: CleanerStats, number: int) -> None:
         _logger.info("%s", stats.summary(str(tp), number))
@@ -465,8 +533,8 @@ class LogCleaner:
         if wish is not None and not wish.done():
             wish.set_result(stats)
 
-    def _failed(self, tp: TopicPartition, log: Log | None, error: Exception) -> None:
-        is_expected = isinstance(error, _Abandoned | CleaningFailed | LogError | CorruptRecord | OSError)
+    def failed(self, tp: TopicPartition, log: Log | None, error: Exception) -> None:
+        is_expected = isinstance(error, Abandoned | CleaningFailed | LogError | CorruptRecord | OSError)
         if not is_expected:
             _logger.error("cleaning %s failed unexpectedly", tp, exc_info=error)
         is_lasting = isinstance(error, CorruptRecord) or (
@@ -504,6 +572,11 @@ def _follow(wish: asyncio.Future[CleanerStats], other: asyncio.Future[CleanerSta
         wish.set_exception(error)
     else:
         wish.set_result(other.result())
+
+
+def _leave_nothing(directory: Path) -> None:
+    swap.undo(directory)
+    remove_drafts(directory)
 
 
 def _facts_of(log: Log) -> LogFacts:

@@ -59,6 +59,9 @@ class Cleaner:
         self.uncleanable = {BROKEN: Uncleanable("it is damaged", 1, 0, 0, 77)}
         self.last_runs = {CLEAN: LastRun(1234, STATS)}
 
+    def is_due(self, candidate):
+        return candidate.tp == DIRTY
+
     def candidates(self):
         yield Candidate(CLEAN, sections(80, 20), 0)
         yield None

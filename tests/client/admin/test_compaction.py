@@ -171,4 +171,4 @@ def test_all_topics_are_described_where_none_is_named():
 
 
 def test_an_empty_log_is_not_dirty():
-    assert CompactionState(None, 0, 0, 0, 0, 0, False, None, -1, None).dirty_ratio == 0
+    assert CompactionState(None, 0, 0, 0, 0, 0, False, False, None, -1, None).dirty_ratio == 0

@@ -96,6 +96,7 @@ def _partition(broker: BrokerContext, tp: TopicPartition, candidate: Candidate |
         clean_bytes=_NOTHING if sections is None else sections.clean_bytes,
         cleanable_bytes=_NOTHING if sections is None else sections.cleanable_bytes,
         delay_ms=0 if candidate is None else candidate.delay_ms,
+        is_due=candidate is not None and cleaner.is_due(candidate),
         is_under_way=tp in cleaner.under_way,
         uncleanable_reason=None if known is None else known.why,
         uncleanable_bytes=_NOTHING if known is None else known.bytes,

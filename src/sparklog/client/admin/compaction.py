@@ -63,6 +63,8 @@ class CompactionState(NamedTuple):
     cleanable_bytes: int
     delay_ms: int
     """How long it is overdue by ``max.compaction.lag.ms``."""
+    is_due: bool
+    """Whether it is dirty enough, or overdue, to be cleaned without being asked for."""
     is_under_way: bool
     uncleanable: str | None
     """Why it cannot be cleaned; None for one that can."""
@@ -122,18 +124,23 @@ class CompactionAdmin(AdminBase):
         brokers = {broker: _of_broker(answer) for broker, answer in answers.items()}
         return CompactionDescription(brokers, dict(sorted(replicas.items())))
 
-    async def compact(self, wanted: Iterable[str | TopicPartition]) -> dict[Replica, CompactionOutcome]:
+    async def compact(
+        self, wanted: Iterable[str | TopicPartition], *, brokers: Collection[int] | None = None
+    ) -> dict[Replica, CompactionOutcome]:
         """Have every replica of these topics or partitions cleaned now, and wait until all have been.
 
-        However little of a log is dirty, all is cleaned that may be: what lies below the last stable offset, the active
-        segment among it. A broker cleans as many logs at a time as it has ``log.cleaner.threads``. To give up waiting
-        stops no cleaning. Raises ApiError for a topic or partition that there is not.
+        With ``brokers``, every replica that these have. However little of a log is dirty, all is cleaned that may be:
+        what lies below the last stable offset, the active segment among it. A broker cleans as many logs at a time as
+        it has ``log.cleaner.threads``. To give up waiting stops no cleaning. Raises ApiError for a topic or partition
+        that there is not.
         """
         found: dict[Replica, CompactionOutcome] = {}
         asked: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
-        brokers = set(await self._every_broker())
+        present = set(await self._every_broker())
         for each in await self._replicas(_checked(wanted)):
-            if each.broker in brokers:
+            if brokers is not None and each.broker not in brokers:
+                continue
+            if each.broker in present:
                 asked[each.broker].append(each.tp)
             else:
                 away = ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{each.tp}: broker {each.broker} is not there now")
@@ -233,6 +240,7 @@ def _state(each: _Described, tp: TopicPartition) -> CompactionState:
         clean_bytes=int(each.clean_bytes),
         cleanable_bytes=int(each.cleanable_bytes),
         delay_ms=int(each.delay_ms),
+        is_due=bool(each.is_due),
         is_under_way=bool(each.is_under_way),
         uncleanable=each.uncleanable_reason,
         uncleanable_bytes=int(each.uncleanable_bytes),

@@ -92,6 +92,7 @@ cdef enum:
     RUN = 64
     RUN_BYTES = 1 << 17
     NOT_PLAIN = 0x37
+    OF_TRANSACTION = 0x30
     FIRST_ROOM = 1024
     GROWTH = 4
     HUGE_PAGE = 1 << 21
@@ -302,6 +303,26 @@ cdef int _gather(run_t* run, const uint8_t* p, Py_ssize_t left) except -1:
     return 0
 
 
+cdef struct table_t:
+    # The slots of a file, as they lie there.
+    const slot_t* slots
+    uint64_t room
+
+
+cdef inline const slot_t* _probe(const slot_t* table, uint64_t room, uint64_t low, uint64_t high, uint64_t first) noexcept nogil:
+    """The slot of the key, or the empty one where it would be; NULL where there is neither."""
+    cdef uint64_t at = first
+    cdef const slot_t* slot = &table[at]
+    while slot.stored and (slot.low != low or slot.high != high):
+        at += 1
+        if at == room:
+            at = 0
+        if at == first:
+            return NULL
+        slot = &table[at]
+    return slot
+
+
 cdef class OffsetMap:
     cdef readonly Py_ssize_t size, slots, most
     cdef readonly int64_t latest_offset, messages
@@ -311,6 +332,10 @@ cdef class OffsetMap:
     cdef uint64_t room
     cdef uint64_t part, parts
     cdef uint64_t[2] seed
+    # Of a map that was opened: a table for each part of the keys, and what keeps their memory.
+    cdef table_t* files
+    cdef uint64_t file_count
+    cdef list views
 
     def __cinit__(self, Py_ssize_t max_bytes, double load_factor, seed, part=(0, 1)):
         number, count = part
@@ -332,6 +357,7 @@ cdef class OffsetMap:
     def __dealloc__(self):
         if self.table != NULL:
             munmap(self.table, self.mapped())
+        free(self.files)
 
     @property
     def nbytes(self):
@@ -343,7 +369,41 @@ cdef class OffsetMap:
     def advance(self, int64_t offset):
         self.latest_offset = max(self.latest_offset, offset)
 
+    def dump(self, path):
+        if self.files != NULL:
+            raise ValueError("a map that was opened is in files already")
+        seed = PyBytes_FromStringAndSize(<char*>self.seed, 16)
+        head = MapHead(seed, self.part, self.parts, self.room, self.size, self.latest_offset, self.messages)
+        with open(path, "xb") as file:
+            file.write(head.to_bytes())
+            file.write(PyMemoryView_FromMemory(<char*>self.table, self.room * sizeof(slot_t), PyBUF_READ))
+
+    @classmethod
+    def open(cls, paths):
+        cdef OffsetMap found
+        cdef const uint8_t[::1] view
+        heads, mappings = open_map_files(paths)
+        found = cls(0, 1.0, heads[0].seed)
+        found.files = <table_t*>calloc(len(heads), sizeof(table_t))
+        if found.files == NULL:
+            raise MemoryError
+        found.views = []
+        for number, (head, mapping) in enumerate(zip(heads, mappings)):
+            view = memoryview(mapping)[MAP_FILE_HEAD:]
+            found.views.append(view)
+            found.files[number].slots = <const slot_t*>&view[0]
+            found.files[number].room = head.room
+        found.file_count = len(heads)
+        found.size = sum(head.size for head in heads)
+        found.latest_offset = min(head.latest_offset for head in heads)
+        found.messages = heads[0].messages
+        return found
+
     def clear(self):
+        free(self.files)
+        self.files = NULL
+        self.file_count = 0
+        self.views = None
         if madvise(self.table, self.mapped(), MADV_DONTNEED):
             memset(self.table, 0, self.room * sizeof(slot_t))
         self.room = max(min(self.slots, FIRST_ROOM), 1)
@@ -451,7 +511,7 @@ cdef class OffsetMap:
                 if self.size >= self.most:
                     self.is_full = True
                     return MAP_FULL
-                slot = self.probe(items[i].low, items[i].high, items[i].at)
+                slot = <slot_t*>_probe(self.table, self.room, items[i].low, items[i].high, items[i].at)
                 stored = <uint64_t>items[i].offset + 1
                 if slot.stored == 0:
                     slot.low = items[i].low
@@ -483,7 +543,7 @@ cdef class OffsetMap:
         self.room = room
         entry = entries
         while entry < end:
-            self.probe(entry.low, entry.high, sparklog_scale(entry.low, room))[0] = entry[0]
+            (<slot_t*>_probe(self.table, room, entry.low, entry.high, sparklog_scale(entry.low, room)))[0] = entry[0]
             entry += 1
         munmap(entries, count * sizeof(slot_t))
         return OK
@@ -493,24 +553,39 @@ cdef class OffsetMap:
         sparklog_siphash(item.key, item.key_length, self.seed, &item.low, &item.high)
         if self.parts > 1 and sparklog_scale(item.high, self.parts) != self.part:
             return False
-        item.at = sparklog_scale(item.low, self.room)
-        SPARKLOG_PREFETCH(<const uint8_t*>&self.table[item.at])
-        SPARKLOG_PREFETCH(<const uint8_t*>&self.table[item.at] + 40)
+        cdef const slot_t* table = self.table
+        cdef uint64_t room = self.room
+        if self.files != NULL:
+            table = self.files[sparklog_scale(item.high, self.file_count)].slots
+            room = self.files[sparklog_scale(item.high, self.file_count)].room
+        item.at = sparklog_scale(item.low, room)
+        SPARKLOG_PREFETCH(<const uint8_t*>&table[item.at])
+        SPARKLOG_PREFETCH(<const uint8_t*>&table[item.at] + 40)
         return True
 
-    cdef inline slot_t* probe(self, uint64_t low, uint64_t high, uint64_t first) noexcept nogil:
-        """The slot of the key, or the empty one where it would be; NULL where there is neither."""
-        cdef uint64_t at = first
-        cdef slot_t* slot = &self.table[at]
-        while slot.stored and (slot.low != low or slot.high != high):
-            at += 1
-            if at == self.room:
-                at = 0
-            if at == first:
-                return NULL
-            slot = &self.table[at]
-        return slot
-
     cdef inline int64_t find(self, item_t* item) noexcept nogil:
-        cdef slot_t* slot = self.probe(item.low, item.high, item.at)
+        cdef const slot_t* table = self.table
+        cdef uint64_t room = self.room
+        if self.files != NULL:
+            table = self.files[sparklog_scale(item.high, self.file_count)].slots
+            room = self.files[sparklog_scale(item.high, self.file_count)].room
+        cdef const slot_t* slot = _probe(table, room, item.low, item.high, item.at)
         return -1 if slot == NULL else <int64_t>(slot.stored - 1)
+
+
+def skip_plain(buffer):
+    cdef Py_buffer view
+    cdef const uint8_t* p
+    cdef Py_ssize_t at = 0
+    cdef int64_t size
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        while view.len - at >= HEADER_SIZE:
+            p = <const uint8_t*>view.buf + at
+            size = <int64_t><int32_t>_be32(p + 8) + LOG_OVERHEAD
+            if p[16] != 2 or not HEADER_SIZE <= size <= view.len - at or p[22] & OF_TRANSACTION:
+                break
+            at += size
+    finally:
+        PyBuffer_Release(&view)
+    return at

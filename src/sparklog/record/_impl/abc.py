@@ -21,6 +21,7 @@ from sparklog.record.layout import MAX_INT32, MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from os import PathLike
 
     from typing_extensions import Buffer
 
@@ -281,6 +282,17 @@ class OffsetMap(Protocol):
     def get(self, key: bytes) -> int:
         """The greatest offset of the key, -1 where there is none."""
 
+    def dump(self, path: str | PathLike[str]) -> None:
+        """Write the map into a new file, for ``open``. Raises OSError; ValueError of a map that was opened."""
+
+    @classmethod
+    def open(cls, paths: Sequence[str | PathLike[str]]) -> OffsetMap:
+        """One map of all keys out of the files of its parts, in any order, which are read where they lie.
+
+        Its ``latest_offset`` is the least of its parts: some may have become full before others. Nothing can be put
+        into it. Raises OSError, CorruptRecord for a file that is none, ValueError where a part is missing.
+        """
+
 
 class RewriteRules(NamedTuple):
     """What decides, beside the offset map, which records and batches stay."""
@@ -439,6 +451,12 @@ class Codec(Protocol):
 
     @property
     def BatchRewriter(self) -> type[BatchRewriter]: ...  # noqa: N802
+
+    def skip_plain(self, buffer: Buffer) -> int:
+        """How many bytes the batches at the beginning of ``buffer`` take that have nothing to do with transactions.
+
+        It stops before a batch that is transactional, a control batch, or cut short, by the headers alone.
+        """
 
     def check_records(self, payload: Buffer, fields: BatchFields) -> int:
         """Walk one decompressed section and refuse what a decoder of all its records and columns would refuse.

@@ -13,6 +13,7 @@ from sparklog.record._impl._codec import (
     partition_rows,
     read_placed_records,
     read_records,
+    skip_plain,
     take_latest,
     write_record,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "partition_rows",
     "read_placed_records",
     "read_records",
+    "skip_plain",
     "take_latest",
     "write_record",
 ]

@@ -32,7 +32,19 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 name = "python"
+_OF_TRANSACTION = layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT
 T = TypeVar("T", bound=tuple[object, ...])
+
+
+def skip_plain(buffer: Buffer) -> int:
+    view, at = memoryview(buffer), 0
+    while len(view) - at >= layout.HEADER_SIZE:
+        size = layout.OFFSET_AND_LENGTH.unpack_from(view, at)[1] + layout.LOG_OVERHEAD
+        is_whole = view[at + layout.MAGIC] == layout.MAGIC_V2 and layout.HEADER_SIZE <= size <= len(view) - at
+        if not is_whole or view[at + layout.ATTRIBUTES + 1] & _OF_TRANSACTION:
+            break
+        at += size
+    return at
 
 
 def check_records(payload: Buffer, fields: BatchFields) -> int:

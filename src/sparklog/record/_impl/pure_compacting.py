@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.record import layout
 from sparklog.record._impl.abc import BatchFields, Retained, RewriteRules, ScanLimits
 from sparklog.record._impl.abc import OffsetMap as AnyOffsetMap
+from sparklog.record._impl.map_file import MAP_FILE_HEAD, SLOT, MapHead, open_map_files
 from sparklog.record._impl.pure_reading import iter_prefixes, iter_section, read_body, wrap64
 from sparklog.record._impl.pure_scanner import BatchScanner
 from sparklog.record._impl.siphash import siphash128
@@ -16,7 +18,7 @@ from sparklog.record.rebuilding import empty_header, rebuilt
 from sparklog.record.varint import write_varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from typing_extensions import Buffer
 
@@ -61,13 +63,14 @@ class OffsetMap:
 
     def clear(self) -> None:
         self._offsets: dict[bytes, int] = {}
+        self._opened: dict[bytes, int] | None = None  # by the keys' hashes, of a map that was opened
         self.is_full = False
         self.latest_offset = -1
         self.messages = 0
 
     @property
     def size(self) -> int:
-        return len(self._offsets)
+        return len(self._offsets if self._opened is None else self._opened)
 
     def advance(self, offset: int) -> None:
         self.latest_offset = max(self.latest_offset, offset)
@@ -78,7 +81,39 @@ class OffsetMap:
         return high * count >> 64 == number
 
     def get(self, key: bytes) -> int:
+        if self._opened is not None:
+            return self._opened.get(siphash128(self._seed, key), -1)
         return self._offsets.get(key, -1)
+
+    def dump(self, path: str | os.PathLike[str]) -> None:
+        if self._opened is not None:
+            raise ValueError("a map that was opened is in files already")
+        room = max(2 * self.size, 1)
+        slots: list[bytes | None] = [None] * room
+        for key, offset in self._offsets.items():
+            hashed = siphash128(self._seed, key)
+            at = int.from_bytes(hashed[:8], "little") * room >> 64
+            while slots[at] is not None:
+                at = (at + 1) % room
+            slots[at] = hashed + (offset + 1).to_bytes(8, "little")
+        head = MapHead(self._seed, *self._part, room, self.size, self.latest_offset, self.messages)
+        with open(path, "xb") as file:
+            file.write(head.to_bytes())
+            file.writelines(each or bytes(_ENTRY) for each in slots)
+
+    @classmethod
+    def open(cls, paths: Sequence[str | os.PathLike[str]]) -> OffsetMap:
+        heads, mappings = open_map_files(paths)
+        found = cls(0, 1.0, heads[0].seed)
+        found._opened = {
+            low.to_bytes(8, "little") + high.to_bytes(8, "little"): stored - 1
+            for mapping in mappings
+            for low, high, stored in SLOT.iter_unpack(mapping[MAP_FILE_HEAD:])
+            if stored
+        }
+        found.latest_offset = min(head.latest_offset for head in heads)
+        found.messages = heads[0].messages
+        return found
 
     def index(self, payload: Buffer, fields: BatchFields, start_offset: int) -> None:
         self._index(payload, fields, start_offset)

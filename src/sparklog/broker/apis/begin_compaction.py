@@ -1,0 +1,55 @@
+"""BeginCompaction: grant the cleaning of logs of this broker to who asks, for a while; or grant it for longer.
+
+One cleaning a log at a time: where it is being cleaned, by whomever, the answer says so, and grants nothing. What is
+granted comes with a token and with all that is to be known of the log, as JSON (``compaction/split.py``). A log in
+which nothing may be cleaned is no error; a message says so. Tokens that are unknown come back as lapsed.
+"""
+
+from __future__ import annotations
+
+from sparklog.broker.apis.describe_compaction import NOT_COMPACTED
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import BeginCompactionRequest, BeginCompactionResponse
+from sparklog.replica.cleaning import NothingToClean
+from sparklog.structs import TopicPartition
+
+API = ApiKey.BEGIN_COMPACTION
+VERSIONS = range(0, 1)
+_NO_TOKEN = -1
+_Topic = BeginCompactionResponse.GrantedTopicResult
+_Partition = _Topic.GrantedPartition
+
+
+async def handle(broker: BrokerContext, request: ApiRequest[BeginCompactionRequest]) -> BeginCompactionResponse:
+    message = request.message
+    lapsed = broker.cleaning_grants.renew(message.renewed, message.duration_ms / 1000)
+    topics = []
+    for topic in message.topics:
+        granted = []
+        async for number in broker.turns.paced(topic.partitions):
+            granted.append(await _granted(broker, TopicPartition(topic.name, number), message))
+        topics.append(_Topic(name=topic.name, partitions=granted))
+    return BeginCompactionResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, topics=topics, lapsed=lapsed)
+
+
+async def _granted(broker: BrokerContext, tp: TopicPartition, message: BeginCompactionRequest) -> _Partition:
+    code, said, token, target = ErrorCode.NONE, None, _NO_TOKEN, b""
+    try:
+        policy = broker.held(tp).config.cleanup_policy
+        if "compact" not in policy:
+            raise ApiError(NOT_COMPACTED, f"its cleanup.policy is {','.join(policy)}")
+        token, found = await broker.cleaning_grants.begin(
+            tp, rolls=message.rolls_active, duration_s=message.duration_ms / 1000
+        )
+        target = found.to_json().encode()
+    except ApiError as error:
+        code, said = error.code, error.reason
+    except NothingToClean as nothing:
+        said = str(nothing)
+    except CorruptRecord as error:
+        code, said = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+    except LogError as error:
+        code, said = ErrorCode.OPERATION_NOT_ATTEMPTED, str(error)
+    return _Partition(partition_index=tp.partition, error_code=code, error_message=said, token=token, target=target)

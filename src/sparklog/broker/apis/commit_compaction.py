@@ -1,0 +1,73 @@
+"""CommitCompaction: take over what the holder of a grant wrote: a group of segments, or that all is done, or given up.
+
+A group is put in place as one of the broker's own workers is, with the same checks. What is said twice counts once. A
+group that waits for readers is answered with REQUEST_TIMED_OUT when the time is up, and is to be asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from enum import IntEnum
+
+from sparklog.broker.context import ApiRequest, BrokerContext
+from sparklog.compaction.process import CleaningFailed
+from sparklog.compaction.rewriting import CleanedGroup
+from sparklog.compaction.stats import CleanerStats
+from sparklog.compaction.task import Failure
+from sparklog.errors import ApiError, ErrorCode, LogError
+from sparklog.protocol.api_key import ApiKey
+from sparklog.protocol.messages import CommitCompactionRequest, CommitCompactionResponse
+from sparklog.replica.cleaning import Abandoned
+
+API = ApiKey.COMMIT_COMPACTION
+VERSIONS = range(0, 1)
+
+
+class Step(IntEnum):
+    """What is said of a cleaning."""
+
+    GROUP = 0
+    """Drafts are complete that bear the tag."""
+    DONE = 1
+    """Every group is in place; ``report`` has the numbers as ``CleanerStats``."""
+    GIVEN_UP = 2
+    """``report`` says why: kind, text."""
+
+
+async def handle(broker: BrokerContext, request: ApiRequest[CommitCompactionRequest]) -> CommitCompactionResponse:
+    message = request.message
+    taking = broker.loop.create_task(_take(broker, message), name=f"a step of cleaning {message.token}")
+    try:
+        done, _ = await asyncio.wait([taking], timeout=max(message.timeout_ms, 0) / 1000)
+        if not done:
+            return _answer(ErrorCode.REQUEST_TIMED_OUT, "the group is being put in place, or waits for readers of it")
+        taking.result()
+    except ApiError as error:
+        return _answer(error.code, error.reason)
+    except (Abandoned, LogError) as error:
+        return _answer(ErrorCode.OPERATION_NOT_ATTEMPTED, str(error))
+    finally:
+        taking.cancel()
+    return _answer(ErrorCode.NONE, None)
+
+
+async def _take(broker: BrokerContext, message: CommitCompactionRequest) -> None:
+    grants = broker.cleaning_grants
+    try:
+        if message.step == Step.GROUP:
+            group = CleanedGroup(tuple(message.old), tuple(message.new))
+            await grants.put_in_place(message.token, group, message.tag)
+        elif message.step == Step.DONE:
+            await grants.finish(message.token, CleanerStats(**json.loads(bytes(message.report))))
+        elif message.step == Step.GIVEN_UP:
+            why = json.loads(bytes(message.report))
+            await grants.give_up(message.token, CleaningFailed(Failure(why["kind"]), str(why["text"])))
+        else:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{message.step} is no step of a cleaning")
+    except (ValueError, TypeError, KeyError) as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the report cannot be read: {error}") from error
+
+
+def _answer(code: ErrorCode, message: str | None) -> CommitCompactionResponse:
+    return CommitCompactionResponse(throttle_time_ms=0, error_code=code, error_message=message)

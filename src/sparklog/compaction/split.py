@@ -1,0 +1,179 @@
+"""One cleaning by many tasks, in two stages, with the steps and the rules of ``cleaner`` in each.
+
+Stage 1. ``IndexPart`` puts a part of the keys of the dirty section into a map, chosen by hash, and leaves it in a file.
+``TraceStretch`` looks at the headers of a stretch of the log for what is said of transactions: out of that comes what
+is known of them where the next stretch begins, as if all before it had been rewritten.
+
+Stage 2. ``RewriteStretch`` writes the groups of a stretch anew, judging each record by the map of its key's part.
+
+Tasks write drafts (``log/files.py``) under a tag that no other attempt has. So one that is repeated, or runs twice at a
+time, disturbs nothing, and whoever owns the log takes those of one attempt. What comes out is what one pass writes,
+byte for byte; replicas of one partition may share the map.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+from sparklog.clock import Clock
+from sparklog.compaction.indexing import KeyIndexing
+from sparklog.compaction.rewriting import CleanedGroup, GroupRewriting
+from sparklog.compaction.stats import CleanerStats
+from sparklog.compaction.task import CleaningTask
+from sparklog.compaction.transactions import CleanedTransactions, OpenTransactions, Trace, TraceLog
+from sparklog.compaction.walk import FileNumber, SegmentWalk, aborted_transactions
+from sparklog.log.files import draft_suffix
+from sparklog.log.indexes.transaction_index import AbortedTransaction
+from sparklog.record.batch import RecordBatch
+from sparklog.record.compacting import make_offset_map, open_offset_map, skip_plain
+
+AT_THE_START = OpenTransactions(-1, [], [], [])
+Group = Sequence[int]
+"""The base offsets of the segments that become one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A log that is cleaned, and what tells its files from others."""
+
+    task: CleaningTask
+    numbers: dict[int, FileNumber]
+    """Of the ``.log`` files of all segments but the active one, by base offset."""
+
+    def to_json(self) -> str:
+        return json.dumps({"task": self.task.to_json(), "numbers": self.numbers})
+
+    @classmethod
+    def from_json(cls, text: str) -> Target:
+        fields = json.loads(text)
+        numbers = {int(base): FileNumber(*each) for base, each in fields["numbers"].items()}
+        return cls(CleaningTask.from_json(fields["task"]), numbers)
+
+    def walk(self, clock: Clock) -> SegmentWalk:
+        return SegmentWalk(self.task, clock, numbers=self.numbers)
+
+
+class IndexedPart(NamedTuple):
+    """A part of the map, in a file."""
+
+    path: str
+    stats: CleanerStats
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """Put the keys of part ``part`` (i, n) into a map, of the dirty section of ``target``."""
+
+    target: Target
+    seed: bytes
+    part: tuple[int, int]
+    map_bytes: int
+
+    def run(self, clock: Clock) -> IndexedPart:
+        """Raises CorruptRecord, OSError."""
+        task = self.target.task
+        stats = CleanerStats(first_offset=task.first_dirty)
+        keys = make_offset_map(self.map_bytes, task.buffers.load_factor, self.seed, self.part)
+        KeyIndexing(task, self.target.walk(clock), keys, aborted_transactions(task)).run(stats)
+        path = Path(task.directory) / f"keys-{self.part[0]}-of-{self.part[1]}{draft_suffix(uuid4().hex)}"
+        keys.dump(path)
+        return IndexedPart(str(path), stats)
+
+
+class Traced(NamedTuple):
+    """What a stretch says of transactions, and those that the whole log knows to be aborted."""
+
+    aborted: list[AbortedTransaction]
+    traces: list[Trace]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStretch:
+    """Look for transactions in the segments of ``bases``."""
+
+    target: Target
+    bases: tuple[int, ...]
+
+    def run(self, clock: Clock) -> Traced:
+        """Raises CorruptRecord, OSError."""
+        aborted = aborted_transactions(self.target.task)
+        log, walk = TraceLog(aborted), self.target.walk(clock)
+
+        def visit(batch: RecordBatch) -> bool:
+            log.show(batch)
+            return True
+
+        for segment in self.target.task.segments:
+            if segment.base_offset in self.bases:
+                walk.walk(segment, skip_plain, visit)
+        return Traced(aborted, log.traces)
+
+
+class Rewritten(NamedTuple):
+    """Groups whose drafts bear ``tag``."""
+
+    tag: str
+    groups: list[CleanedGroup]
+    stats: CleanerStats
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteStretch:
+    """Write the ``groups`` anew, by the map in ``maps``; ``before`` is what is known of transactions at the first."""
+
+    target: Target
+    maps: tuple[str, ...]
+    groups: tuple[tuple[int, ...], ...]
+    aborted: tuple[AbortedTransaction, ...]
+    before: OpenTransactions
+
+    def run(self, clock: Clock) -> Rewritten:
+        """Raises CorruptRecord, DiskFull, OSError. What was written stays where it fails, as drafts."""
+        tag, stats = uuid4().hex, CleanerStats(first_offset=self.target.task.first_dirty)
+        keys, walk = open_offset_map(self.maps), self.target.walk(clock)
+        transactions = CleanedTransactions.going_on(self.aborted, self.before)
+        rewriting = GroupRewriting(self.target.task, walk, keys, transactions, draft_suffix(tag))
+        return Rewritten(tag, [rewriting.rewrite(group, stats) for group in self.groups], stats)
+
+
+def stretches_of(target: Target, groups: Iterable[Group], stretch_bytes: int) -> list[list[Group]]:
+    """The groups in stretches, each of ``stretch_bytes`` or one group if that is more."""
+    sizes = {each.base_offset: each.size for each in target.task.segments}
+    stretches: list[list[Group]] = []
+    room = 0
+    for group in groups:
+        size = sum(sizes[base] for base in group)
+        if not stretches or size > room:
+            stretches.append([])
+            room = stretch_bytes
+        stretches[-1].append(group)
+        room -= size
+    return stretches
+
+
+def states_between(traced: Sequence[Traced]) -> list[OpenTransactions]:
+    """What is known of transactions where each stretch begins, the first among them, and behind the last one."""
+    states = [AT_THE_START]
+    for stretch in traced:
+        transactions = CleanedTransactions.going_on(stretch.aborted, states[-1])
+        for trace in stretch.traces:
+            transactions.replay(trace)
+        states.append(transactions.here())
+    return states
+
+
+def within(aborted: Iterable[AbortedTransaction], target: Target, groups: Sequence[Group]) -> list[AbortedTransaction]:
+    """Those that begin before the end of a stretch, which is all that it needs of them."""
+    last = groups[-1][-1]
+    end = min((each.base_offset for each in target.task.segments if each.base_offset > last), default=last + 1)
+    return [each for each in aborted if each.first_offset < end]
+
+
+def limited(target: Target, first_dirty: int, end: int) -> Target:
+    """The same log with another dirty section: from ``first_dirty`` on, up to ``end``, where a segment begins."""
+    return replace(target, task=replace(target.task, first_dirty=first_dirty, first_uncleanable=end))

@@ -1,0 +1,443 @@
+"""Compaction of a cluster's topics by Spark: what brokers find due is cleaned in Python tasks, on the files themselves.
+
+For each replica the driver has its broker grant the cleaning (``replica/cleaning_grants.py``). Tasks fill the maps of
+keys, then write the groups of segments anew beside the old ones (``compaction/split.py``); broker by broker the driver
+has what they wrote put in place. Replicas of a partition that may be cleaned about as far share one map. A replica
+whose files the tasks do not see is left to its broker.
+
+No failure harms: a task that fails or runs twice leaves drafts that nobody takes, a driver that dies leaves grants that
+lapse, and what is in place by then is in place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Any
+
+from sparklog.client.admin.admin import Admin, CompactionDescription, CompactionOutcome
+from sparklog.client.admin.log_dirs import Replica
+from sparklog.client.cluster.compaction_grants import (
+    Grant,
+    Refusal,
+    begin_cleanings,
+    finish_cleaning,
+    give_up_cleaning,
+    put_in_place,
+)
+from sparklog.client.cluster.config import ClientConfig
+from sparklog.client.cluster.metadata import ClusterMetadata
+from sparklog.clock import Clock, SystemClock
+from sparklog.compaction.rewriting import groups_of
+from sparklog.compaction.split import (
+    Group,
+    IndexedPart,
+    IndexPart,
+    RewriteStretch,
+    Rewritten,
+    Traced,
+    TraceStretch,
+    states_between,
+    stretches_of,
+    within,
+)
+from sparklog.compaction.stats import CleanerStats
+from sparklog.compaction.task import Failure
+from sparklog.errors import SparklogError
+from sparklog.spark.batch.decisions import Decision, decide
+from sparklog.spark.batch.renewal import Renewal
+from sparklog.spark.batch.tasks import Look, Runner, SparkTasks, TaskFailed
+from sparklog.structs import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+_MB = 1 << 20
+_SEED_BYTES = 16
+
+
+@dataclass(frozen=True)
+class CompactOptions:
+    """What is cleaned, and how the work is divided."""
+
+    bootstrap_servers: str
+    topics: tuple[str, ...] = ()
+    """These are cleaned however little of them is dirty, their active segments too; without any, what is due."""
+    dry_run: bool = False
+    """Only say what is due."""
+    parallelism: int = 0
+    """Spark tasks at a time, at most; 0 for as many as Spark has cores."""
+    part_bytes: int = 2048 * _MB
+    """A task for the keys of so much of a dirty section. Each reads all of it: more tasks than maps need cost time."""
+    stretch_bytes: int = 256 * _MB
+    """A task rewrites so much, or one group of segments if that is more."""
+    map_bytes: int = 512 * _MB
+    """The memory that the map of one task may take: 24 bytes a key."""
+    grant_ms: int = 60_000
+    """So long a log is kept for a job of which nothing is heard."""
+
+
+@dataclass
+class ReplicaReport:
+    """What became of one replica."""
+
+    replica: Replica
+    outcome: str
+    is_failure: bool = False
+    stats: CleanerStats | None = None
+
+    def __str__(self) -> str:
+        where, stats = f"{self.replica.tp} at broker {self.replica.broker}: {self.outcome}", self.stats
+        if stats is None:
+            return where
+        saved = 100 - 100 * stats.bytes_written / stats.bytes_read if stats.bytes_read else 0.0
+        return (
+            f"{where} up to {stats.end_offset}, {stats.bytes_read / _MB:,.1f} MB -> {stats.bytes_written / _MB:,.1f} MB"
+            f" ({saved:.1f}% less), {stats.messages_read:,} -> {stats.messages_written:,} records,"
+            f" {stats.seconds:.1f} s"
+        )
+
+
+@dataclass
+class Report:
+    """What a run did, a line a replica."""
+
+    replicas: list[ReplicaReport] = field(default_factory=list)
+
+    @property
+    def has_failed(self) -> bool:
+        return any(each.is_failure for each in self.replicas)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.replicas)) or "nothing is to be compacted"
+
+
+def run(spark: SparkSession, options: CompactOptions) -> Report:
+    """Compact once what is due. Raises ApiError for a topic that there is not, ConnectionFailed."""
+    slices = options.parallelism or None
+    options = replace(options, parallelism=slices or _cores(spark))
+    return run_on(lambda cluster_id: SparkTasks(spark, cluster_id, slices), options)
+
+
+def run_on(runner: Callable[[str | None], Runner], options: CompactOptions) -> Report:
+    """Compact once, with what runs tasks for the cluster of an id; ``parallelism`` is not 0. Raises as ``run``."""
+    config = ClientConfig.from_properties({"bootstrap.servers": options.bootstrap_servers})
+    with Admin(config) as admin, ClusterMetadata(config) as cluster:
+        found = admin.describe_compaction(options.topics or None)
+        due = _due(found, by_name=bool(options.topics))
+        if options.dry_run:
+            return Report([_described(each, found) for each in sorted(due)])
+        cluster.fetch([])
+        with Renewal(config, options.grant_ms) as renewal:
+            job = _Job(cluster, runner(cluster.cluster_id), renewal, options, SystemClock())
+            report = Report(job.run(due))
+        report.replicas += _leave_to_brokers(admin, job.invisible)
+    report.replicas.sort(key=lambda each: each.replica)
+    return report
+
+
+def _cores(spark: SparkSession) -> int:
+    """Those of all executors that are there now; a session of Spark Connect does not tell."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except AttributeError:
+        return int(spark.conf.get("spark.default.parallelism", "8") or 8)
+
+
+def _due(found: CompactionDescription, *, by_name: bool) -> list[Replica]:
+    """All replicas of partitions of which one is due."""
+    partitions = {replica.tp for replica, state in found.replicas.items() if by_name or state.is_due}
+    return [
+        replica
+        for replica, state in found.replicas.items()
+        if replica.tp in partitions and state.error is None and (by_name or state.cleanable_bytes > 0)
+    ]
+
+
+def _described(replica: Replica, found: CompactionDescription) -> ReplicaReport:
+    state = found.replicas[replica]
+    said = (
+        f"cannot be cleaned: {state.uncleanable}"
+        if state.uncleanable
+        else f"would be cleaned, {state.cleanable_bytes / _MB:,.1f} MB of it from offset {state.first_dirty_offset} to"
+        f" {state.first_uncleanable_offset}"
+    )
+    return ReplicaReport(replica, said)
+
+
+def _leave_to_brokers(admin: Admin, left: dict[Replica, str]) -> Iterator[ReplicaReport]:
+    """Have brokers clean what no task could see."""
+    by_broker: defaultdict[BrokerId, list[Replica]] = defaultdict(list)
+    for replica in left:
+        by_broker[replica.broker].append(replica)
+    for broker, mine in by_broker.items():
+        outcomes = admin.compact([each.tp for each in mine], brokers=[broker])
+        for replica in mine:
+            yield _left_to_broker(replica, left[replica], outcomes.get(replica))
+
+
+def _left_to_broker(replica: Replica, why: str, outcome: CompactionOutcome | None) -> ReplicaReport:
+    error = outcome.error if outcome else None
+    if outcome is None or error is not None:
+        said = f"not cleaned: {why}; nor does its broker: {error.reason if error else 'it is no replica any more'}"
+        return ReplicaReport(replica, said, is_failure=True)
+    run = outcome.run
+    if run is None:
+        return ReplicaReport(replica, f"left to its broker ({why}): {outcome.note}")
+    sizes = f"{run.bytes_before / _MB:,.1f} MB -> {run.bytes_after / _MB:,.1f} MB"
+    return ReplicaReport(replica, f"cleaned by its broker, {sizes} ({why})")
+
+
+@dataclass
+class _Cleaning:
+    """One replica while it is cleaned."""
+
+    grant: Grant
+    stats: CleanerStats
+    traced: list[Traced] = field(default_factory=list)
+    stretches: list[list[Group]] = field(default_factory=list)
+    is_over: bool = False
+    dependents: list[_Cleaning] = field(default_factory=list)
+    """They go by a map of this replica's records: where it fails, nobody knows whether these still hold."""
+
+    @property
+    def replica(self) -> Replica:
+        return Replica(self.grant.tp, self.grant.broker)
+
+
+@dataclass
+class _Work:
+    """A decision and the cleanings that go by it."""
+
+    decision: Decision
+    cleanings: list[_Cleaning]
+    seed: bytes
+    parts: list[IndexedPart] = field(default_factory=list)
+
+    @property
+    def open(self) -> list[_Cleaning]:
+        return [each for each in self.cleanings if not each.is_over]
+
+
+class _Job:
+    """One run over what is due."""
+
+    def __init__(
+        self, cluster: ClusterMetadata, runner: Runner, renewal: Renewal, options: CompactOptions, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._runner = runner
+        self._renewal = renewal
+        self._options = options
+        self._clock = clock
+        self._reports: dict[Replica, ReplicaReport] = {}
+        self._held: dict[Replica, Grant] = {}
+        self.invisible: dict[Replica, str] = {}
+        """Those whose files tasks do not see, and why."""
+
+    def run(self, due: Iterable[Replica]) -> list[ReplicaReport]:
+        """Some partitions at a time, so that few are kept from others."""
+        by_partition: defaultdict[TopicPartition, list[Replica]] = defaultdict(list)
+        for each in due:
+            by_partition[each.tp].append(each)
+        partitions = iter(by_partition.values())
+        while some := [*islice(partitions, max(2 * self._options.parallelism, 1))]:
+            try:
+                self._clean([replica for replicas in some for replica in replicas])
+            finally:
+                for replica in list(self._held):
+                    self._give_up(replica, Failure.GONE, "the job has ended")
+        return [*self._reports.values()]
+
+    # Grants
+
+    def _begin(self, replicas: Sequence[Replica]) -> list[Grant]:
+        wanted: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
+        for each in replicas:
+            wanted[each.broker].append(each.tp)
+        for broker, partitions in wanted.items():
+            try:
+                answers = begin_cleanings(
+                    self._cluster,
+                    broker,
+                    partitions,
+                    rolls=bool(self._options.topics),
+                    duration_ms=self._options.grant_ms,
+                )
+            except (SparklogError, KeyError) as error:
+                for tp in partitions:
+                    self._say(
+                        Replica(tp, broker), f"not cleaned: broker {broker} was not reached: {error}", failed=True
+                    )
+                continue
+            for answer in answers:
+                self._take(answer)
+        return [*self._held.values()]
+
+    def _take(self, answer: Grant | Refusal) -> None:
+        replica = Replica(answer.tp, answer.broker)
+        if isinstance(answer, Refusal):
+            said = f"not cleaned: {answer.why}" if answer.is_error else answer.why
+            self._say(replica, said, failed=answer.is_error)
+        else:
+            self._held[replica] = answer
+            self._renewal.add(answer)
+
+    def _give_up(self, replica: Replica, kind: Failure, why: str) -> None:
+        grant = self._held.pop(replica)
+        self._renewal.drop(grant)
+        if replica not in self.invisible:
+            self._reports.setdefault(replica, ReplicaReport(replica, f"not cleaned: {why}", is_failure=True))
+        try:
+            give_up_cleaning(self._cluster, grant, kind, why)
+        except (SparklogError, KeyError) as error:
+            _log.warning("%s at broker %s stays granted until that lapses: %s", *replica, error)
+
+    def _say(self, replica: Replica, outcome: str, *, failed: bool = False, stats: CleanerStats | None = None) -> None:
+        self._reports[replica] = ReplicaReport(replica, outcome, failed, stats)
+
+    # The stages
+
+    def _clean(self, replicas: Sequence[Replica]) -> None:
+        grants = self._visible(self._begin(replicas))
+        by_partition: defaultdict[TopicPartition, list[Grant]] = defaultdict(list)
+        for each in grants:
+            by_partition[each.tp].append(each)
+        works = [self._work(decision) for mine in by_partition.values() for decision in decide(mine)]
+        started = self._clock.monotonic()
+        self._index(works)
+        indexed_s = self._clock.monotonic() - started
+        self._rewrite(works)
+        for cleaning in [each for work in works for each in work.open]:
+            cleaning.stats.index_seconds, cleaning.stats.seconds = indexed_s, self._clock.monotonic() - started
+            self._finish(cleaning)
+
+    def _visible(self, grants: Sequence[Grant]) -> list[Grant]:
+        visible = []
+        for grant, outcome in zip(grants, self._run([Look(each.target) for each in grants]), strict=True):
+            replica = Replica(grant.tp, grant.broker)
+            if isinstance(outcome, TaskFailed):
+                self.invisible[replica] = outcome.text
+                self._give_up(replica, Failure.GONE, f"it is left to the broker: {outcome.text}")
+            else:
+                visible.append(grant)
+        return visible
+
+    def _work(self, decision: Decision) -> _Work:
+        stats = [CleanerStats(first_offset=each.target.task.first_dirty) for each in decision.grants]
+        cleanings = [_Cleaning(*each) for each in zip(decision.grants, stats, strict=True)]
+        for each in cleanings:
+            if each.grant is decision.source:
+                each.dependents = cleanings
+            groups = groups_of(each.grant.target.task, decision.end)
+            each.stretches = stretches_of(each.grant.target, groups, self._options.stretch_bytes)
+        return _Work(decision, cleanings, token_bytes(_SEED_BYTES))
+
+    def _index(self, works: Sequence[_Work]) -> None:
+        """Stage 1: the parts of each map, and what is said of transactions in all stretches of each replica but the
+        last one, which no other follows.
+        """
+        tasks: list[tuple[Any, Callable[[Any], None], list[_Cleaning]]] = []
+        for work in works:
+            count = min(-(-work.decision.dirty_bytes // self._options.part_bytes), self._options.parallelism)
+            for number in range(max(count, 1)):
+                part = (number, max(count, 1))
+                index = IndexPart(work.decision.indexed, work.seed, part, self._options.map_bytes)
+                tasks.append((index, work.parts.append, work.cleanings))
+            for cleaning in work.cleanings:
+                for bases in [_bases(stretch) for stretch in cleaning.stretches[:-1]] or [()]:
+                    trace = TraceStretch(cleaning.grant.target, bases)
+                    tasks.append((trace, cleaning.traced.append, [cleaning]))
+        for (_, take, concerned), outcome in zip(tasks, self._run([task for task, _, _ in tasks]), strict=True):
+            if isinstance(outcome, TaskFailed):
+                self._fail(concerned, outcome)
+            else:
+                take(outcome)
+        for work in works:
+            self._fit(work)
+
+    def _fit(self, work: _Work) -> None:
+        """Take over the numbers of the map, and give up the stretches behind its end, where it became full."""
+        if not work.open:
+            return
+        end = min(each.stats.end_offset for each in work.parts)
+        for cleaning in work.open:
+            stats, first = cleaning.stats, work.parts[0].stats
+            stats.end_offset = end
+            stats.map_bytes_read, stats.map_messages_read = first.map_bytes_read, first.map_messages_read
+            stats.keys = sum(each.stats.keys for each in work.parts)
+            stats.buffer_utilization = max(each.stats.buffer_utilization for each in work.parts)
+            if end <= cleaning.grant.target.task.first_dirty:
+                failure = TaskFailed(
+                    Failure.NO_ROOM, f"the map is full at offset {end}, before where it is clean up to"
+                )
+                self._fail([cleaning], failure)
+            elif end < work.decision.end:
+                groups = groups_of(cleaning.grant.target.task, end)
+                cleaning.stretches = stretches_of(cleaning.grant.target, groups, self._options.stretch_bytes)
+
+    def _rewrite(self, works: Sequence[_Work]) -> None:
+        """Stage 2, some tasks at a time: what they wrote is put in place before the next need room."""
+        planned = iter([each for work in works for each in self._rewriting(work)])
+        while wave := [*islice(planned, max(2 * self._options.parallelism, 1))]:
+            wave = [(cleaning, task) for cleaning, task in wave if not cleaning.is_over]
+            for (cleaning, _), outcome in zip(wave, self._run([task for _, task in wave]), strict=True):
+                if isinstance(outcome, TaskFailed):
+                    self._fail([cleaning], outcome)
+                elif not cleaning.is_over:
+                    self._put_in_place(cleaning, outcome)
+
+    def _rewriting(self, work: _Work) -> Iterator[tuple[_Cleaning, RewriteStretch]]:
+        maps = tuple(each.path for each in work.parts)
+        for cleaning in work.open:
+            states, target = states_between(cleaning.traced), cleaning.grant.target
+            for number, stretch in enumerate(cleaning.stretches):
+                aborted = tuple(within(cleaning.traced[0].aborted, target, stretch))
+                groups = tuple(tuple(group) for group in stretch)
+                yield cleaning, RewriteStretch(target, maps, groups, aborted, states[number])
+
+    def _put_in_place(self, cleaning: _Cleaning, written: Rewritten) -> None:
+        try:
+            for group in written.groups:
+                put_in_place(self._cluster, cleaning.grant, group, written.tag)
+        except (SparklogError, KeyError) as error:
+            self._fail([cleaning], TaskFailed(Failure.GONE, str(error)))
+        else:
+            _add(cleaning.stats, written.stats)
+
+    def _finish(self, cleaning: _Cleaning) -> None:
+        try:
+            finish_cleaning(self._cluster, cleaning.grant, cleaning.stats)
+        except (SparklogError, KeyError) as error:
+            self._fail([cleaning], TaskFailed(Failure.GONE, str(error)))
+        else:
+            cleaning.is_over = True
+            self._renewal.drop(self._held.pop(cleaning.replica))
+            self._say(cleaning.replica, "cleaned", stats=cleaning.stats)
+
+    def _fail(self, cleanings: Iterable[_Cleaning], failure: TaskFailed) -> None:
+        for each in cleanings:
+            if not each.is_over:
+                each.is_over = True
+                if not failure.is_visible:
+                    self.invisible[each.replica] = failure.text
+                self._give_up(each.replica, failure.kind, failure.text)
+                why = f"the replica at broker {each.grant.broker}, whose records count, failed: {failure.text}"
+                self._fail(each.dependents, TaskFailed(Failure.GONE, why))
+
+    def _run(self, tasks: Sequence[Any]) -> list[Any]:
+        return self._runner.run(tasks)
+
+
+def _bases(stretch: Iterable[Group]) -> tuple[int, ...]:
+    return tuple(base for group in stretch for base in group)
+
+
+def _add(stats: CleanerStats, more: CleanerStats) -> None:
+    for name in ("bytes_read", "messages_read", "bytes_written", "messages_written", "invalid_messages"):
+        setattr(stats, name, getattr(stats, name) + getattr(more, name))

@@ -1,0 +1,120 @@
+"""Running tasks on files in Spark's Python workers: a task is a value, and so is what becomes of it.
+
+No record passes the JVM. A task that cannot do its work, because it does not see the files or the disk refuses, says so
+in its result; others go on. What nobody foresaw fails the Spark job, after Spark has tried it again.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from sparklog.clock import Clock, SystemClock
+from sparklog.compaction.split import Target
+from sparklog.compaction.task import Failure, kind_of, text_of
+from sparklog.compaction.walk import number_of
+from sparklog.errors import CorruptRecord, DataSourceError, DiskFull, NotDirect
+from sparklog.log.files import LOG_SUFFIX, parse_partition_dir, segment_path
+from sparklog.spark.read.direct_options import DirectOptions
+from sparklog.spark.read.segment_files import NOT_VISIBLE, SegmentFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_SCHEMA = "task long, outcome binary"
+
+
+class FileTask(Protocol):
+    """Work on the files of one log."""
+
+    @property
+    def target(self) -> Target: ...
+
+    def run(self, clock: Clock) -> Any: ...
+
+
+class TaskFailed(NamedTuple):
+    """Why a task could not do its work."""
+
+    kind: Failure
+    text: str
+    is_visible: bool = True
+    """Whether the files are those that the broker means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """See whether the files of a log are here, and others can be written beside them."""
+
+    target: Target
+
+    def run(self, clock: Clock) -> None:  # noqa: ARG002 (it needs no time)
+        """Raises NotDirect."""
+        directory = Path(self.target.task.directory)
+        for base, number in self.target.numbers.items():
+            path = segment_path(directory, base, LOG_SUFFIX)
+            if number_of(path) != number:
+                raise NotDirect(NOT_VISIBLE, f"{path} here is another file than the broker's, by device and inode")
+        if directory.stat().st_uid != os.geteuid() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+            raise NotDirect(NOT_VISIBLE, f"{directory} belongs to another user than the one that runs Spark's tasks")
+
+
+class Runner(Protocol):
+    """Runs tasks, each once or more often; the results are in their order."""
+
+    def run(self, tasks: Sequence[FileTask]) -> list[Any]: ...
+
+
+def perform(task: FileTask, files: SegmentFiles, clock: Clock) -> Any:
+    """What the task returns, or TaskFailed."""
+    try:
+        _check_place(task.target, files)
+        return task.run(clock)
+    except (NotDirect, DataSourceError) as error:
+        return TaskFailed(Failure.GONE, str(error), is_visible=False)
+    except (CorruptRecord, OSError, MemoryError, DiskFull) as error:
+        return TaskFailed(kind_of(error), text_of(error))
+
+
+def _check_place(target: Target, files: SegmentFiles) -> None:
+    """Nothing is read or written but in the directory of a partition of this cluster. Raises NotDirect."""
+    directory = Path(target.task.directory)
+    tp = parse_partition_dir(directory.name)
+    if tp is None or str(tp) != target.task.name:
+        raise NotDirect(NOT_VISIBLE, f"{directory} is no place for partition {target.task.name}")
+    fd, _ = files.open(str(segment_path(directory, target.task.segments[0].base_offset, LOG_SUFFIX)), tp)
+    os.close(fd)
+
+
+class SparkTasks:
+    """Runs tasks on the files of the cluster ``cluster_id``, each as a task of Spark, or in ``slices`` of these."""
+
+    def __init__(self, spark: SparkSession, cluster_id: str | None, slices: int | None = None) -> None:
+        self._spark = spark
+        self._cluster_id = cluster_id
+        self._slices = slices
+
+    def run(self, tasks: Sequence[FileTask]) -> list[Any]:
+        if not tasks:
+            return []
+        chosen, cluster_id = list(tasks), self._cluster_id
+
+        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow
+
+            files, clock = SegmentFiles(DirectOptions(), cluster_id), SystemClock()
+            for batch in batches:
+                numbers = batch.column(0)
+                outcomes = [pickle.dumps(perform(chosen[number], files, clock)) for number in numbers.to_pylist()]
+                columns = [numbers, pyarrow.array(outcomes, pyarrow.binary())]
+                yield pyarrow.RecordBatch.from_arrays(columns, names=["task", "outcome"])
+
+        slices = min(len(chosen), self._slices or len(chosen))
+        rows = self._spark.range(0, len(chosen), 1, slices).mapInArrow(work, _SCHEMA).collect()
+        outcomes = {row.task: pickle.loads(row.outcome) for row in rows}
+        return [outcomes[number] for number in range(len(chosen))]

@@ -1,0 +1,106 @@
+"""A cleaning that many tasks share leaves, byte for byte, what one pass leaves."""
+
+import os
+import shutil
+from contextlib import closing
+
+import pytest
+from compaction import ours
+from compaction.logs import LogWriter
+
+from sparklog.compaction.rewriting import groups_of
+from sparklog.compaction.split import (
+    IndexPart,
+    RewriteStretch,
+    Target,
+    TraceStretch,
+    states_between,
+    stretches_of,
+    within,
+)
+from sparklog.compaction.task import CleaningTask
+from sparklog.compaction.walk import number_of
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.log import swap
+from sparklog.log.files import LOG_SUFFIX, remove_drafts, segment_path
+from sparklog.testing.clock import ManualClock
+
+SEEDS = [int(seed) for seed in os.environ.get("CLEANER_SEEDS", "").split()] or range(30)
+ROUNDS = 3
+CLOCK = ManualClock()
+
+
+def target_of(log, sections, now_ms):
+    task = CleaningTask.from_json(ours.task_of(log, sections, now_ms).to_json())
+    bases = [each.base_offset for each in task.segments[:-1]]
+    return Target(task, {base: number_of(segment_path(log.directory, base, LOG_SUFFIX)) for base in bases})
+
+
+def split_clean(log, target, parts, stretch_bytes):
+    """As the job does it, one task after another, the last stretch first; the end of what was cleaned."""
+    indexed = [
+        IndexPart(target, ours.SEED, (number, parts), target.task.buffers.map_bytes).run(CLOCK)
+        for number in range(parts)
+    ]
+    end = min(each.stats.end_offset for each in indexed)
+    stretches = stretches_of(target, groups_of(target.task, end), stretch_bytes)
+    traced = [
+        TraceStretch(target, tuple(base for group in stretch for base in group)).run(CLOCK) for stretch in stretches
+    ]
+    states = states_between(traced)
+    written = [
+        RewriteStretch(
+            target,
+            tuple(each.path for each in indexed),
+            tuple(map(tuple, stretch)),
+            tuple(within(traced[0].aborted, target, stretch)),
+            states[number],
+        ).run(CLOCK)
+        for number, stretch in reversed([*enumerate(stretches)])
+    ]
+    for each in written[::-1]:
+        for group in each.groups:
+            swap.adopt_drafts(log.directory, group.new, each.tag)
+            for path in log.replace_segments(group.new, group.old):
+                path.unlink()
+    remove_drafts(log.directory)
+    return end, len(stretches)
+
+
+def content(directory):
+    return {
+        path.name: (path.read_bytes(), path.stat().st_mtime_ns if path.suffix == ".log" else 0)
+        for path in directory.iterdir()
+    }
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_many_tasks_leave_what_one_pass_leaves(seed, tmp_path):
+    writer = LogWriter(seed)
+    one, many = tmp_path / "one" / "t-0", tmp_path / "many" / "t-0"
+    written = writer.write(one)
+    first_dirty, most = None, 0
+    for number in range(ROUNDS):
+        writer.pass_time(1000 * (1, 3600, 90_000, 60)[(seed + number) % 4])
+        shutil.rmtree(many, ignore_errors=True)
+        shutil.copytree(one, many)
+        config = parse(TopicConfig, {"cleanup.policy": "compact", **written.settings})
+        ends = []
+        for directory in (one, many):
+            with closing(ours.opened(directory, config, writer.now_ms, written.log_start_offset)) as log:
+                log.expire_producers()
+                sections = ours.sections_of(log, first_dirty, writer.now_ms)
+                if not sections.cleanable_bytes:
+                    ends.append(sections.first_dirty)
+                elif directory is one:
+                    ends.append(ours.cleaned(log, ours.task_of(log, sections, writer.now_ms)).end_offset)
+                else:
+                    target = target_of(log, sections, writer.now_ms)
+                    end, count = split_clean(log, target, 1 + seed % 4, (1, 6_000, 30_000)[number % 3])
+                    ends.append(end)
+                    most = max(most, count)
+        assert content(one) == content(many)
+        assert ends[0] == ends[1]
+        first_dirty = ends[0]
+        written = writer.write(one, 40)

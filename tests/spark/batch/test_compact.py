@@ -1,0 +1,200 @@
+"""The job that compacts, beside a broker that compacts the same logs itself."""
+
+import threading
+
+import pytest
+from compaction.dump import differences
+
+from sparklog.client import Admin
+from sparklog.client.admin.log_dirs import Replica
+from sparklog.clock import SystemClock
+from sparklog.compaction.split import RewriteStretch
+from sparklog.compaction.task import Failure
+from sparklog.errors import ApiError
+from sparklog.spark.batch import compact
+from sparklog.spark.batch.compact import CompactOptions, run, run_on
+from sparklog.spark.batch.tasks import Look, TaskFailed, perform
+from sparklog.spark.read.direct_options import DirectOptions
+from sparklog.spark.read.segment_files import SegmentFiles
+from sparklog.structs import TopicPartition
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
+SEEDS = range(8)
+"""Those of the fixture's logs."""
+SEED = 3
+"""Of which the log has several stretches."""
+
+
+@pytest.fixture(scope="module")
+def admin(logs):
+    with Admin(bootstrap_servers=logs.servers) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cleaned_by_broker(logs, admin):
+    """What the broker's own worker did with each log."""
+    return admin.compact([f"own-{seed}" for seed in SEEDS])
+
+
+def options(logs, *topics, **more):
+    return CompactOptions(logs.servers, topics, **{"stretch_bytes": 8_000, "part_bytes": 10_000, **more})
+
+
+def replica(topic):
+    return Replica(TopicPartition(topic, 0), 0)
+
+
+class LocalTasks:
+    """Runs tasks in this process; ``twist`` may do otherwise with one."""
+
+    def __init__(self, cluster_id, twist):
+        self._files = SegmentFiles(DirectOptions(), cluster_id)
+        self._twist = twist
+
+    def run(self, tasks):
+        return [self._twist(task, lambda task=task: perform(task, self._files, SystemClock())) for task in tasks]
+
+
+def run_here(logs, *topics, twist=lambda _, act: act(), **more):
+    return run_on(lambda cluster_id: LocalTasks(cluster_id, twist), options(logs, *topics, parallelism=1, **more))
+
+
+def test_the_job_leaves_what_the_broker_leaves(spark, logs, admin, cleaned_by_broker):
+    topics = [f"job-{seed}" for seed in SEEDS]
+    report = run(spark, options(logs, *topics))
+    assert not report.has_failed, str(report)
+    states = admin.describe_compaction([*topics, *(f"own-{seed}" for seed in SEEDS)]).replicas
+    by_topic = {each.replica.tp.topic: each for each in report.replicas}
+    for seed in SEEDS:
+        job, own = f"job-{seed}", f"own-{seed}"
+        assert differences(logs.facts(job), logs.facts(own)) == []
+        assert logs.leftovers(job) == []
+        assert states[replica(job)].first_dirty_offset == states[replica(own)].first_dirty_offset
+        mine, theirs = by_topic[job].stats, cleaned_by_broker[replica(own)].run
+        assert mine.bytes_read == theirs.bytes_before
+        assert (mine.messages_read, mine.messages_written) == (theirs.messages_before, theirs.messages_after)
+        assert states[replica(job)].last_run.messages_after == mine.messages_written
+
+
+def test_a_dry_run_changes_nothing(spark, logs):
+    before = {path.name: path.read_bytes() for path in logs.directory(f"spare-{SEED}").iterdir()}
+    report = run(spark, options(logs, f"spare-{SEED}", dry_run=True))
+    assert f"spare-{SEED}-0 at broker 0: would be cleaned" in str(report)
+    assert {path.name: path.read_bytes() for path in logs.directory(f"spare-{SEED}").iterdir()} == before
+    assert str(run(spark, options(logs))) == "nothing is to be compacted"  # nothing is due
+
+
+def test_a_task_that_runs_twice_changes_nothing(logs, cleaned_by_broker):
+    """As where Spark speculates, or repeats one whose result was lost: the first result is that of nobody."""
+
+    def twice(_, act):
+        act()
+        return act()
+
+    report = run_here(logs, "spare-0", twist=twice)
+    assert not report.has_failed, str(report)
+    assert differences(logs.facts("spare-0"), logs.facts("own-0")) == []
+    assert logs.leftovers("spare-0") == []
+
+
+def test_a_task_that_fails_leaves_its_log_to_the_next_run(logs, cleaned_by_broker):
+    def fails(task, act):
+        is_second = isinstance(task, RewriteStretch) and task.groups[0][0] > 0
+        if task.target.task.name != "spare-1-0" or not is_second:
+            return act()
+        act()  # it wrote all it should
+        return TaskFailed(Failure.DISK, "the disk refused")
+
+    report = run_here(logs, "spare-1", "spare-2", twist=fails)
+    assert report.has_failed
+    assert "spare-1-0 at broker 0: not cleaned: the disk refused" in str(report)
+    assert "spare-2-0 at broker 0: cleaned" in str(report)
+    assert differences(logs.facts("spare-2"), logs.facts("own-2")) == []
+    report = run_here(logs, "spare-1")
+    assert not report.has_failed, str(report)
+    assert logs.table("spare-1") == logs.table("own-1")
+    assert logs.leftovers("spare-1") == []
+
+
+class Killed(BaseException):
+    """The driver dies."""
+
+
+def test_a_job_that_dies_between_groups_leaves_the_log_to_the_next_one(logs, admin, cleaned_by_broker, monkeypatch):
+    def dies(task, act):
+        if isinstance(task, RewriteStretch) and task.groups[0][0] > 0:
+            raise Killed
+        return act()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compact, "give_up_cleaning", lambda *_: None)
+        with pytest.raises(Killed):
+            run_here(logs, "spare-4", twist=dies, stretch_bytes=1, grant_ms=3000)
+    assert admin.describe_compaction(["spare-4"]).replicas[replica("spare-4")].is_under_way
+    refused = run_here(logs, "spare-4")
+    assert "spare-4-0 is being cleaned already: by a job that has it for" in str(refused)
+    assert refused.has_failed
+    while (report := run_here(logs, "spare-4")).has_failed:
+        assert "being cleaned already" in str(report)
+    assert logs.table("spare-4") == logs.table("own-4")
+    assert logs.leftovers("spare-4") == []
+    states = admin.describe_compaction(["spare-4", "own-4"]).replicas
+    assert len({states[replica(each)].first_dirty_offset for each in ("own-4", "spare-4")}) == 1
+
+
+def test_of_two_jobs_at_once_one_wins_and_the_broker_keeps_away(logs, admin, cleaned_by_broker):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def waits(task, act):
+        if isinstance(task, Look):
+            begun.set()
+            assert go_on.wait(60)
+        return act()
+
+    reports = []
+
+    def job():
+        reports.append(run_here(logs, "spare-5", twist=waits, grant_ms=2000))
+
+    first = threading.Thread(target=job)
+    first.start()
+    assert begun.wait(60)
+    second = run_here(logs, "spare-5")
+    assert second.has_failed
+    assert "one cleaning a log at a time" in str(second)
+    by_broker = threading.Thread(target=admin.compact, args=(["spare-5"],))
+    by_broker.start()
+    go_on.set()
+    first.join(60)
+    by_broker.join(60)
+    assert not reports[0].has_failed, str(reports[0])
+    assert logs.table("spare-5") == logs.table("own-5")
+
+
+def test_what_tasks_do_not_see_is_left_to_its_broker(logs, cleaned_by_broker):
+    def blind(task, act):
+        return TaskFailed(Failure.GONE, "not visible", is_visible=False) if isinstance(task, Look) else act()
+
+    report = run_here(logs, "spare-6", twist=blind)
+    assert not report.has_failed, str(report)
+    assert "spare-6-0 at broker 0: cleaned by its broker" in str(report)
+    assert differences(logs.facts("spare-6"), logs.facts("own-6")) == []
+
+
+def test_a_map_that_is_full_ends_a_pass(logs, cleaned_by_broker):
+    ends = []
+    for _ in range(20):
+        report = run_here(logs, "spare-7", map_bytes=24 * 30, part_bytes=1 << 30)
+        (only,) = report.replicas
+        if only.stats is None:
+            break
+        ends.append(only.stats.end_offset)
+    assert ends == sorted(set(ends))
+    assert len(ends) > 1
+    assert logs.table("spare-7") == logs.table("own-7")
+
+
+def test_a_topic_that_there_is_not_is_refused(logs):
+    with pytest.raises(ApiError, match="no-such-topic"):
+        run_here(logs, "no-such-topic")

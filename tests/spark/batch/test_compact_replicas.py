@@ -1,0 +1,88 @@
+"""The job that compacts, where a partition has two replicas."""
+
+import pytest
+from compaction.dump import dump
+
+from sparklog.client import Admin, NewTopic, Producer
+from sparklog.clock import SystemClock
+from sparklog.compaction.split import IndexPart
+from sparklog.compaction.task import Failure
+from sparklog.spark.batch.compact import CompactOptions, run_on
+from sparklog.spark.batch.tasks import Look, TaskFailed, perform
+from sparklog.spark.read.direct_options import DirectOptions
+from sparklog.spark.read.segment_files import SegmentFiles
+from sparklog.testing.cluster import ClusterHarness
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+RECORDS, KEYS = 400, 7
+TOPICS = ["shared", "halfway"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def servers(data):
+    settings = {"cleanup.policy": "compact", "segment.bytes": "4000", "min.cleanable.dirty.ratio": "1"}
+    with ClusterHarness(data, 2, settings={"log.cleaner.threads": 1}) as harness:
+        with Admin(bootstrap_servers=harness.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(topic, 1, 2, settings | {"min.compaction.lag.ms": "0"}) for topic in TOPICS])
+        with Producer(bootstrap_servers=harness.bootstrap_servers, acks="all", linger_ms=0, batch_size=300) as producer:
+            for number in range(RECORDS):
+                for topic in TOPICS:
+                    producer.send(topic, b"v%d" % number, key=b"k%d" % (number % KEYS))
+        yield harness.bootstrap_servers
+
+
+class LocalTasks:
+    def __init__(self, cluster_id, twist):
+        self.files = SegmentFiles(DirectOptions(), cluster_id)
+        self.twist = twist
+        self.ran = []
+
+    def run(self, tasks):
+        self.ran += tasks
+        return [self.twist(task, lambda task=task: perform(task, self.files, SystemClock())) for task in tasks]
+
+
+def job(servers, topic, twist=lambda _, act: act()):
+    made = []
+
+    def runner(cluster_id):
+        made.append(LocalTasks(cluster_id, twist))
+        return made[0]
+
+    report = run_on(runner, CompactOptions(servers, (topic,), parallelism=2, stretch_bytes=4000))
+    return report, made[0].ran
+
+
+def values(data, broker, topic):
+    facts = dump(data / f"broker-{broker}" / f"{topic}-0")
+    return {record.key: (record.offset, record.value) for record in facts.records}, len(facts.records)
+
+
+def test_both_replicas_are_cleaned_by_one_map(servers, data):
+    report, ran = job(servers, "shared")
+    assert not report.has_failed, str(report)
+    assert [each.stats.end_offset > 0 for each in report.replicas] == [True, True]
+    if len({each.stats.end_offset for each in report.replicas}) == 1:
+        assert sum(isinstance(each, IndexPart) for each in ran) == 1
+    (leader, left), (follower, _) = (values(data, broker, "shared") for broker in (0, 1))
+    assert leader == follower
+    assert len(leader) == KEYS
+    assert left < RECORDS // 4
+
+
+def test_a_replica_that_is_not_seen_is_left_to_its_broker(servers, data):
+    def blind(task, act):
+        is_hidden = isinstance(task, Look) and "broker-1" in task.target.task.directory
+        return TaskFailed(Failure.GONE, "not visible", is_visible=False) if is_hidden else act()
+
+    report, _ = job(servers, "halfway", blind)
+    assert not report.has_failed, str(report)
+    said = {each.replica.broker: each.outcome for each in report.replicas}
+    assert said[0] == "cleaned"
+    assert said[1].startswith(("cleaned by its broker", "left to its broker"))
+    assert values(data, 0, "halfway")[0] == values(data, 1, "halfway")[0]
