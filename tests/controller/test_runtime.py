@@ -14,7 +14,7 @@ import pytest
 from sparklog.clock import SystemClock
 from sparklog.config.topic import TopicConfig
 from sparklog.controller.isr_change import IsrChange
-from sparklog.controller.runtime import Controller
+from sparklog.controller.runtime import _LEAVES_WITHIN_S, Controller
 from sparklog.errors import ApiError, CoordinationError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.connection import frame_response, parse_request
@@ -29,6 +29,7 @@ from sparklog.protocol.messages import (
     encode,
 )
 from sparklog.structs import Endpoint, TopicPartition
+from sparklog.testing.clock import ManualClock
 from sparklog.testing.steps import finish
 from sparklog.zk import znodes
 from sparklog.zk.client import ZkClient
@@ -232,6 +233,7 @@ class Stage:
         self._sessions = []
         self._parts = []
         self._thread = ThreadPoolExecutor(4)
+        self.clock = SystemClock()
 
     async def run_zk(self, call, *args):
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
@@ -257,7 +259,7 @@ class Stage:
         async def topic_configs(topics):
             return dict.fromkeys(topics, TopicConfig(**settings))
 
-        controller: Any = Controller(broker_id, zk, run_zk, SystemClock(), topic_configs, witnesses)
+        controller: Any = Controller(broker_id, zk, run_zk, self.clock, topic_configs, witnesses)
         controller.session = zk
         controller.start()
         self._parts.append(controller)
@@ -941,6 +943,24 @@ def test_a_broker_that_came_back_may_be_in_sync_and_lead_again(on_stage):
         await controller.elect_preferred([T0])
         state = await state_in_zookeeper(stage, zk)
         assert (state.leader, state.isr) == (2, (1, 2))
+
+    on_stage(test)
+
+
+def test_a_broker_that_said_it_would_stop_and_did_not_is_counted_on_again(on_stage):
+    """Somebody else may have said it in its name."""
+
+    async def test(stage, zk):
+        stage.clock = ManualClock()
+        controller, _ = await replicas_on_stage(stage, zk, (2, 1))
+        for _ in range(2):  # each time that it says so counts
+            stage.clock.advance(_LEAVES_WITHIN_S - 1)
+            await controller.let_go(2, controller.context.brokers[2].epoch)
+            assert await ask(controller, 1, 2) is ErrorCode.INELIGIBLE_REPLICA
+        stage.clock.advance(_LEAVES_WITHIN_S)
+        await controller.elect_preferred([])
+        assert not controller.context.leaving
+        assert (await ask(controller, 1, 2)).isr == (1, 2)
 
     on_stage(test)
 

@@ -54,6 +54,10 @@ R = TypeVar("R", LeaderAndIsrResponse, UpdateMetadataResponse)
 _LOOK_AT_LEAST_EVERY_S = 5.0
 """Also without a watch: a word lost on the way to this loop costs seconds, not the cluster's attention."""
 _STAND_AGAIN_S = 0.2
+_LEAVES_WITHIN_S = 20.0
+"""A broker that has said that it is about to stop and is registered for longer, without saying so again, stays: it was
+not stopped, or somebody else has said it. Ours take 15 s at most until their registration ends.
+"""
 _REFUSALS_TOLD = 100
 """In ten seconds, of each kind."""
 
@@ -112,6 +116,8 @@ class Controller:
         self._reassigner = Reassigner(self._id, self._zk, self._run_zk, self._look.set, self._read_topic)
         self._to_prefer: set[TopicPartition] = set()
         """The partitions that their first replica is to lead, if it may."""
+        self._leaves_until: dict[int, float] = {}
+        """How long a broker that is about to stop counts as that."""
         self._to_lead_anyhow: set[TopicPartition] = set()
         """Those that any replica is to lead, if they have no leader."""
         waiting, self._awaiting_look = self._awaiting_look, []
@@ -187,6 +193,7 @@ class Controller:
         if broker_id not in context.leaving:
             _logger.info("broker %d is about to stop", broker_id)
             context.leaving.add(broker_id)
+        self._leaves_until[broker_id] = self._clock.monotonic() + _LEAVES_WITHIN_S
         await self._look_once()
         return [
             tp
@@ -363,6 +370,7 @@ class Controller:
     async def _reconcile(self) -> None:
         context = self._context
         assert context is not None
+        self._forget_departures(context)
         wake = self._on_cluster_change
         asked_again = self._retries.take_due()
         for id_ in asked_again & {id_ for id_, _ in self._unheard}:
@@ -379,6 +387,15 @@ class Controller:
         await self._ask_again(context, asked_again - fresh, failed - fresh)
         await self._reassigner.finish(context, self._channels)
         await self._deletions.advance(context, self._channels)
+
+    def _forget_departures(self, context: ControllerContext) -> None:
+        """Count on brokers again that were about to stop, and have not."""
+        now = self._clock.monotonic()
+        for id_ in [id_ for id_, until in self._leaves_until.items() if until <= now]:
+            del self._leaves_until[id_]
+            if id_ in context.leaving and id_ in context.brokers:
+                _logger.warning("broker %d said that it was about to stop, and has not: it is counted on again", id_)
+            context.leaving.discard(id_)
 
     async def _observe_brokers(self, context: ControllerContext, brokers: dict[int, BrokerInfo]) -> set[int]:
         """Open and close channels; return the brokers that are new, or came back."""
