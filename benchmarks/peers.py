@@ -30,6 +30,8 @@ class Peer:
     name: str
     bootstrap: str
     pid: int
+    zookeeper: str = ""
+    """The connect string of its ZooKeeper, where that is of use."""
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """One replica, kept for ever (the records may be years old); otherwise ``config`` or the broker's settings."""
@@ -76,7 +78,7 @@ def our_broker(directory: Path) -> Iterator[Peer]:
     with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper, ExitStack() as stack:
         ours = _our_process(directory, zookeeper, {})
         _started(stack, ours.start, ours.stop)
-        peer = Peer("sparklog", ours.address, ours.pid)
+        peer = Peer("sparklog", ours.address, ours.pid, zookeeper.connect_string)
         eventually(peer.knows_its_controller, what="sparklog to serve administrators")
         yield peer
 

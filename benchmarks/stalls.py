@@ -19,11 +19,12 @@ from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import UUID
 
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from benchmarks.loads.raw import connect
-from benchmarks.peers import our_broker
+from benchmarks.peers import Peer, our_broker
 from sparklog.clock import Clock, SystemClock
 from sparklog.errors import SparklogError
 from sparklog.protocol import messages
@@ -36,6 +37,7 @@ from sparklog.protocol.wire import ZERO_UUID
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.record.compression import CompressionType
 from sparklog.structs import Chunk, TopicPartition
+from sparklog.zk.client import ZkClient
 
 ROUNDS = 3
 MANY = 19_000
@@ -46,6 +48,7 @@ MEMBERS, NAMES = 100, 2000
 _TIMEOUT_MS = 60_000
 _SETTLE_S = 1.0
 _NOW_MS = 1_700_000_000_000
+_NO_TOPIC = UUID(int=7)
 _BY_NAME = fetch_wire.TOPIC_ID_VERSION - 1
 _PRODUCE_VERSION = 9
 
@@ -58,6 +61,17 @@ class Cluster:
     directory: Path
     number: int
     """Of the round: its topics have names of their own."""
+    zookeeper: str
+    """Its connect string."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the broker's registration: what only brokers ask is refused under any other."""
+        zk = ZkClient(self.zookeeper, session_timeout=10.0, on_session=lambda _: None)
+        try:
+            return zk.brokers()[0].epoch
+        finally:
+            zk.close()
 
     def topic(self, name: str) -> str:
         return f"{name}-{self.number}"
@@ -328,6 +342,48 @@ def _offset_delete() -> Case:
     return _request(ApiKey.OFFSET_DELETE, message, 0)
 
 
+def _replica_log_info(cluster: Cluster) -> None:
+    asked = messages.GetReplicaLogInfoRequest.TopicLogs(name="stalls", topic_id=_NO_TOPIC, partitions=list(range(MANY)))
+    message = messages.GetReplicaLogInfoRequest(broker_id=0, broker_epoch=cluster.epoch, topics=[asked])
+    _request(ApiKey.GET_REPLICA_LOG_INFO, message, 1)(cluster)
+
+
+def _alter_partition(cluster: Cluster) -> None:
+    """Of a topic that there is, in which only a few are."""
+    topic = messages.AlterPartitionRequest.TopicData
+    asked = [
+        topic.PartitionData(
+            partition_index=n, leader_epoch=0, new_isr_with_epochs=[], leader_recovery_state=0, partition_epoch=0
+        )
+        for n in range(MANY)
+    ]
+    with connect(cluster.bootstrap) as connection:
+        name = messages.MetadataRequest.MetadataRequestTopic(topic_id=ZERO_UUID, name=cluster.topic("polled"))
+        described = messages.MetadataRequest(topics=[name], allow_auto_topic_creation=False)
+        connection.send(ApiKey.METADATA, 12, [encode(described, 12)])
+        found: Any = decode_response(*connection.receive())
+    topics = [topic(topic_id=found.topics[0].topic_id, partitions=asked)]
+    message = messages.AlterPartitionRequest(broker_id=0, broker_epoch=cluster.epoch, topics=topics)
+    _request(ApiKey.ALTER_PARTITION, message, 3)(cluster)
+
+
+def _alter_reassignments() -> Case:
+    topic = messages.AlterPartitionReassignmentsRequest.ReassignableTopic
+    asked = [
+        topic(name=f"nothing-{n}", partitions=[topic.ReassignablePartition(partition_index=0, replicas=[0])])
+        for n in range(MANY // 2)
+    ]
+    message = messages.AlterPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=asked)
+    return _request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, message, 0)
+
+
+def _alter_replica_log_dirs() -> Case:
+    directory = messages.AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    topic = directory.AlterReplicaLogDirTopic(name="stalls", partitions=list(range(MANY)))
+    message = messages.AlterReplicaLogDirsRequest(dirs=[directory(path="/nowhere", topics=[topic])])
+    return _request(ApiKey.ALTER_REPLICA_LOG_DIRS, message, 2)
+
+
 def _alter_configs() -> Case:
     """Of what has no settings."""
     resource = messages.AlterConfigsRequest.AlterConfigsResource
@@ -559,6 +615,10 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield f"AddPartitionsToTxn, {MANY // 3} transactions", _verify_partitions_of_txns()
     yield f"WriteTxnMarkers, {MANY // 3} of one partition", _write_txn_markers
     yield f"OffsetDelete, {MANY} partitions", _offset_delete()
+    yield f"GetReplicaLogInfo, {MANY} partitions", _replica_log_info
+    yield f"AlterPartition, {MANY} partitions", _alter_partition
+    yield f"AlterPartitionReassignments, {MANY // 2} topics", _alter_reassignments()
+    yield f"AlterReplicaLogDirs, {MANY} partitions", _alter_replica_log_dirs()
     yield f"AlterConfigs, {MANY} resources", _alter_configs()
     yield f"AlterConfigs, {MANY} settings of a topic", _alter_one_config()
     yield "Produce, a bomb into compression.type=gzip", _bomb
@@ -574,14 +634,14 @@ def _cases() -> Iterator[tuple[str, Case]]:
 def run(rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
     """A row a worst case: (measurement, longest, p99, longests), milliseconds; the medians of the rounds."""
     with TemporaryDirectory(prefix="sparklog-bench-") as scratch, our_broker(Path(scratch)) as peer:
-        return measure(peer.bootstrap, Path(scratch), rounds, say)
+        return measure(peer, Path(scratch), rounds, say)
 
 
-def measure(bootstrap: str, directory: Path, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure(peer: Peer, directory: Path, rounds: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Every case on a broker that runs already, its log directories below ``directory``."""
     clock, samples = SystemClock(), dict[str, list[dict[str, float]]]()
     for number in range(rounds):
-        cluster = Cluster(bootstrap, directory, number)
+        cluster = Cluster(peer.bootstrap, directory, number, peer.zookeeper)
         cluster.create("searched", 1)
         cluster.create("gzip", 1, **{"compression.type": "gzip", "max.message.bytes": "100000000"})
         cluster.create("cold", 1, **{"max.message.bytes": "10000000"})

@@ -2,22 +2,36 @@
 
 import asyncio
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
-from sparklog.broker.apis import create_topics, describe_configs
+from sparklog.broker.apis import (
+    alter_partition,
+    alter_replica_log_dirs,
+    create_topics,
+    describe_configs,
+    get_replica_log_info,
+)
 from sparklog.broker.context import ApiRequest
 from sparklog.broker.topics import TopicMaker
 from sparklog.config.broker import parse_broker_config
 from sparklog.config.dynamic import Layers
-from sparklog.errors import ErrorCode
+from sparklog.errors import ApiError, ErrorCode
 from sparklog.net.turns import SHARE_S, Turns
-from sparklog.protocol.messages import CreateTopicsRequest, DescribeConfigsRequest
+from sparklog.protocol.messages import (
+    AlterPartitionRequest,
+    AlterReplicaLogDirsRequest,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    GetReplicaLogInfoRequest,
+)
 from sparklog.structs import Endpoint
 from sparklog.testing.clock import ManualClock
 from sparklog.zk.znodes import BrokerInfo
 
 MANY = 50
+ID = UUID(int=7)
 TOPIC, BROKER = 2, 4
 
 
@@ -135,3 +149,54 @@ def test_a_resource_is_described_once():
         ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_REQUEST,
     ]
+
+
+def test_the_ends_of_many_logs_are_told_in_steps():
+    topic = GetReplicaLogInfoRequest.TopicLogs(name="t", topic_id=ID, partitions=list(range(MANY)))
+    message = GetReplicaLogInfoRequest(broker_id=0, broker_epoch=5, topics=[topic])
+    parts = {"fence": SimpleNamespace(broker_epoch=5), "replicas": SimpleNamespace(log_end=lambda tp, topic_id: (1, 2))}
+    answer, turns = served(get_replica_log_info, 1, message, **parts)
+    assert [each.partition for each in answer.topics[0].partitions] == list(range(MANY))
+    assert turns >= MANY // 5
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, MANY), (MANY, 1)])
+def test_many_isrs_are_asked_for_and_answered_in_steps(topics, partitions):
+    kind = AlterPartitionRequest.TopicData
+    ids = [UUID(int=number + 1) for number in range(topics)]
+    asked = [
+        kind(
+            topic_id=topic_id,
+            partitions=[
+                kind.PartitionData(partition_index=number, leader_epoch=0, new_isr_with_epochs=[], partition_epoch=0)
+                for number in range(partitions)
+            ],
+        )
+        for topic_id in ids
+    ]
+
+    async def change_isrs(_leader, _epoch, asked):
+        return dict.fromkeys(asked, ErrorCode.FENCED_LEADER_EPOCH)
+
+    context = SimpleNamespace(named=lambda topic_id: str(topic_id))
+    message = AlterPartitionRequest(broker_id=0, broker_epoch=5, topics=asked)
+    controller = SimpleNamespace(context=context, change_isrs=change_isrs)
+    answer, turns = served(alter_partition, 3, message, controller=controller)
+    assert [topic.topic_id for topic in answer.topics] == ids
+    assert sum(len(topic.partitions) for topic in answer.topics) == MANY
+    assert turns >= MANY // 2
+
+
+def test_many_moves_between_directories_are_answered_in_steps():
+    directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    topic = directory.AlterReplicaLogDirTopic(name="t", partitions=list(range(MANY)))
+    message = AlterReplicaLogDirsRequest(dirs=[directory(path="/x", topics=[topic])])
+
+    async def alter(_tp, _path):
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, "no such directory")
+
+    replicas = SimpleNamespace(futures=SimpleNamespace(alter=alter))
+    answer, turns = served(alter_replica_log_dirs, 2, message, replicas=replicas)
+    codes = {each.partition_index: each.error_code for each in answer.results[0].partitions}
+    assert codes == dict.fromkeys(range(MANY), ErrorCode.LOG_DIR_NOT_FOUND)
+    assert turns >= MANY + MANY // 6, "the answer too"

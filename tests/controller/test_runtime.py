@@ -899,6 +899,27 @@ def test_only_a_broker_that_is_registered_under_this_epoch_changes_isrs_or_is_le
     on_stage(test)
 
 
+def test_many_isrs_are_judged_in_steps(on_stage):
+    async def test(stage, zk):
+        controller, _ = await replicas_on_stage(stage, zk, (1, 2))
+        asked = {TopicPartition("unknown", number): wish(controller, 1) for number in range(2000)}
+        turns = 0
+
+        async def others():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(others())
+        outcomes = await controller.change_isrs(1, controller.context.brokers[1].epoch, asked)
+        beside.cancel()
+        assert outcomes == dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert turns >= 2 * 2000 // 50
+
+    on_stage(test)
+
+
 def test_who_is_not_the_controller_says_so(on_stage):
     async def test(stage, zk):
         await replicas_on_stage(stage, zk, (1, 2))

@@ -29,6 +29,8 @@ from sparklog.zk.znodes import ReplicaAssignment
 _logger = logging.getLogger(__name__)
 _TRIES = 3
 """To write over a topic's znode that others write too."""
+_TOPICS_A_TURN = 25
+"""Of those that moves are asked for in: as many as take about a millisecond where all are refused."""
 Wishes = Mapping[TopicPartition, Sequence[int] | None]
 """The replicas that clients want; None gives up a move."""
 
@@ -64,10 +66,12 @@ class Reassigner:
         in_zookeeper = await self._in_zookeeper(on_change)
         asked, self._asked = self._asked, []
         for wishes, refused in asked:
-            named = {tp: in_zookeeper.pop(tp) for tp in wishes if tp in in_zookeeper}
+            named = {tp: in_zookeeper.pop(tp) for tp in in_zookeeper.keys() & wishes.keys()}
             await self._forget(context, named)
-            for topic, numbers in _by_topic(wishes).items():
-                await self._plan(context, topic, {tp: wishes[tp] for tp in numbers}, refused)
+            for number, (topic, partitions) in enumerate((await in_steps(_by_topic(wishes))).items(), 1):
+                await self._plan(context, topic, {tp: wishes[tp] for tp in partitions}, refused)
+                if number % _TOPICS_A_TURN == 0:
+                    await asyncio.sleep(0)
         if in_zookeeper:
             await self._take_over(context, in_zookeeper)
 
@@ -92,7 +96,7 @@ class Reassigner:
         for tp, why in found.refused.items():
             _logger.warning("%s is not moved to brokers %s, as ZooKeeper asks: %s", tp, list(asked[tp]), why)
         await self._forget(context, found.over)
-        for topic, partitions in _by_topic(found.planned).items():
+        for topic, partitions in (await in_steps(_by_topic(found.planned))).items():
             refused: dict[TopicPartition, ApiError] = {}
             await self._plan(context, topic, {tp: asked[tp] for tp in partitions}, refused, is_checked=True)
             if refused:
@@ -176,10 +180,11 @@ class Reassigner:
         self._look()
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+def _by_topic(partitions: Iterable[TopicPartition]) -> Steps[dict[str, list[TopicPartition]]]:
     topics: dict[str, list[TopicPartition]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp)
+        yield
     return topics
 
 

@@ -251,21 +251,32 @@ class Controller:
         Raises ApiError: NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT if ZooKeeper does not answer.
         """
         context = self._context_for("AlterPartition", leader, broker_epoch)
-        verdicts = {tp: judge(context, tp, change) for tp, change in asked.items()}
-        self._tell_refused(leader, verdicts)
+        before = dict(context.brokers)
+        verdicts = await in_steps(self._judging(context, leader, asked))
         wanted = {tp: state for tp, state in verdicts.items() if isinstance(state, PartitionState)}
         if wanted:
-            await self._write_isrs(context, wanted)
-        return {tp: self._outcome(context, tp, verdict) for tp, verdict in verdicts.items()}
+            await self._write_isrs(context, wanted, before)
+        return await in_steps(self._outcomes(context, verdicts))
 
-    def _tell_refused(self, leader: int, verdicts: Mapping[TopicPartition, PartitionState | ErrorCode]) -> None:
-        for tp, verdict in verdicts.items():
+    def _judging(
+        self, context: ControllerContext, leader: int, asked: Mapping[TopicPartition, IsrChange]
+    ) -> Steps[dict[TopicPartition, PartitionState | ErrorCode]]:
+        verdicts = {}
+        for tp, change in asked.items():
+            verdict = verdicts[tp] = judge(context, tp, change)
             if isinstance(verdict, ErrorCode) and verdict is not ErrorCode.NONE:
                 text = f"refused broker {leader} another ISR of {tp}: {verdict.name}"
                 self._warnings.warn("isr", text, most=_REFUSALS_TOLD)
+            yield
+        return verdicts
 
-    async def _write_isrs(self, context: ControllerContext, wanted: dict[TopicPartition, PartitionState]) -> None:
-        before = dict(context.brokers)
+    async def _write_isrs(
+        self,
+        context: ControllerContext,
+        wanted: dict[TopicPartition, PartitionState],
+        before: Mapping[int, BrokerInfo],
+    ) -> None:
+        """``before``: the brokers as they were when the first of these states was judged."""
         try:
             written, found = await self._states.write(context, wanted)
         except CoordinationError as error:
@@ -276,6 +287,15 @@ class Controller:
         if context is self._context:
             self._answered |= written.keys()
             self._look.set()
+
+    def _outcomes(
+        self, context: ControllerContext, verdicts: Mapping[TopicPartition, PartitionState | ErrorCode]
+    ) -> Steps[dict[TopicPartition, PartitionState | ErrorCode]]:
+        outcomes = {}
+        for tp, verdict in verdicts.items():
+            outcomes[tp] = self._outcome(context, tp, verdict)
+            yield
+        return outcomes
 
     @staticmethod
     def _outcome(

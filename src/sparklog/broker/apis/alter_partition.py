@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from uuid import UUID
+
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.controller.isr_change import UNKNOWN_EPOCH, IsrChange
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import NO_LEADER, TopicPartition
 from sparklog.zk.znodes import PartitionState
 
@@ -14,40 +19,60 @@ API = ApiKey.ALTER_PARTITION
 VERSIONS = range(2, 4)
 _Asked = AlterPartitionRequest.TopicData.PartitionData
 _Topic = AlterPartitionResponse.TopicData
+_Names = Mapping[UUID | None, str | None]
+"""Of topics, by their ids; None of one that is not known."""
 
 
 async def handle(broker: BrokerContext, request: ApiRequest[AlterPartitionRequest]) -> AlterPartitionResponse:
     message, context = request.message, broker.controller.context
     if context is None:
-        return AlterPartitionResponse(throttle_time_ms=0, error_code=ErrorCode.NOT_CONTROLLER, topics=[])
+        return _response(ErrorCode.NOT_CONTROLLER, [])
     names = {topic.topic_id: context.named(topic.topic_id) for topic in message.topics}
-    asked: dict[TopicPartition, IsrChange] = {}
-    async for topic in broker.turns.paced(message.topics):
-        name = names[topic.topic_id]
-        if name is not None:
-            asked |= {TopicPartition(name, e.partition_index): _change(message.broker_id, e) for e in topic.partitions}
+    asked = await broker.turns.drive(_asked(message, names), _what)
     try:
         outcomes = await broker.controller.change_isrs(message.broker_id, message.broker_epoch, asked)
     except ApiError as error:
-        return AlterPartitionResponse(throttle_time_ms=0, error_code=error.code, topics=[])
-    topics = []
-    async for topic in broker.turns.paced(message.topics):
+        return _response(error.code, [])
+    return _response(ErrorCode.NONE, await broker.turns.drive(_telling(message, names, outcomes), _what))
+
+
+def _what() -> str:
+    return "an AlterPartition"
+
+
+def _response(code: ErrorCode, topics: list[_Topic]) -> AlterPartitionResponse:
+    return AlterPartitionResponse(throttle_time_ms=0, error_code=code, topics=topics)
+
+
+def _asked(message: AlterPartitionRequest, names: _Names) -> Steps[dict[TopicPartition, IsrChange]]:
+    asked = {}
+    for topic in message.topics:
         name = names[topic.topic_id]
-        topics.append(
-            _Topic(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _told(
-                        each.partition_index,
-                        ErrorCode.UNKNOWN_TOPIC_ID
-                        if name is None
-                        else outcomes[TopicPartition(name, each.partition_index)],
-                    )
-                    for each in topic.partitions
-                ],
-            )
-        )
-    return AlterPartitionResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, topics=topics)
+        yield
+        if name is None:
+            continue
+        for each in topic.partitions:
+            asked[TopicPartition(name, each.partition_index)] = _change(message.broker_id, each)
+            yield
+    return asked
+
+
+def _telling(
+    message: AlterPartitionRequest, names: _Names, outcomes: dict[TopicPartition, PartitionState | ErrorCode]
+) -> Steps[list[_Topic]]:
+    topics = []
+    for topic in message.topics:
+        tell = partial(_tell, names[topic.topic_id], outcomes)
+        topics.append(_Topic(topic_id=topic.topic_id, partitions=(yield from each_of(tell, topic.partitions))))
+        yield
+    return topics
+
+
+def _tell(
+    name: str | None, outcomes: dict[TopicPartition, PartitionState | ErrorCode], asked: _Asked
+) -> _Topic.PartitionData:
+    number = asked.partition_index
+    return _told(number, ErrorCode.UNKNOWN_TOPIC_ID if name is None else outcomes[TopicPartition(name, number)])
 
 
 def _change(leader: int, asked: _Asked) -> IsrChange:

@@ -13,6 +13,7 @@ from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from sparklog.protocol.slices import Steps, each_of
 from sparklog.structs import TopicPartition
 
 API = ApiKey.ALTER_REPLICA_LOG_DIRS
@@ -24,9 +25,8 @@ async def handle(broker: BrokerContext, request: ApiRequest[AlterReplicaLogDirsR
     results: defaultdict[str, dict[int, ErrorCode]] = defaultdict(dict)
     async for tp, path in broker.turns.paced(_wishes(request.message)):
         results[tp.topic][tp.partition] = await _alter(broker, tp, path)
-    return AlterReplicaLogDirsResponse(
-        throttle_time_ms=0, results=[_Topic(topic_name=name, partitions=_codes(results[name])) for name in results]
-    )
+    topics = await broker.turns.drive(_telling(results), lambda: "an AlterReplicaLogDirs")
+    return AlterReplicaLogDirsResponse(throttle_time_ms=0, results=topics)
 
 
 def _wishes(message: AlterReplicaLogDirsRequest) -> Iterator[tuple[TopicPartition, str]]:
@@ -36,11 +36,17 @@ def _wishes(message: AlterReplicaLogDirsRequest) -> Iterator[tuple[TopicPartitio
                 yield TopicPartition(topic.name, number), directory.path
 
 
-def _codes(codes: Mapping[int, ErrorCode]) -> list[_Topic.AlterReplicaLogDirPartitionResult]:
-    return [
-        _Topic.AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code)
-        for number, code in codes.items()
-    ]
+def _telling(results: Mapping[str, Mapping[int, ErrorCode]]) -> Steps[list[_Topic]]:
+    topics = []
+    for name, codes in results.items():
+        topics.append(_Topic(topic_name=name, partitions=(yield from each_of(_told, codes.items()))))
+        yield
+    return topics
+
+
+def _told(outcome: tuple[int, ErrorCode]) -> _Topic.AlterReplicaLogDirPartitionResult:
+    number, code = outcome
+    return _Topic.AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code)
 
 
 async def _alter(broker: BrokerContext, tp: TopicPartition, path: str) -> ErrorCode:
