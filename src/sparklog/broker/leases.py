@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 
 from sparklog.clock import Clock
@@ -17,14 +18,17 @@ class Leases:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._running: dict[int, Lease] = {}
+        self._ends: list[tuple[float, int]] = []  # a heap; of those that were ended before their time too
         self._last_id = clock.now_ms()  # so that an id from before a restart is not given again
 
     def grant(self, duration_s: float) -> tuple[int, Lease]:
         """A lease of ``duration_s`` from now on, and its id."""
         now = self._clock.monotonic()
-        self._running = {number: lease for number, lease in self._running.items() if lease.until > now}
+        while self._ends and self._ends[0][0] <= now:
+            self._running.pop(heapq.heappop(self._ends)[1], None)
         self._last_id += 1
         lease = self._running[self._last_id] = Lease(now, min(duration_s, LONGEST_S))
+        heapq.heappush(self._ends, (lease.until, self._last_id))
         return self._last_id, lease
 
     def end(self, numbers: Iterable[int]) -> None:

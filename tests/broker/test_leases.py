@@ -1,0 +1,44 @@
+"""What it costs to grant a lease beside many that run."""
+
+from sparklog.broker import leases as module
+from sparklog.broker.leases import LONGEST_S, Leases
+from sparklog.log.lease import Lease
+from sparklog.testing.clock import ManualClock
+
+
+def test_a_lease_costs_no_look_at_those_that_run(monkeypatch):
+    looks = 0
+
+    class Watched(Lease):
+        @property
+        def until(self):
+            nonlocal looks
+            looks += 1
+            return self._until
+
+        @until.setter
+        def until(self, value):
+            self._until = value
+
+    monkeypatch.setattr(module, "Lease", Watched)
+    clock = ManualClock()
+    leases = Leases(clock)
+    for _ in range(1000):
+        leases.grant(LONGEST_S)
+    assert looks <= 2 * 1000
+
+
+def test_leases_that_have_ended_are_forgotten():
+    clock = ManualClock()
+    leases = Leases(clock)
+    short, _ = leases.grant(1)
+    long, lease = leases.grant(20)
+    clock.advance(5)
+    last, _ = leases.grant(20)
+    assert leases._running.keys() == {long, last}
+    leases.end([short, long, 77])
+    assert lease.until < clock.monotonic()
+    clock.advance(30)
+    newest, _ = leases.grant(20)
+    assert leases._running.keys() == {newest}
+    assert len(leases._ends) == 1
