@@ -130,6 +130,21 @@ def test_a_time_is_found_although_its_segments_change_between_two_steps(home, ho
     assert [finish(search) for search in searches] == [(2000, 500)] * 2
 
 
+def test_the_latest_time_is_found_although_its_segment_goes_while_a_large_batch_is_looked_into(home):
+    """The latest record of the batch lies before the log's start, so that the others are to be looked at."""
+    log = open_log(home, {"index.interval.bytes": "0"})
+    log.append_as_leader(batch_of(5000, 1000, size=400_000), 0)
+    for _ in range(20):
+        log.append_as_leader(batch_of(1500), 0)
+    log.roll()
+    log.append_as_leader(batch_of(2000), 0)
+    log.advance_start(1)
+    search = begun(log.latest_timestamp())
+    log.advance_start(22)
+    assert log.delete_old_segments(22)
+    assert finish(search) == (2000, 22)
+
+
 def test_nothing_at_or_beyond_the_bound_is_given(home):
     log = filled(home)
     for visible in range(31):

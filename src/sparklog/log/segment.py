@@ -291,6 +291,7 @@ class LogSegment:
         """
         if self.latest.timestamp < 0:
             return None
+        left = self.batches_from(start_offset)  # now: the indexes go with a segment that is deleted between two steps
         if self.latest.offset >= start_offset:
             latest, bearer = self.latest.timestamp, self.find(self.latest.offset)
             if bearer is not None:
@@ -298,7 +299,7 @@ class LogSegment:
                 if record is not None:
                     return record
         best, greatest = None, NO_TIMESTAMP
-        for number, found in enumerate(self.batches_from(start_offset), 1):
+        for number, found in enumerate(left, 1):
             time = found.max_timestamp
             if found.base_offset < start_offset:
                 time = yield from greatest_time_in(self.log, found, start_offset)
