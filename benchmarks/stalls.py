@@ -344,8 +344,8 @@ def _offset_delete() -> Case:
 
 def _replica_log_info(cluster: Cluster) -> None:
     asked = messages.GetReplicaLogInfoRequest.TopicLogs(name="stalls", topic_id=_NO_TOPIC, partitions=list(range(MANY)))
-    message = messages.GetReplicaLogInfoRequest(broker_id=0, broker_epoch=cluster.epoch, topics=[asked])
-    _request(ApiKey.GET_REPLICA_LOG_INFO, message, 1)(cluster)
+    message = messages.GetReplicaLogInfoRequest(broker_id=0, topics=[asked])
+    _request(ApiKey.GET_REPLICA_LOG_INFO, message, 0)(cluster)
 
 
 def _alter_partition(cluster: Cluster) -> None:

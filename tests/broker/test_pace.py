@@ -153,9 +153,9 @@ def test_a_resource_is_described_once():
 
 def test_the_ends_of_many_logs_are_told_in_steps():
     topic = GetReplicaLogInfoRequest.TopicLogs(name="t", topic_id=ID, partitions=list(range(MANY)))
-    message = GetReplicaLogInfoRequest(broker_id=0, broker_epoch=5, topics=[topic])
+    message = GetReplicaLogInfoRequest(broker_id=0, topics=[topic])
     parts = {"fence": SimpleNamespace(broker_epoch=5), "replicas": SimpleNamespace(log_end=lambda tp, topic_id: (1, 2))}
-    answer, turns = served(get_replica_log_info, 1, message, **parts)
+    answer, turns = served(get_replica_log_info, 0, message, **parts)
     assert [each.partition for each in answer.topics[0].partitions] == list(range(MANY))
     assert turns >= MANY // 5
 

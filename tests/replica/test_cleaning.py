@@ -68,15 +68,18 @@ class Stage:
         )
         self.logs.load({TP.topic: CONFIG})
         loop = asyncio.get_running_loop()
-        self.logs.on_failure = lambda path, why: loop.call_soon_threadsafe(
-            self.logs.fail, path, why
-        )  # as a broker does
+        self.logs.on_failure = self.hear_disk_failed
+        self.loop = loop
         self.changing = asyncio.Lock()
         self.cleaner = LogCleaner(self.logs, self.changing, loop, self.clock, config)
         self.before_group: Gate | None = None
         self.before_end: Gate | None = None
         self.workers: list[Worker] = []
         self.tasks = 0
+
+    def hear_disk_failed(self, path, why):
+        """On any thread; told on the loop, as in a broker."""
+        self.loop.call_soon_threadsafe(self.logs.fail, path, why)
 
     def make(self, tp=TP, topic_id=ID, config=CONFIG):
         return self.logs.get_or_create(tp, config, topic_id)

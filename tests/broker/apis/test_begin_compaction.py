@@ -3,6 +3,7 @@
 import asyncio
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ def begun(broker, topic="users", renewed=()):
         rolls_active=True, duration_ms=1500, renewed=[*renewed],
     )  # fmt: skip
     answer = asyncio.run(begin_compaction.handle(broker, ApiRequest(begin_compaction.API, 0, "me", "h", message)))
-    found = decode_response(begin_compaction.API, 0, memoryview(encode(answer, 0)))
+    found: Any = decode_response(begin_compaction.API, 0, memoryview(encode(answer, 0)))
     return found, found.topics[0].partitions[0]
 
 
@@ -102,7 +103,7 @@ def committed(broker, step, report=None, group=CleanedGroup((0, 5), (0,)), timeo
         report=report if isinstance(report, bytes) else json.dumps(report).encode(), timeout_ms=timeout_ms,
     )  # fmt: skip
     answer = asyncio.run(commit_compaction.handle(broker, ApiRequest(commit_compaction.API, 0, "me", "h", message)))
-    found = decode_response(commit_compaction.API, 0, memoryview(encode(answer, 0)))
+    found: Any = decode_response(commit_compaction.API, 0, memoryview(encode(answer, 0)))
     return ErrorCode(found.error_code), found.error_message
 
 
