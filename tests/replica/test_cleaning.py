@@ -752,18 +752,6 @@ async def test_a_reader_goes_on_over_a_swap(stage):
 
 
 @on_loop
-async def test_a_wish_waits_until_the_backoff_of_a_cleaning_that_was_given_up_is_over(stage):
-    async with stage() as built:
-        log = await _gated(built, "before_group")
-        wish = asyncio.create_task(built.cleaner.clean(TP))
-        await asyncio.sleep(0)
-        await built.on_disk(built.logs.truncate_to, TP, log.log_end_offset - 1)
-        await _let_go(built, "before_group")
-        await built.until(wish.done)
-        assert wish.result().end_offset == log.log_end_offset
-
-
-@on_loop
 async def test_a_close_in_mid_cleaning_leaves_nothing_and_no_process(stage):
     async with stage() as built:
         log = await _gated(built, "before_group")
