@@ -168,3 +168,18 @@ def test_the_snapshot_of_a_segment_that_is_no_more_goes(log):
     log.replace_segments(new, old)
     kept = {int(path.name[:20]) for path in log.directory.glob("*.snapshot")}
     assert kept.isdisjoint(set(old) - set(new))
+
+
+def test_a_snapshot_that_the_disk_keeps_keeps_no_segment(log):
+    """It is all done by then; what stays of it a start removes."""
+    new, old = cleaned(log)
+    replacement = log.begin_replacement(new, old)
+    replacement.perform()
+    with FaultyFiles(log.directory, fail_at=0, error=errno.EIO, steps=("unlink",)) as files:
+        doomed = log.adopt(replacement)
+    assert files.count > 0
+    assert doomed == replacement.doomed
+    log.close()
+    again = open_log(log.directory, SETTINGS)
+    assert {int(path.name[:20]) for path in log.directory.glob("*.snapshot")}.isdisjoint(set(old) - set(new))
+    again.close()

@@ -7,12 +7,12 @@ import logging
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from compaction.keyed import append, fill, leftovers, records_of, segment_files, table_of
+from compaction.keyed import Producer, append, fill, leftovers, records_of, segment_files, table_of
 
 from sparklog.compaction.process import Worker
 from sparklog.config.broker import BrokerConfig
@@ -23,6 +23,7 @@ from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import DELETED_SUFFIX, LOG_SUFFIX, segment_path
 from sparklog.log.lease import Lease
 from sparklog.log.loader import Knowledge
+from sparklog.record.records import iter_batches, iter_records
 from sparklog.replica import cleaning
 from sparklog.replica.cleaning import LogCleaner, NotCleaned
 from sparklog.structs import TopicPartition
@@ -276,8 +277,6 @@ async def test_an_undecided_transaction_is_not_touched(stage):
         log = built.make()
         for number in range(3):
             append(log, (b"k", b"%d" % number))
-        from compaction.keyed import Producer
-
         append(log, (b"k", b"open"), producer=Producer(7, 0, 0, is_transactional=True))
         log.roll()
         append(log, (b"k", b"last"))
@@ -552,9 +551,10 @@ async def test_what_failed_is_not_tried_before_the_backoff_is_over(stage):
 @on_loop
 async def test_a_full_disk_at_any_step_of_a_swap_changes_nothing_and_the_next_run_finishes(stage, caplog):
     async def attempt(step, error):
-        async with stage() as built:
+        async with stage(names=(f"{error}-{step}",)) as built:
             log = built.make()
             fill(log)
+            log.config = parse(TopicConfig, SETTINGS | {"segment.bytes": "100000"})  # so that all is one group
             before, table = records_of(log), table_of(log)
             names = segment_files(log.directory)
             built.before_group = Gate()
@@ -575,7 +575,7 @@ async def test_a_full_disk_at_any_step_of_a_swap_changes_nothing_and_the_next_ru
                 assert left == []  # a start removes what the disk did not let go
             return failed, table, log.directory
 
-    for error in (errno.ENOSPC, errno.EMFILE, errno.EIO):
+    for error in (errno.ENOSPC, errno.EIO):
         step, failed = 0, True
         while failed:
             failed, table, directory = await attempt(step, error)
@@ -583,7 +583,6 @@ async def test_a_full_disk_at_any_step_of_a_swap_changes_nothing_and_the_next_ru
             again.load({TP.topic: CONFIG})
             assert table_of(again.logs[TP]) == table
             assert leftovers(directory) == []
-            again.delete(TP)
             again.close()
             step += 1
         assert step > 5
@@ -734,8 +733,6 @@ async def test_a_reader_goes_on_over_a_swap(stage):
         await _let_go(built, "before_group")
         await built.until(lambda: TP in built.cleaner.last_runs)
         await built.on_disk(int)
-        from sparklog.record.records import iter_batches, iter_records
-
         for offset, piece in pieces.items():
             again = bytes(piece.file.read(piece.position, piece.size))
             assert again == before[offset], "the files that were replaced are read to their end"
@@ -767,5 +764,3 @@ async def test_a_close_in_mid_cleaning_leaves_nothing_and_no_process(stage):
         await built.on_disk(int)
         assert leftovers(log.directory) == []
         assert records_of(log) == before
-        with suppress(NotCleaned):
-            await asyncio.wait_for(asyncio.shield(asyncio.sleep(0)), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -66,6 +67,7 @@ class Worker:
                     sys.executable,
                     "-m",
                     "sparklog.compaction.worker",
+                    str(os.getpid()),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     limit=_LINE_LIMIT,

@@ -1,4 +1,6 @@
-"""The process in which a broker has logs cleaned, one after another: ``python -m sparklog.compaction.worker``.
+"""The process in which a broker has logs cleaned, one after another: ``python -m sparklog.compaction.worker PID``.
+
+PID is the broker's.
 
 It speaks in lines of JSON. In: ``{"clean": TASK}``; then, for each group that it has written, ``{"go": true}`` when the
 group is in place. Out: ``{"group": {"old": [...], "new": [...]}}`` for each group, at the end ``{"done": STATS}``, or
@@ -53,8 +55,8 @@ def _say(outgoing: TextIO, answer: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Serve the process that began this one."""
-    parent = os.getppid()
+    """Serve the process that began this one; not at all if that is gone already."""
+    parent = int(sys.argv[1])
     with suppress(OSError, AttributeError):  # where there is no such call, the parent's number tells
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.nice(_NICE)
@@ -65,6 +67,7 @@ def main() -> int:
             raise _Orphaned
 
     with suppress(_Orphaned, BrokenPipeError):
+        is_wanted()
         serve(sys.stdin, sys.stdout, SystemClock(), is_wanted)
     return 0
 

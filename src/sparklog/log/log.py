@@ -828,7 +828,8 @@ class Log:
         kept = self._segments.bases
         for segment in replacement.gone:
             if segment.base_offset not in kept:
-                self._producers.discard_snapshot(segment.base_offset)
+                with suppress(OSError):  # a start removes one that stays
+                    self._producers.discard_snapshot(segment.base_offset)
         return replacement.doomed
 
     def take_over(self, before: Log) -> None:
