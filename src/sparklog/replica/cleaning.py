@@ -372,13 +372,14 @@ class LogCleaner:
     async def _clean(self, candidate: Candidate, worker: Worker, number: int) -> None:
         tp = candidate.tp
         log = self._logs.logs.get(tp)
-        if log is None:  # it was taken away since it was chosen
+        now = None if log is None else self._candidate(tp, log)
+        if log is None or now is None or not now.sections.cleanable_bytes:  # cut or taken away meanwhile
             self._put_back(tp)
             self.under_way.discard(tp)
             return
         mark = Mark(log, log.truncations)
         try:
-            task = self._begin(log, candidate.sections)
+            task = self._begin(log, now.sections)
             await self._run_task(task, mark, worker)
             mark.check(self._logs)  # since the last group the log may have been cut, or be another
             self._logs.set_cleaner_point(tp, worker.stats.end_offset)

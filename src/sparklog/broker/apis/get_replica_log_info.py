@@ -20,18 +20,23 @@ VERSIONS = range(0, 1)
 _Topic = GetReplicaLogInfoResponse.TopicLogInfo
 
 
-def handle(broker: BrokerContext, request: ApiRequest[GetReplicaLogInfoRequest]) -> Steps[GetReplicaLogInfoResponse]:
+async def handle(broker: BrokerContext, request: ApiRequest[GetReplicaLogInfoRequest]) -> GetReplicaLogInfoResponse:
     message, epoch = request.message, broker.fence.broker_epoch
     if message.broker_id != broker.config.broker_id or epoch is None:
         return GetReplicaLogInfoResponse(
             throttle_time_ms=0, error_code=ErrorCode.STALE_BROKER_EPOCH, broker_epoch=-1, topics=[]
         )
+    topics = await broker.turns.drive(_ends(broker, message), lambda: "a GetReplicaLogInfo")
+    return GetReplicaLogInfoResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, broker_epoch=epoch, topics=topics)
+
+
+def _ends(broker: BrokerContext, message: GetReplicaLogInfoRequest) -> Steps[list[_Topic]]:
     topics = []
     for topic in message.topics:
         partitions = yield from each_of(partial(_end_of, broker, topic), topic.partitions)
         topics.append(_Topic(name=topic.name, partitions=partitions))
         yield
-    return GetReplicaLogInfoResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, broker_epoch=epoch, topics=topics)
+    return topics
 
 
 def _end_of(broker: BrokerContext, topic: GetReplicaLogInfoRequest.TopicLogs, number: int) -> _Topic.PartitionLogInfo:
