@@ -19,7 +19,7 @@ from sparklog.errors import ErrorCode
 from sparklog.local.ports import free_port
 from sparklog.net.vigil import Sight
 from sparklog.protocol.api_key import ApiKey
-from sparklog.protocol.messages import ProbeBrokerRequest
+from sparklog.protocol.messages import ElectLeadersRequest, ProbeBrokerRequest
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
 from sparklog.testing.cluster import ClusterHarness
@@ -118,6 +118,10 @@ def leaders_and_epochs(harness, name, bootstrap=None):
         return [(each.leader, each.leader_epoch) for each in admin.describe_topics([name])[name].partitions]
 
 
+def isrs_and_epochs(harness, name):
+    return [(set(each.isr), each.leader_epoch) for each in described(harness, name)]
+
+
 def probed(connection, address, broker_id):
     host, _, port = address.rpartition(":")
     message = ProbeBrokerRequest(broker_id=broker_id, host=host, port=int(port))
@@ -208,17 +212,20 @@ def others_lead(harness, name, victim):
 def test_where_it_is_switched_off_a_session_is_waited_for(trio, tmp_path):
     zookeeper = f"{trio.zookeeper.connect_string}/patient"
     settings = SETTINGS | {"sparklog.failover.fast": "false"}
+    all_preferred = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=60_000)
     with ExitStack() as stack:
         brokers = [
             stack.enter_context(BrokerHarness(tmp_path, zookeeper, number, settings=settings)) for number in range(2)
         ]
         cluster = SimpleNamespace(bootstrap_servers=",".join(each.address for each in brokers))
         make_topic(cluster, "patient", partitions=2, replicas=2)
+        before = isrs_and_epochs(cluster, "patient")
         victim = next(each for each in brokers if each.spec.broker_id != controller_of(cluster))
         (other,) = (each for each in brokers if each is not victim)
         victim.kill()
         with wire.connect(other.address) as connection:
-            for _ in range(5):
+            for _ in range(30):
                 assert probed(connection, victim.address, victim.spec.broker_id) == Sight.REFUSED
-        assert {each.leader for each in described(cluster, "patient")} == {0, 1}
+                connection.request(ApiKey.ELECT_LEADERS, lambda _: all_preferred)  # answered by another look
+        assert isrs_and_epochs(cluster, "patient") == before, "clients may be told of no leader, but no other leads"
         victim.start()
