@@ -64,7 +64,7 @@ def values(data, broker, topic):
 
 
 def test_both_replicas_are_cleaned_by_one_map(servers, data):
-    ends = ()
+    ends: tuple[int, ...] = ()
     while ends != (RECORDS, RECORDS):  # a follower learns a moment later what is replicated
         report, ran = job(servers, "shared")
         assert not report.has_failed, str(report)
