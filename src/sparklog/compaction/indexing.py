@@ -14,8 +14,7 @@ from sparklog.log.files import LOG_SUFFIX, segment_path
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.log.segment import SegmentFacts
 from sparklog.record.batch import RecordBatch
-from sparklog.record.compacting import OffsetMap
-from sparklog.record.records import batch_fields, records_section
+from sparklog.record.compacting import OffsetMap, index_batch
 
 
 class KeyIndexing:
@@ -65,10 +64,9 @@ class KeyIndexing:
                 self._passed += 1
             elif self._transactions.is_aborted(batch):
                 self._passed += batch.record_count
-            elif batch.record_count:
-                keys.index(records_section(batch), batch_fields(batch), start)
-                if keys.is_full:
-                    return False
+            else:
+                index_batch(keys, batch, start)
+                return not keys.is_full
             if batch.last_offset >= start:
                 keys.advance(batch.last_offset)
             return True
