@@ -22,7 +22,7 @@ from sparklog.compaction.task import CleaningTask
 from sparklog.compaction.walk import number_of
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
-from sparklog.log import swap
+from sparklog.log.drafts import adopt_drafts, check_drafts
 from sparklog.log.files import LOG_SUFFIX, remove_drafts, segment_path
 from sparklog.testing.clock import ManualClock
 
@@ -61,7 +61,9 @@ def split_clean(log, target, parts, stretch_bytes):
     ]
     for each in written[::-1]:
         for group in each.groups:
-            swap.adopt_drafts(log.directory, group.new, each.tag)
+            behind = min(base for base in log._segments.bases if base > max(group.old))
+            check_drafts(log.directory, group.new, behind, each.tag, log.config)
+            adopt_drafts(log.directory, group.new, each.tag)
             for path in log.replace_segments(group.new, group.old):
                 path.unlink()
     remove_drafts(log.directory)

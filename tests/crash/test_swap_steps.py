@@ -6,8 +6,8 @@ import pytest
 from crash.steps import crash_at
 from log.samples import SMALL, abandon, batch_of, open_log, whole, write_cleaned
 
+from sparklog.log.drafts import adopt_drafts
 from sparklog.log.files import draft_suffix
-from sparklog.log.swap import adopt_drafts
 from sparklog.record.records import iter_batches
 
 MOST_STEPS = 100

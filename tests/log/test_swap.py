@@ -4,9 +4,10 @@ import pytest
 from log.samples import SMALL, batch_of, marker_of, open_log, read_bytes, transactional, whole, write_cleaned
 
 from sparklog.errors import CorruptRecord, LogDirFailed, LogError
+from sparklog.log.drafts import adopt_drafts
 from sparklog.log.files import draft_suffix
 from sparklog.log.origin import AppendOrigin
-from sparklog.log.swap import adopt_drafts, finish_interrupted
+from sparklog.log.swap import finish_interrupted
 from sparklog.record.control import ControlType
 from sparklog.record.records import iter_batches
 from sparklog.testing.files import FaultyFiles

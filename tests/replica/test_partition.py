@@ -1,6 +1,8 @@
 """One partition: who may lead it, in which epoch, and how far consumers see."""
 
 import pytest
+from compaction.ours import cleaned, sections_of, task_of
+from log.samples import read_bytes
 
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
@@ -162,4 +164,26 @@ def test_with_too_few_in_sync_readers_see_what_the_topic_says(tmp_path, visibili
     assert partition.high_watermark.offset == seen, "the other has not fetched it"
     partition.fetched(OTHER, 2, 7)
     assert partition.high_watermark.offset == 2
+    log.close()
+
+
+@pytest.mark.parametrize("isolation", list(IsolationLevel))
+def test_all_is_seen_of_a_segment_that_grew_when_it_was_cleaned(tmp_path, isolation):
+    """A tombstone that stays gets a delete horizon, from which timestamps are further away: they take more bytes."""
+    settings = parse(TopicConfig, {"cleanup.policy": "compact"})
+    log = Log(tmp_path, TP, settings, ManualClock(), lambda work: work())
+    partition = Partition(TP, ME, log)
+    partition.apply(state(ME, 0), (ME,))
+    builder = RecordBatchBuilder()
+    for number in range(30):
+        builder.append(1, b"k%d" % number, None if number == 29 else b"v")
+    partition.append_as_leader(memoryview(bytearray(builder.build())), 1)
+    log.roll()
+    before = partition.read(0, 1 << 20, isolation, min_one_batch=True)
+    cleaned(log, task_of(log, sections_of(log, 0, now_ms=5000), now_ms=5000))
+    after = partition.read(0, 1 << 20, isolation, min_one_batch=True)
+    assert after.records.size > before.records.size
+    assert len(read_bytes(after.records)) == log.size
+    assert (after.high_watermark, partition.bound(isolation).offset) == (30, 30)
+    assert partition.read(30, 1 << 20, isolation, min_one_batch=True).records is None
     log.close()

@@ -82,7 +82,8 @@ class GroupRewriting:
 
     def rewrite(self, bases: Sequence[int], stats: CleanerStats) -> CleanedGroup:
         """Write a group anew, and count it. Raises CorruptRecord, DiskFull, OSError, with nothing of it left."""
-        group = [each for each in self._task.segments if each.base_offset in bases]
+        wanted = frozenset(bases)
+        group = [each for each in self._task.segments if each.base_offset in wanted]
         self._check_room(sum(each.size for each in group))
         writer = _GroupWriter(self._task, self._keys, bases[0], self._transactions, self._walk, self._suffix)
         try:

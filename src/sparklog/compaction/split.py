@@ -108,8 +108,9 @@ class TraceStretch:
             log.show(batch)
             return True
 
+        wanted = frozenset(self.bases)
         for segment in self.target.task.segments:
-            if segment.base_offset in self.bases:
+            if segment.base_offset in wanted:
                 walk.walk(segment, skip_plain, visit)
         return Traced(aborted, log.traces)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -72,6 +73,12 @@ def segment_paths(directory: Path, base_offset: int, suffix: str = "") -> list[P
     """The files of a segment that are there, the ``.log`` first; ``suffix`` is what stands behind their names."""
     paths = [segment_path(directory, base_offset, kind + suffix) for kind in (LOG_SUFFIX, *INDEX_SUFFIXES)]
     return [path for path in paths if path.exists()]
+
+
+def remove_files(paths: Iterable[Path]) -> None:
+    """Remove those of the files that are there. Raises OSError."""
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def draft_suffix(tag: str) -> str:

@@ -112,6 +112,8 @@ class Log:
         self._recovery_lock = threading.Lock()
         self._is_rolling = False
         self._truncations = 0
+        self.replacements = 0
+        """How often segments gave way to others since the log was opened: then batches lie elsewhere in the files."""
         self._left_to_cut: Callable[[], None] | None = None
         self._has_new_names = False
         self._unflushed_since_ms: int | None = None
@@ -812,20 +814,23 @@ class Log:
         Raises LogError unless the log has those of ``old``, SegmentsLeased while one of them is leased.
         """
         self._check_writable()
-        gone = tuple(segment for segment in self._segments if segment.base_offset in old)
+        wanted = frozenset(old)
+        gone = tuple(segment for segment in self._segments if segment.base_offset in wanted)
         if len(gone) != len(old) or not old or not min(old) <= min(new) or self._segments.active in gone:
             raise LogError(f"cannot replace segments {list(old)} of {self.tp} by {list(new)}")
         now = self._clock.monotonic()
         leased = [each.base_offset for each in gone if is_leased(each.leases, now)]
         if leased:
             raise SegmentsLeased(f"segments {leased} of {self.tp} are leased to readers: replace them when that ends")
-        return Replacement(self.directory, self._config, gone, new, now)
+        behind = min(base for base in self._segments.bases if base > max(old))
+        return Replacement(self.directory, self._config, gone, behind, new, now)
 
     def adopt(self, replacement: Replacement) -> list[Path]:
         """Serve the new segments from now on; the files of the old ones, for the caller to unlink."""
         replacement.end()
         self._segments.replace(replacement.gone, replacement.fresh)
-        kept = self._segments.bases
+        self.replacements += 1
+        kept = frozenset(self._segments.bases)
         for segment in replacement.gone:
             if segment.base_offset not in kept:
                 with suppress(OSError):  # a start removes one that stays

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sparklog.config.topic import TopicConfig
-from sparklog.errors import LogDirFailed, LogError
+from sparklog.errors import CorruptRecord, LogDirFailed, LogError
 from sparklog.log import swap
 from sparklog.log.files import disk_refused, rename_deleted
 from sparklog.log.lease import Lease
@@ -23,10 +23,18 @@ class Replacement:
     """One swap of segments."""
 
     def __init__(
-        self, directory: Path, config: TopicConfig, gone: tuple[LogSegment, ...], new: Sequence[int], now: float
+        self,
+        directory: Path,
+        config: TopicConfig,
+        gone: tuple[LogSegment, ...],
+        end_offset: int,
+        new: Sequence[int],
+        now: float,
     ) -> None:
         """``new`` are the base offsets of ``.cleaned`` segments; ``now`` is monotonic, in seconds."""
         self.gone = gone
+        self.end_offset = end_offset
+        """Where the segment begins that follows those that are to go."""
         self.fresh: tuple[LogSegment, ...] = ()
         """The new segments, open, once the files are in place."""
         self.doomed: list[Path] = []
@@ -62,6 +70,10 @@ class Replacement:
                 segment.load_latest()
         except OSError as error:
             raise LogDirFailed(f"cannot swap segments of {self._directory}: {error.strerror or error}") from error
+        except (
+            CorruptRecord
+        ) as error:  # the old segments have lost their names: as they are, the new ones must not be served
+            raise LogDirFailed(f"what was swapped in cannot be read: {error}") from error
 
     def _give_up(self) -> None:
         try:

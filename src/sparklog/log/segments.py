@@ -55,7 +55,8 @@ class LogSegments:
 
     def replace(self, gone: tuple[LogSegment, ...], new: tuple[LogSegment, ...]) -> None:
         """Take ``gone`` out and put ``new`` in, in one step."""
-        kept = (segment for segment in self._segments if segment not in gone)
+        leaving = frozenset(gone)
+        kept = (segment for segment in self._segments if segment not in leaving)
         self._segments = tuple(sorted((*kept, *new), key=_base_offset))
 
     @property

@@ -12,7 +12,7 @@ Source: Kafka 3.9, ``LocalLog.replaceSegments``, ``LogLoader.removeTempFilesAndC
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from sparklog.log.file_records import end_offset
@@ -23,9 +23,9 @@ from sparklog.log.files import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
     base_offset_of,
-    draft_suffix,
     files_with_suffix,
     find_base_offset,
+    remove_files,
     remove_temporaries,
     segment_path,
     segment_paths,
@@ -34,23 +34,6 @@ from sparklog.log.files import (
 )
 
 _logger = logging.getLogger(__name__)
-
-
-def adopt_drafts(directory: Path, bases: Sequence[int], tag: str) -> None:
-    """Let the drafts of the segments of ``bases`` be the ``.cleaned`` files of step 1.
-
-    Drafts themselves are none: those of segments that are written at the same time must not undo the swap of another.
-    Raises OSError, with none of them left, if one cannot be renamed or is not there.
-    """
-    suffix = draft_suffix(tag)
-    try:
-        for base in bases:
-            segment_path(directory, base, LOG_SUFFIX + suffix).stat()
-            for path in segment_paths(directory, base, suffix):
-                path.rename(_renamed(path, suffix, CLEANED_SUFFIX))
-    except OSError:
-        _remove(path for base in bases for path in segment_paths(directory, base, CLEANED_SUFFIX))
-        raise
 
 
 def prepare(directory: Path, bases: Sequence[int]) -> None:
@@ -96,13 +79,13 @@ def undo(directory: Path) -> None:
     cleaned = files_with_suffix(directory, CLEANED_SUFFIX)
     if cleaned:
         first = min(base_offset_of(path) for path in cleaned)
-        _remove(path for path in files_with_suffix(directory, SWAP_SUFFIX) if base_offset_of(path) >= first)
-        _remove(cleaned)  # last: while one of these is there, the swap counts as undone
+        remove_files(path for path in files_with_suffix(directory, SWAP_SUFFIX) if base_offset_of(path) >= first)
+        remove_files(cleaned)  # last: while one of these is there, the swap counts as undone
 
 
 def finish_interrupted(directory: Path) -> None:
     """Undo or finish what a crash left half done; doing it twice is doing it once."""
-    _remove(files_with_suffix(directory, DELETED_SUFFIX))
+    remove_files(files_with_suffix(directory, DELETED_SUFFIX))
     remove_temporaries(directory)
     cleaned = files_with_suffix(directory, CLEANED_SUFFIX)
     if cleaned:
@@ -112,7 +95,7 @@ def finish_interrupted(directory: Path) -> None:
     swaps = sorted(files_with_suffix(directory, SWAP_SUFFIX))
     if swaps:
         _logger.warning("%s: a swap of segments was interrupted; it is finished", directory)
-        _remove(_replaced(directory, swaps))
+        remove_files(_replaced(directory, swaps))
         for path in swaps:
             path.rename(_renamed(path, SWAP_SUFFIX, ""))
         sync_directory(directory)
@@ -140,8 +123,3 @@ def _remove_orphans(directory: Path) -> None:
             if not path.with_suffix(LOG_SUFFIX).exists():
                 _logger.warning("removing %s: there is no %s file beside it", path, LOG_SUFFIX)
                 path.unlink()
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)

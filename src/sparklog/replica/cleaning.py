@@ -29,6 +29,7 @@ from sparklog.config.broker import BrokerConfig
 from sparklog.errors import CorruptRecord, DiskFull, LogDirFailed, LogError, SegmentsLeased
 from sparklog.log import swap
 from sparklog.log.directories.manager import LogManager
+from sparklog.log.drafts import adopt_drafts, check_drafts
 from sparklog.log.files import LOG_SUFFIX, remove_drafts, segment_path
 from sparklog.log.log import Log
 from sparklog.log.replacement import Replacement
@@ -482,8 +483,10 @@ class LogCleaner:
         """Where the disk fails half way, its log directory has failed."""
         if tag is not None:
             try:
-                await asyncio.wrap_future(self._logs.run_on_disk(swap.adopt_drafts, log.directory, group.new, tag))
-            except OSError as error:
+                checked = (log.directory, group.new, replacement.end_offset, tag, log.config)
+                await asyncio.wrap_future(self._logs.run_on_disk(check_drafts, *checked))
+                await asyncio.wrap_future(self._logs.run_on_disk(adopt_drafts, log.directory, group.new, tag))
+            except (CorruptRecord, OSError) as error:
                 replacement.end()
                 raise Abandoned(f"what was written for it cannot be taken: {error}") from error
         try:

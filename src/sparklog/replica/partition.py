@@ -108,10 +108,12 @@ class Partition:
         self._in_sync: InSyncReplicas | None = None  # while this broker leads
         known = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._high_watermark = log.position_of(known)
+        self._replacements = log.replacements
 
     def stand_on(self, log: Log) -> None:
         """The same log in another directory is the partition's from now on."""
         self.log = log
+        self._replacements = log.replacements
         self._advance_to(log.position_of(self._high_watermark.offset))
 
     def leave(self) -> None:
@@ -483,6 +485,9 @@ class Partition:
             stable = self.last_stable_offset
             if stable < self._high_watermark.offset:
                 return self.log.position_of(stable)
+        if self._replacements != self.log.replacements:
+            self._replacements = self.log.replacements
+            self._high_watermark = self.log.position_of(self._high_watermark.offset)
         return self._high_watermark
 
     # Reading

@@ -1,0 +1,113 @@
+"""Segments that another process has written are taken over only if a log can stand on them."""
+
+import os
+import struct
+
+import pytest
+from log.samples import SMALL, batch_of, open_log, write_cleaned
+
+from sparklog.errors import CorruptRecord, LogError
+from sparklog.log.drafts import adopt_drafts, check_drafts
+from sparklog.log.files import draft_suffix
+from sparklog.record.records import iter_batches
+
+SETTINGS = SMALL | {"cleanup.policy": "compact", "index.interval.bytes": "200"}
+TAG = "mine"
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = open_log(tmp_path / "t-0", SETTINGS)
+    while log.segment_count < 4:
+        log.append_as_leader(batch_of(1000 + log.log_end_offset, size=100, key=b"k"), 0)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def draft(log):
+    """The path of the draft of the first two segments' rewrite, its base offset and its end."""
+    first, _, third, *_ = log._segments.bases
+    whole = b"".join(map(bytes, log.read_all(1 << 20)))
+    kept = [bytes(batch.buffer) for batch in iter_batches(whole) if batch.base_offset < third][::2]
+    write_cleaned(log.directory, first, kept, log.config)
+    for path in log.directory.glob("*.cleaned"):
+        path.rename(path.with_name(path.name.removesuffix(".cleaned") + draft_suffix(TAG)))
+    return log.directory / f"{first:020d}.log{draft_suffix(TAG)}", first, third
+
+
+def check(log, draft):
+    _, first, end = draft
+    check_drafts(log.directory, [first], end, TAG, log.config)
+
+
+def test_a_sound_one_is_taken(log, draft):
+    check(log, draft)
+    adopt_drafts(log.directory, [draft[1]], TAG)
+    log.replace_segments([draft[1]], log._segments.bases[:2])
+
+
+def test_one_that_lost_its_end(log, draft):
+    os.truncate(draft[0], draft[0].stat().st_size - 7)
+    with pytest.raises(CorruptRecord, match="no whole batch that belongs there"):
+        check(log, draft)
+
+
+def test_one_that_lost_its_last_batch(log, draft):
+    """Every batch is whole, but the indexes tell of more."""
+    data = draft[0].read_bytes()
+    last = [batch.size_in_bytes for batch in iter_batches(data)][-1]
+    os.truncate(draft[0], len(data) - last)
+    with pytest.raises(CorruptRecord, match="not the index of its segment"):
+        check(log, draft)
+
+
+@pytest.mark.parametrize("at", [3, 18, 100])
+def test_one_of_which_a_byte_is_another(log, draft, at):
+    data = bytearray(draft[0].read_bytes())
+    data[at] ^= 0xFF
+    draft[0].write_bytes(data)
+    with pytest.raises(CorruptRecord, match="no whole batch"):
+        check(log, draft)
+
+
+@pytest.mark.parametrize("offset", [10**6, -1])
+def test_one_with_other_offsets(log, draft, offset):
+    data = bytearray(draft[0].read_bytes())
+    data[:8] = struct.pack(">q", offset)
+    draft[0].write_bytes(data)
+    with pytest.raises(CorruptRecord, match="no whole batch"):
+        check(log, draft)
+
+
+def test_one_that_reaches_into_the_next_segment(log, draft):
+    with pytest.raises(CorruptRecord, match="no whole batch"):
+        check_drafts(log.directory, [draft[1]], draft[2] - 3, TAG, log.config)
+
+
+@pytest.mark.parametrize("kind", ["index", "timeindex"])
+@pytest.mark.parametrize("content", [b"", b"abc", b"\0" * 24, b"\xff" * 24])
+def test_one_with_a_wrong_index(log, draft, kind, content):
+    path = draft[0].with_name(draft[0].name.replace(".log.", f".{kind}."))
+    assert path.read_bytes() != content
+    path.write_bytes(content)
+    with pytest.raises(CorruptRecord, match="not the index of its segment"):
+        check(log, draft)
+
+
+@pytest.mark.parametrize("kind", ["log", "index", "timeindex"])
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: path.symlink_to("/etc/hostname"), os.mkfifo])
+def test_what_is_no_file(log, draft, kind, make):
+    path = draft[0].with_name(draft[0].name.replace(".log.", f".{kind}."))
+    path.unlink()
+    make(path)
+    with pytest.raises(CorruptRecord, match="is no file"):
+        check(log, draft)
+
+
+def test_one_that_is_not_there(log, draft):
+    draft[0].unlink()
+    with pytest.raises(FileNotFoundError):
+        check(log, draft)
+    with pytest.raises(LogError, match="cannot be in a file's name"):
+        check_drafts(log.directory, [draft[1]], draft[2], "../x", log.config)
