@@ -24,6 +24,10 @@ T = TypeVar("T")
 COMMIT_EVERY_S = 0.3
 STEP_S = 0.1
 AT_ONCE = 200
+ROWS_AT_ONCE = 20
+"""As a batch they fit a segment of the table. librdkafka gives up what is refused for its size, and sends what follows
+again under a new epoch, so that it may be there twice.
+"""
 PATIENCE_S = 30.0
 KEYS = 20
 """Those of a table that are written again and again."""
@@ -108,7 +112,7 @@ class Rows(Actor):
 
     def rest(self, producer: AProducer) -> None:
         producer.poll(self.role.get("rests", 0.02))
-        while not self.stop and producer.flush(0) > AT_ONCE:
+        while not self.stop and producer.flush(0) > ROWS_AT_ONCE:
             producer.poll(STEP_S)
 
 

@@ -39,18 +39,18 @@ of how far transactions had ended below the high watermark. Besides:
 
 Compaction takes records away from a topic that is told to be compacted. There 1 is only of the offset, 7 only that a
 read has of each key what is the last in the end (another replica, which may lead then, was compacted at another time),
-and 11 not of the last stable offset of a broker that has started again, for the
-transaction may be gone that was open. In their place:
+and 11 not of the last stable offset of a broker that has started again, for the transaction may be gone that was open.
+In their place:
 
-15. *lost row*, *resurrected row*: of each key the end shows the last record that was acknowledged, or a later one; where
-    that is a tombstone it may be gone, and nothing older is in its place.
+15. *lost row*, *resurrected row*: of each key the end shows the last record that was acknowledged, or a later one; a
+    tombstone may be gone, and then nothing older is in its place.
 16. *moved row*: a record was never seen at another offset than its own, nor two at one, by whomever.
 17. *unsent row*: none was seen that nobody sent to that partition.
 18. *wrong table*: what a read_committed reader has read from the start comes to the table that the end shows, as far as
-    it came. A tombstone that it did not see is one that it came to later than ``delete.retention.ms`` after it was sent.
+    it came. It may have missed a tombstone that it came to later than ``delete.retention.ms`` after that was sent.
 
 A record that was sent with acks=1 may be lost where another leads since, and only there; it may be there twice, and in
-another order. What was read is never lost.
+another order. So may that of a producer that is not idempotent, which is not lost. What was read is never lost.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from histories.evidence import Breach, Check, Evidence
+from histories.evidence import Breach, Check, Evidence, is_plain
 from histories.history import READ_COMMITTED, Event, FinalLog, Transaction, place
 from histories.rows import is_tombstone, key_of
 from histories.tables import TABLE_CHECKS
@@ -101,8 +101,8 @@ def _lost(evidence: Evidence) -> Iterator[tuple[Event, list[int]]]:
     for sent in evidence["sent"]:
         log = evidence.logs.get(place(sent))
         found = [entry.offset for entry in log.by_value.get(sent["value"], [])] if log else []
-        is_known_elsewhere = bool(found) and sent["offset"] >= 0 and sent["offset"] not in found
-        if is_known_elsewhere or (not found and sent["topic"] not in evidence.compacted):
+        is_compacted = sent["topic"] in evidence.compacted
+        if (not found and not is_compacted) or (found and 0 <= sent["offset"] not in found):
             yield sent, found
 
 
@@ -134,7 +134,7 @@ class Terms:
 
 def duplicate_writes(evidence: Evidence) -> Iterator[Breach]:
     places: dict[str, list[str]] = defaultdict(list)
-    hasty = {send["value"] for send in evidence["send"] if _is_hasty(send)}
+    hasty = {send["value"] for send in evidence["send"] if _is_hasty(send) or is_plain(send)}
     for (topic, partition), log in evidence.logs.items():
         for entry in log.entries:
             places[entry.value].append(f"{topic}/{partition} {entry.offset}")
@@ -146,7 +146,7 @@ def duplicate_writes(evidence: Evidence) -> Iterator[Breach]:
 def reordered_writes(evidence: Evidence) -> Iterator[Breach]:
     last: dict[tuple[Any, ...], tuple[int, str]] = {}
     for send in evidence["send"]:
-        log = None if _is_hasty(send) or send.get("plain") else evidence.logs.get(place(send))
+        log = None if _is_hasty(send) or is_plain(send) else evidence.logs.get(place(send))
         for entry in log.by_value.get(send["value"], [])[:1] if log else []:
             before = last.get((send["who"], *place(send)))
             if before is not None and entry.offset < before[0]:

@@ -39,7 +39,6 @@ class ConfluentProducer:
         self, bootstrap: str, transactional_id: str | None, timeout_ms: int, acks: str = "all", *, plain: bool = False
     ) -> None:
         settings = {
-            **({"retries": 0} if plain else {}),
             "bootstrap.servers": bootstrap,
             "acks": acks,
             "enable.idempotence": acks == "all" and not plain,

@@ -35,3 +35,8 @@ class Evidence:
 
 
 Check = Callable[[Evidence], Iterator[Breach]]
+
+
+def is_plain(send: Event) -> bool:
+    """Whether the producer is not idempotent: what it sends again may be there twice, and in another order."""
+    return bool(send.get("plain"))

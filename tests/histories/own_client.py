@@ -49,7 +49,6 @@ class OwnProducer:
     ) -> None:
         settings: dict[str, Any] = {
             **_COMMON,
-            **({"retries": 0} if plain else {}),
             "bootstrap.servers": bootstrap,
             "acks": acks,
             "enable.idempotence": acks == "all" and not plain,

@@ -98,8 +98,8 @@ class _Files:
 
 
 def _rows(batches: Sequence[RecordBatch]) -> Iterator[list[Any]]:
-    """Of each record its offset, its key (None for a marker), whether it is a tombstone, whether read_committed may show
-    it, and a digest of all of it.
+    """Of each record its offset, its key (None for a marker), whether it is a tombstone, whether read_committed may
+    show it, and a digest of all of it.
     """
     outcomes = {each.first: each.outcome for each in transactions(map(_said, batches))}
     running: dict[int, str] = {}

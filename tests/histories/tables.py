@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from histories.evidence import Breach, Check, Evidence
+from histories.evidence import Breach, Check, Evidence, is_plain
 from histories.history import READ_COMMITTED, Event, place
 from histories.rows import is_tombstone, key_of
 
@@ -18,7 +18,7 @@ class Row(NamedTuple):
 
     text: str
     offset: int | None
-    """Where it is or was; None if nobody has told."""
+    """Where it is or was; None if nobody has told. The last one, if it was written twice."""
     counts: bool | None
     """Whether it is the table's; None if that is not known."""
     at: int
@@ -49,12 +49,13 @@ def _seen(evidence: Evidence) -> Iterator[Seen]:
 
 
 def moved_rows(evidence: Evidence) -> Iterator[Breach]:
+    twice = {(place(send), send["value"]) for send in evidence["send"] if is_plain(send)}
     texts: dict[tuple[Place, int], str] = {}
     offsets: dict[tuple[Place, str], int] = {}
     for where, offset, text, who in _seen(evidence):
         if texts.setdefault((where, offset), text) != text:
             yield Breach("moved row", f"{where} {offset} is {texts[where, offset]!r}, and {text!r} to {who}")
-        elif offsets.setdefault((where, text), offset) != offset:
+        elif offsets.setdefault((where, text), offset) != offset and (where, text) not in twice:
             yield Breach("moved row", f"{where} {text!r} is at {offsets[where, text]}, and at {offset} to {who}")
 
 
@@ -67,7 +68,9 @@ def unsent_rows(evidence: Evidence) -> Iterator[Breach]:
 
 def _rows(evidence: Evidence) -> dict[Place, dict[str, list[Row]]]:
     """By place and key, in the order in which they were sent."""
-    offsets = {(where, text): offset for where, offset, text, _ in _seen(evidence)}
+    offsets: dict[tuple[Place, str], int] = {}
+    for where, offset, text, _ in _seen(evidence):
+        offsets[where, text] = max(offset, offsets.get((where, text), -1))
     acknowledged = {(place(sent), sent["value"]) for sent in evidence["sent"]}
     outcomes = {event["txn"]: what == "committed" for what in ("committed", "aborted") for event in evidence[what]}
     found: dict[Place, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))

@@ -1,18 +1,9 @@
 """The checker against hand-made histories of a table: what compaction may take away, and what it must not."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import pytest
 from histories.checker import check
 from histories.history import READ_COMMITTED
-from histories.replicas import compacted_replicas, end_of
 from histories.rows import from_wire, is_tombstone, key_of, on_wire, row
-
-from sparklog.log.log import Log
-from sparklog.record.control import ControlType
-from sparklog.structs import TopicPartition
-from sparklog.testing.clock import ManualClock
 
 RETENTION_MS = 1
 LATE_NS = 2_000_000
@@ -164,7 +155,7 @@ def test_a_tombstone_may_be_missed_by_who_is_late_or_where_a_clock_was_set():
     assert breaches(missed | {"clock": event("clock stepped", broker=1)}) == []
 
 
-def test_a_producer_that_is_plain_promises_no_order():
+def test_a_producer_that_is_plain_promises_no_order_and_may_write_twice():
     swapped = changed(
         log=final_log(batch((0, "a=2"), (7, "a=1")), *COMMITTED),
         **dict.fromkeys(("sent_a1", "sent_a2", "early", "early_goes_on", "later")),
@@ -172,6 +163,10 @@ def test_a_producer_that_is_plain_promises_no_order():
         send_a2=send("a=2", plain=True),
     )
     assert breaches(swapped) == []
+    twice = changed(
+        send_a2=send("a=2", plain=True), again=sent("a=2", 9), log=final_log(*COMMITTED, batch((7, "a=2"), (9, "a=2")))
+    )
+    assert breaches(twice) == []
 
 
 def replica(broker, *rows, **fields):

@@ -179,7 +179,7 @@ class Disk:
         return node
 
     def meet(self, path: str) -> Node | None:
-        """What ``path`` names now; a file that another process has made there is taken note of. None if there is none."""
+        """What ``path`` names now, None for nothing; a file that another process has made there is taken note of."""
         node = self.at(path)
         if isinstance(node, Directory) or not os.path.isfile(path):
             return node
