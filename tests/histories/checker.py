@@ -396,7 +396,7 @@ def unequal_replicas(evidence: Evidence) -> Iterator[Breach]:
     first: dict[tuple[str, int], Event] = {}
     for each in evidence["replica"]:
         other = first.setdefault(place(each), each)
-        names = each.keys() - {"at", "asked", "who", "broker", "rows"}
+        names = each.keys() - {"at", "asked", "who", "broker", "rows"} - ({"producers"} if "rows" in each else set())
         differ = sorted(name for name in names if each[name] != other[name])
         yield from _unequal_rows(other, each)
         if differ:
@@ -405,13 +405,19 @@ def unequal_replicas(evidence: Evidence) -> Iterator[Breach]:
 
 
 def _unequal_rows(one: Event, other: Event) -> Iterator[Breach]:
+    """Of a producer of which only a marker is known, another replica may know nothing: markers are emptied."""
     told = f"{_at(one)} of brokers {one['broker']} and {other['broker']}"
-    by_offset = {row[0]: row for row in one.get("rows", ())}
-    both = [(by_offset[row[0]], row) for row in other.get("rows", ()) if row[0] in by_offset]
-    for mine, yours in both:
-        if mine != yours:
-            yield Breach("unequal replicas", f"{told}: {mine} and {yours}")
-    tables = [_last_values(each.get("rows", ())) for each in (one, other)]
+    if "rows" not in one:
+        return
+    by_offset = {row[0]: row for row in one["rows"]}
+    for row in other["rows"]:
+        if by_offset.get(row[0], row) != row:
+            yield Breach("unequal replicas", f"{told}: {by_offset[row[0]]} and {row}")
+    for number in sorted(one["producers"].keys() | other["producers"].keys()):
+        mine, yours = (each["producers"].get(number, [-1, None]) for each in (one, other))
+        if [] not in (mine[1], yours[1]) and mine != yours:
+            yield Breach("unequal replicas", f"{told}: producer {number} is {mine} and {yours}")
+    tables = [_last_values(each["rows"]) for each in (one, other)]
     for key in sorted(tables[0].keys() | tables[1].keys()):
         if tables[0].get(key) != tables[1].get(key):
             yield Breach("unequal replicas", f"{told}: {key} is {tables[0].get(key)} and {tables[1].get(key)}")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from histories.clients import CLIENTS, OWN
 from histories.history import Progress, Recorder, now
+from histories.replicas import kind_of
 from histories.rows import from_wire
 from integration import wire
 
@@ -24,7 +25,6 @@ from sparklog.local.process import ChildProcess
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeTransactionsRequest, OffsetFetchRequest
-from sparklog.record.control import ControlType, read_marker
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
@@ -437,19 +437,14 @@ def final_log(connection: BlockingConnection, tp: TopicPartition) -> dict[str, A
 
 
 def _described(batch: Any) -> dict[str, Any]:
-    kind = "transactional" if batch.is_transactional else "plain"
-    records: list[Any] = []
-    if batch.is_control:
-        kind = "commit" if read_marker(batch).type is ControlType.COMMIT else "abort"
-    else:
-        records = list(iter_records(batch))
+    records = [] if batch.is_control else list(iter_records(batch))
     return {
         "offset": batch.base_offset,
         "last": batch.last_offset,
         "producer": batch.producer_id,
         "epoch": batch.producer_epoch,
         "leader epoch": batch.partition_leader_epoch,
-        "kind": kind,
+        "kind": kind_of(batch),
         "values": [from_wire(record.key, record.value, record.headers) for record in records],
         "offsets": [record.offset for record in records],
     }

@@ -117,10 +117,18 @@ def _rows(batches: Sequence[RecordBatch]) -> Iterator[list[Any]]:
 
 def _said(batch: RecordBatch) -> dict[str, Any]:
     """What of a batch tells of transactions, as in a ``final log`` event."""
-    kind = "transactional" if batch.is_transactional else "plain"
-    if batch.is_control:
-        kind = "commit" if read_marker(batch).type is ControlType.COMMIT else "abort"
-    return {"offset": batch.base_offset, "producer": batch.producer_id, "kind": kind}
+    return {"offset": batch.base_offset, "producer": batch.producer_id, "kind": kind_of(batch)}
+
+
+def kind_of(batch: RecordBatch) -> str:
+    """The field of a batch in a ``final log`` event. Compaction empties a marker of whose transaction nothing is left,
+    and keeps it, where it is the last of its producer.
+    """
+    if not batch.is_control:
+        return "transactional" if batch.is_transactional else "plain"
+    if not batch.record_count:
+        return "emptied"
+    return "commit" if read_marker(batch).type is ControlType.COMMIT else "abort"
 
 
 def _digest(batch: RecordBatch, record: Record) -> str:

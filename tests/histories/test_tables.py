@@ -1,9 +1,19 @@
 """The checker against hand-made histories of a table: what compaction may take away, and what it must not."""
 
+from contextlib import closing
+
 import pytest
+from compaction.keyed import START_MS, Producer, append, mark
+from compaction.ours import clean, opened
 from histories.checker import check
 from histories.history import READ_COMMITTED
+from histories.replicas import compacted_replicas, end_of, kind_of
 from histories.rows import from_wire, is_tombstone, key_of, on_wire, row
+
+from sparklog.config.definition import parse
+from sparklog.config.topic import TopicConfig
+from sparklog.record.control import ControlType
+from sparklog.record.records import iter_batches
 
 RETENTION_MS = 1
 LATE_NS = 2_000_000
@@ -202,10 +212,58 @@ def test_replicas_must_not_differ_in_their_tables(other):
     assert breaches(changed(x=replica(0, A1, B1, B2, A2), y=replica(1, *other))) == ["unequal replicas"]
 
 
-@pytest.mark.parametrize("differs", [{"end": 8}, {"start": 1}, {"producers": {"7": [0, [], -1]}}])
+BATCH = [0, 3, 4, 7, -1]
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        {"end": 8},
+        {"start": 1},
+        {"producers": {}},
+        {"producers": {"7": [1, [BATCH], -1]}},
+        {"producers": {"7": [0, [[0, 2, 4, 6, -1]], -1]}},
+    ],
+)
 def test_replicas_must_not_differ_in_their_ends_and_producers(differs):
-    both = changed(x=replica(0, A2), y=replica(1, A2, **differs))
+    known = {"producers": {"7": [0, [BATCH], -1]}}
+    both = changed(x=replica(0, A2, **known), y=replica(1, A2, **known | differs))
     assert breaches(both) == ["unequal replicas"]
+
+
+@pytest.mark.parametrize("other", [{}, {"7": [1, [BATCH], -1]}])
+def test_a_producer_of_whom_only_a_marker_is_known_may_be_unknown_elsewhere(other):
+    both = changed(x=replica(0, A2, producers={"7": [2, [], -1]}), y=replica(1, A2, producers=other))
+    assert breaches(both) == []
+
+
+def test_the_files_of_replicas_are_told_record_by_record(tmp_path):
+    """One of two was compacted: a marker is emptied, an older value gone, and the table the same."""
+    homes = [tmp_path / name / "t-0" for name in ("a", "b")]
+    config = parse(TopicConfig, {"cleanup.policy": "compact", "delete.retention.ms": "0"})
+    for home in homes:
+        home.mkdir(parents=True)
+        with closing(opened(home, config, START_MS)) as log:
+            append(log, (b"a", b"1"), (b"b", b"1"))
+            append(log, (b"a", b"aborted"), producer=Producer(7, 0, 0, is_transactional=True))
+            mark(log, Producer(7, 1, -1), ControlType.ABORT)
+            append(log, (b"a", b"2"))
+            log.roll()
+            append(log, (b"c", b"1"))
+    for later_ms in range(3):
+        clean(homes[1], config={"delete.retention.ms": "0"}, now_ms=START_MS + later_ms)
+    whole, cleaned_one = compacted_replicas(homes)
+    rows = [[row[0] for row in each["rows"]] for each in (whole, cleaned_one)]
+    assert rows == [[0, 1, 2, 3, 4, 5], [1, 4, 5]]
+    assert [row[1:4] for row in whole["rows"][2:4]] == [["61", False, False], [None, False, False]]
+    assert [end_of(home) for home in homes] == [whole["end"], cleaned_one["end"]] == [6, 6]
+    events = [event("replica", topic="t", partition=0, broker=n, **each) for n, each in enumerate((whole, cleaned_one))]
+    assert breaches(dict(enumerate(events))) == []
+    assert "emptied" in [kind_of(batch) for batch in iter_batches(b"".join(map(bytes, _files(homes[1]))))]
+
+
+def _files(home):
+    return [path.read_bytes() for path in sorted(home.glob("*.log"))]
 
 
 @pytest.mark.parametrize("text", ["a=1", "a!1", "k-w-0.1:7=w-0.1:7", "w-0.1:7"])
