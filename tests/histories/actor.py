@@ -17,13 +17,23 @@ from typing import Any, TypeVar
 
 from histories.clients import AConsumer, AProducer, ClientFailed, Received, Tp, client
 from histories.history import Recorder, now
+from histories.rows import row
 
 T = TypeVar("T")
 
 COMMIT_EVERY_S = 0.3
 STEP_S = 0.1
 AT_ONCE = 200
+ROWS_AT_ONCE = 20
+"""As a batch they fit a segment of the table. librdkafka gives up what is refused for its size, and sends what follows
+again under a new epoch, so that it may be there twice.
+"""
 PATIENCE_S = 30.0
+KEYS = 20
+"""Those of a table that are written again and again."""
+LONE = 0.1
+"""The share of a table's records whose key nobody writes again."""
+TOMBSTONES = 0.2
 
 
 class Stop:
@@ -50,6 +60,7 @@ class Actor:
         self.stop = Stop()
         self.make_producer, self.make_consumer = client(role["client"])
         self.acks: str = role.get("acks", "all")
+        self.plain: bool = role.get("plain", False)
 
     def run(self) -> None:
         raise NotImplementedError
@@ -60,7 +71,8 @@ class Actor:
         def told(offset: int) -> None:
             self.record("sent", topic=topic, partition=partition, value=value, offset=offset, acks=self.acks)
 
-        self.record("send", topic=topic, partition=partition, value=value, txn=txn, acks=self.acks)
+        how = {"txn": txn, "acks": self.acks, "plain": self.plain}
+        self.record("send", topic=topic, partition=partition, value=value, **how)
         return producer.produce(tp, value, told)
 
 
@@ -79,6 +91,40 @@ class Writer(Actor):
             time.sleep(self.role.get("pauses", 0.0))
             while not self.stop and producer.flush(0) > AT_ONCE:
                 producer.poll(STEP_S)
+        producer.flush(60)
+
+
+class Rows(Actor):
+    """Draws rows of a table: most of a few keys, some keys a tombstone, some of a key that nobody writes again."""
+
+    def __init__(self, role: dict[str, Any]) -> None:
+        super().__init__(role)
+        self.number = 0
+
+    def send_row(self, producer: AProducer, txn: str | None) -> None:
+        self.number += 1
+        name = f"{self.role['who']}:{self.number}"
+        place = min(self.chance.randrange(KEYS), self.chance.randrange(KEYS))
+        is_lone = self.chance.random() < LONE
+        key = f"k{self.role['who']}:{self.number}" if is_lone else f"k{place}"
+        tp = (self.role["target"], place % self.role["target partitions"])
+        self.send(producer, tp, row(key, name, is_tombstone=self.chance.random() < TOMBSTONES), txn)
+
+    def rest(self, producer: AProducer) -> None:
+        producer.poll(self.role.get("rests", 0.02))
+        while not self.stop and producer.flush(0) > ROWS_AT_ONCE:
+            producer.poll(STEP_S)
+
+
+class Keeper(Rows):
+    """Keeps a table outside transactions."""
+
+    def run(self) -> None:
+        producer: AProducer = self.make_producer(self.role["bootstrap"], None, 0, self.acks, plain=self.plain)
+        while not self.stop:
+            for _ in range(self.chance.randint(1, 4)):
+                self.send_row(producer, None)
+            self.rest(producer)
         producer.flush(60)
 
 
@@ -168,7 +214,77 @@ class Reader(Member):
             self.record("kept", id=name)
 
 
-class Copier(Member):
+class Follower(Member):
+    """Reads a table from its start, and its changes. It commits nothing: who is given it anew begins anew."""
+
+    def resume(self, partitions: list[Tp]) -> dict[Tp, int]:
+        begun = dict.fromkeys(partitions, 0)
+        self.positions |= begun
+        return begun
+
+    def run(self) -> None:
+        while not self.stop:
+            self.receive()
+        self.consumer.close()
+
+
+class Transactions(Actor):
+    """Ends transactions."""
+
+    def commit(self, producer: AProducer, txn: str) -> bool:
+        self.record("commit", txn=txn)
+        self.again(producer.commit)
+        self.record("committed", txn=txn)
+        return True
+
+    def abort(self, producer: AProducer, txn: str) -> bool:
+        self.record("abort", txn=txn)
+        self.again(producer.abort)
+        self.record("aborted", txn=txn)
+        return False
+
+    def again(self, call: Callable[[], T]) -> T:
+        """Try as long as the client says that it makes sense, and there is time."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return call()
+            except ClientFailed as failure:
+                self.record("note", text=f"{failure}")
+                if not failure.retriable or self.stop or time.monotonic() > deadline:
+                    raise
+                time.sleep(STEP_S)
+
+
+class TransactionalKeeper(Rows, Transactions):
+    """Keeps a table in transactions, some of which it aborts."""
+
+    def run(self) -> None:
+        named = self.role["transactional id"], self.role["transaction timeout ms"]
+        producer: AProducer = self.make_producer(self.role["bootstrap"], *named)
+        transactions = 0
+        while not self.stop:
+            transactions += 1
+            self.transact(producer, f"{self.role['who']}#{transactions}")
+            self.rest(producer)
+
+    def transact(self, producer: AProducer, txn: str) -> None:
+        producer.begin()
+        try:
+            for _ in range(self.chance.randint(1, 6)):
+                self.send_row(producer, txn)
+            if self.chance.random() < self.role["aborts"]:
+                self.abort(producer, txn)
+            else:
+                self.commit(producer, txn)
+        except ClientFailed as failure:
+            self.record("note", text=f"{txn}: {failure}")
+            if not failure.abortable:
+                raise
+            self.abort(producer, txn)
+
+
+class Copier(Member, Transactions):
     """Consume, copy, produce, in transactions, some of which it aborts."""
 
     def __init__(self, role: dict[str, Any]) -> None:
@@ -197,41 +313,27 @@ class Copier(Member):
             offsets = {each.tp: self.positions[each.tp] for each in received}
             self.again(lambda: self.producer.send_offsets(offsets, self.consumer))
             if self.chance.random() < self.role["aborts"]:
-                return self.abort(txn)
-            self.record("commit", txn=txn)
-            self.again(self.producer.commit)
+                return self.abort(self.producer, txn)
+            return self.commit(self.producer, txn)
         except ClientFailed as failure:
             self.record("note", text=f"{txn}: {failure}")
             if not failure.abortable:
                 raise
-            return self.abort(txn)
-        self.record("committed", txn=txn)
-        return True
-
-    def abort(self, txn: str) -> bool:
-        self.record("abort", txn=txn)
-        self.again(self.producer.abort)
-        self.record("aborted", txn=txn)
-        return False
-
-    def again(self, call: Callable[[], T]) -> T:
-        """Try as long as the client says that it makes sense, and there is time."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return call()
-            except ClientFailed as failure:
-                self.record("note", text=f"{failure}")
-                if not failure.retriable or self.stop or time.monotonic() > deadline:
-                    raise
-                time.sleep(STEP_S)
+            return self.abort(self.producer, txn)
 
 
 def _name(tp: Tp) -> str:
     return f"{tp[0]}/{tp[1]}"
 
 
-ROLES = {"writer": Writer, "reader": Reader, "copier": Copier}
+ROLES = {
+    "writer": Writer,
+    "reader": Reader,
+    "copier": Copier,
+    "keeper": Keeper,
+    "transactional keeper": TransactionalKeeper,
+    "follower": Follower,
+}
 
 
 def main() -> None:

@@ -35,51 +35,40 @@ of how far transactions had ended below the high watermark. Besides:
 13. *contradicting epochs*: a partition's leader epoch and the version of its state never go back; an epoch has one
     leader, a version one state; the leader is in the ISR. Leader epochs rise along the log.
 14. *unequal replicas*: in the end all have the same bytes, and know the same of epochs, producers and aborted
-    transactions.
+    transactions. Of a compacted partition: all have the same table, and a record that two of them have is the same.
+
+Compaction takes records away from a topic that is told to be compacted. There 1 is only of the offset, 7 only that a
+read has of each key what is the last in the end (another replica, which may lead then, was compacted at another time),
+and 11 not of the last stable offset of a broker that has started again, for the transaction may be gone that was open.
+In their place:
+
+15. *lost row*, *resurrected row*: of each key the end shows the last record that was acknowledged, or a later one; a
+    tombstone may be gone, and then nothing older is in its place.
+16. *moved row*: a record was never seen at another offset than its own, nor two at one, by whomever.
+17. *unsent row*: none was seen that nobody sent to that partition.
+18. *wrong table*: what a read_committed reader has read from the start comes to the table that the end shows, as far as
+    it came. It may have missed a tombstone that it came to later than ``delete.retention.ms`` after that was sent.
 
 A record that was sent with acks=1 may be lost where another leads since, and only there; it may be there twice, and in
-another order. What was read is never lost.
+another order. So may that of a producer that is not idempotent, which is not lost. What was read is never lost.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+from histories.evidence import Breach, Check, Evidence, is_plain
 from histories.history import READ_COMMITTED, Event, FinalLog, Transaction, place
+from histories.rows import is_tombstone, key_of
+from histories.tables import TABLE_CHECKS
 
 UNKNOWING_NS = 30_000_000_000
 """How long a leader that was replaced may go on without knowing it; acks=1 promises nothing there."""
 COPY_MARK = "@"
 """A copy's value is that of its source, this, and whose copy it is."""
-
-
-class Breach(NamedTuple):
-    """One thing that must not be; ``name`` as in the list above."""
-
-    name: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.text}"
-
-
-class Evidence:
-    """The events by kind, and the logs in the end."""
-
-    def __init__(self, events: Iterable[Event]) -> None:
-        self._kinds: dict[str, list[Event]] = defaultdict(list)
-        for event in sorted(events, key=lambda event: event["at"]):
-            self._kinds[event["what"]].append(event)
-        self.logs = {place(event): FinalLog(event) for event in self["final log"]}
-
-    def __getitem__(self, what: str) -> list[Event]:
-        return self._kinds.get(what, [])
-
-
-Check = Callable[[Evidence], Iterator[Breach]]
 
 
 def check(events: Iterable[Event], copied: dict[str, tuple[str, str]] | None = None) -> list[Breach]:
@@ -112,7 +101,8 @@ def _lost(evidence: Evidence) -> Iterator[tuple[Event, list[int]]]:
     for sent in evidence["sent"]:
         log = evidence.logs.get(place(sent))
         found = [entry.offset for entry in log.by_value.get(sent["value"], [])] if log else []
-        if not found or (sent["offset"] >= 0 and sent["offset"] not in found):
+        is_compacted = sent["topic"] in evidence.compacted
+        if (not found and not is_compacted) or (found and 0 <= sent["offset"] not in found):
             yield sent, found
 
 
@@ -144,7 +134,7 @@ class Terms:
 
 def duplicate_writes(evidence: Evidence) -> Iterator[Breach]:
     places: dict[str, list[str]] = defaultdict(list)
-    hasty = {send["value"] for send in evidence["send"] if _is_hasty(send)}
+    hasty = {send["value"] for send in evidence["send"] if _is_hasty(send) or is_plain(send)}
     for (topic, partition), log in evidence.logs.items():
         for entry in log.entries:
             places[entry.value].append(f"{topic}/{partition} {entry.offset}")
@@ -156,7 +146,7 @@ def duplicate_writes(evidence: Evidence) -> Iterator[Breach]:
 def reordered_writes(evidence: Evidence) -> Iterator[Breach]:
     last: dict[tuple[Any, ...], tuple[int, str]] = {}
     for send in evidence["send"]:
-        log = None if _is_hasty(send) else evidence.logs.get(place(send))
+        log = None if _is_hasty(send) or is_plain(send) else evidence.logs.get(place(send))
         for entry in log.by_value.get(send["value"], [])[:1] if log else []:
             before = last.get((send["who"], *place(send)))
             if before is not None and entry.offset < before[0]:
@@ -178,6 +168,16 @@ def aborted_reads(evidence: Evidence) -> Iterator[Breach]:
                 )
 
 
+def aborted_row_reads(evidence: Evidence) -> Iterator[Breach]:
+    aborted = {event["txn"] for event in evidence["aborted"]}
+    gone = {(*place(send), send["value"]) for send in evidence["send"] if send["txn"] in aborted}
+    for read in evidence["read"]:
+        if read["isolation"] == READ_COMMITTED and read["topic"] in evidence.compacted:
+            for offset, value in read["records"]:
+                if (*place(read), value) in gone:
+                    yield Breach("aborted read", f"{_at(read)} {offset} {value!r}, by {read['who']}")
+
+
 def torn_transactions(evidence: Evidence) -> Iterator[Breach]:
     members: dict[str, list[Event]] = defaultdict(list)
     for send in evidence["send"]:
@@ -185,7 +185,8 @@ def torn_transactions(evidence: Evidence) -> Iterator[Breach]:
             members[send["txn"]].append(send)
     told = {event["txn"]: event["what"] for what in ("committed", "aborted") for event in evidence[what]}
     for txn, sends in members.items():
-        outcomes = [_outcome(evidence, send) for send in sends]
+        found = [(_outcome(evidence, send), send["topic"] in evidence.compacted) for send in sends]
+        outcomes = [outcome for outcome, is_compacted in found if outcome != "absent" or not is_compacted]
         there = {outcome for outcome in outcomes if outcome != "absent"}
         committed = "committed" in there or told.get(txn) == "committed"
         wrong = len(there) > 1 or "open" in there or "plain" in there
@@ -234,6 +235,9 @@ def wrong_reads(evidence: Evidence) -> Iterator[Breach]:
         due = log.between(read["first"], read["next"], read["isolation"])
         if read["records"] == due:
             continue
+        if read["topic"] in evidence.compacted:
+            yield from _wrong_read_of_rows(read, due, log)
+            continue
         missing = [record for record in due if record not in read["records"]]
         text = f"{_at(read)} {read['first']} to {read['next']} by {read['who']}: "
         if missing:
@@ -241,6 +245,21 @@ def wrong_reads(evidence: Evidence) -> Iterator[Breach]:
         else:
             unseen = [record for record in read["records"] if record not in due]
             yield Breach("unseen write", f"{text}{unseen[:3] or 'in another order'}")
+
+
+def _wrong_read_of_rows(read: Event, due: list[list[Any]], log: FinalLog) -> Iterator[Breach]:
+    text = f"{_at(read)} {read['first']} to {read['next']} by {read['who']}: "
+    last = {key_of(each.value): each.offset for each in log.entries if each.visible}
+    missing = [
+        [offset, value]
+        for offset, value in due
+        if [offset, value] not in read["records"] and last.get(key_of(value)) == offset and not is_tombstone(value)
+    ]
+    if missing:
+        yield Breach("skipped read", f"{text}without {missing[:3]}")
+    offsets = [offset for offset, _ in read["records"]]
+    if offsets != sorted(set(offsets)) or offsets[0] < read["first"]:
+        yield Breach("unseen write", f"{text}{offsets}, in another order")
 
 
 def nonmonotonic_offsets(evidence: Evidence) -> Iterator[Breach]:
@@ -320,6 +339,8 @@ def _lasting(evidence: Evidence, seen: Event) -> int:
     was not below the high watermark, for it may be cut off.
     """
     log = evidence.logs.get(place(seen))
+    if seen["topic"] in evidence.compacted and not seen.get("first life", True):
+        return -1
     transactions = log.transactions if log and not seen.get("first life", True) else []
     cut = [each.first for each in transactions if not _ended_below(each, seen["high"])]
     return int(min([seen["stable"], *cut]))
@@ -375,10 +396,37 @@ def unequal_replicas(evidence: Evidence) -> Iterator[Breach]:
     first: dict[tuple[str, int], Event] = {}
     for each in evidence["replica"]:
         other = first.setdefault(place(each), each)
-        differ = sorted(name for name in each.keys() - {"at", "asked", "who", "broker"} if each[name] != other[name])
+        names = each.keys() - {"at", "asked", "who", "broker", "rows"} - ({"producers"} if "rows" in each else set())
+        differ = sorted(name for name in names if each[name] != other[name])
+        yield from _unequal_rows(other, each)
         if differ:
             told = "; ".join(f"{name}: {other[name]} and {each[name]}" for name in differ)
             yield Breach("unequal replicas", f"{_at(each)} of brokers {other['broker']} and {each['broker']}: {told}")
+
+
+def _unequal_rows(one: Event, other: Event) -> Iterator[Breach]:
+    """Of a producer of which only a marker is known, another replica may know nothing: markers are emptied."""
+    told = f"{_at(one)} of brokers {one['broker']} and {other['broker']}"
+    if "rows" not in one:
+        return
+    by_offset = {row[0]: row for row in one["rows"]}
+    for row in other["rows"]:
+        if by_offset.get(row[0], row) != row:
+            yield Breach("unequal replicas", f"{told}: {by_offset[row[0]]} and {row}")
+    for number in sorted(one["producers"].keys() | other["producers"].keys()):
+        mine, yours = (each["producers"].get(number, [-1, None]) for each in (one, other))
+        if [] not in (mine[1], yours[1]) and mine != yours:
+            yield Breach("unequal replicas", f"{told}: producer {number} is {mine} and {yours}")
+    tables = [_last_values(each["rows"]) for each in (one, other)]
+    for key in sorted(tables[0].keys() | tables[1].keys()):
+        if tables[0].get(key) != tables[1].get(key):
+            yield Breach("unequal replicas", f"{told}: {key} is {tables[0].get(key)} and {tables[1].get(key)}")
+
+
+def _last_values(rows: Iterable[list[Any]]) -> dict[str, list[Any]]:
+    """The table of a replica: of each key the last record that counts, unless it is a tombstone."""
+    last = {row[1]: row for row in rows if row[3]}
+    return {key: row for key, row in last.items() if not row[2]}
 
 
 def _at(event: Event) -> str:
@@ -392,6 +440,8 @@ CHECKS: tuple[Check, ...] = (
     aborted_reads,
     torn_transactions,
     wrong_reads,
+    aborted_row_reads,
+    *TABLE_CHECKS,
     nonmonotonic_offsets,
     shared_partitions,
     unstable_reads,

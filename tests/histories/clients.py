@@ -31,9 +31,10 @@ class Received(NamedTuple):
 
 
 class AProducer(Protocol):
-    """Idempotent, unless it is made with ``acks`` other than all; with a transactional id it has taken over that id
-    when it is made. Made with the servers to ask first, the transactional id or None, the longest that a transaction
-    may take (ms), and ``acks``."""
+    """Idempotent, unless it is made with ``acks`` other than all, or ``plain``. With a transactional id it has taken
+    over that id when it is made. Made with the servers to ask first, the transactional id or None, the longest that a
+    transaction may take (ms), ``acks``, and ``plain``.
+    """
 
     def produce(self, tp: Tp, value: str, told: Callable[[int], None]) -> bool: ...
     def poll(self, seconds: float) -> None: ...

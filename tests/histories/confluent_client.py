@@ -24,6 +24,7 @@ from histories.clients import (
     Received,
     Tp,
 )
+from histories.rows import from_wire, on_wire
 
 HANGS_S = 15
 
@@ -34,11 +35,13 @@ def _failure(error: KafkaException) -> ClientFailed:
 
 
 class ConfluentProducer:
-    def __init__(self, bootstrap: str, transactional_id: str | None, timeout_ms: int, acks: str = "all") -> None:
+    def __init__(
+        self, bootstrap: str, transactional_id: str | None, timeout_ms: int, acks: str = "all", *, plain: bool = False
+    ) -> None:
         settings = {
             "bootstrap.servers": bootstrap,
             "acks": acks,
-            "enable.idempotence": acks == "all",
+            "enable.idempotence": acks == "all" and not plain,
             "linger.ms": 2,
             "message.timeout.ms": timeout_ms - 1000 if transactional_id else 120_000,
             "queue.buffering.max.messages": 2000,
@@ -71,8 +74,10 @@ class ConfluentProducer:
                 offset = message.offset()
                 told(UNKNOWN_OFFSET if offset is None else offset)
 
+        sent = on_wire(value)
+        how: dict[str, Any] = {"partition": tp[1], "headers": sent.headers, "on_delivery": delivered}
         try:
-            self._call(lambda: self._producer.produce(tp[0], value.encode(), partition=tp[1], on_delivery=delivered))
+            self._call(lambda: self._producer.produce(tp[0], sent.value, sent.key, **how))
         except BufferError:
             return False
         return True
@@ -168,9 +173,8 @@ class ConfluentConsumer:
         for message in messages:
             error = message.error()
             if error is None:
-                received.append(
-                    Received((message.topic(), message.partition()), message.offset(), message.value().decode())
-                )
+                text = from_wire(message.key(), message.value(), message.headers())
+                received.append(Received((message.topic(), message.partition()), message.offset(), text))
             elif error.fatal():
                 raise ClientFailed(str(error))
         return received

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from histories.clients import CLIENTS, OWN
 from histories.history import Progress, Recorder, now
+from histories.replicas import kind_of
+from histories.rows import from_wire
 from integration import wire
 
 from sparklog.clock import SystemClock
@@ -23,7 +25,6 @@ from sparklog.local.process import ChildProcess
 from sparklog.net.connection import BlockingConnection
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import DescribeTransactionsRequest, OffsetFetchRequest
-from sparklog.record.control import ControlType, read_marker
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.testing.cluster import ClusterHarness
@@ -43,6 +44,14 @@ HARMS = (*ACTORS, "kill_broker", "pause_broker", "restart_broker", "lose_session
 END_S = 150.0
 REAP_S = 40.0
 """An actor that does not end by then is killed like many before it: its client may wait for longer than makes sense."""
+_SIGNS = {
+    "writer": "sent",
+    "keeper": "sent",
+    "transactional keeper": "committed",
+    "copier": "committed",
+    "reader": "kept",
+    "follower": "read",
+}
 _OFTEN_S = 0.05
 _AWAY = (ConnectionFailed, RemoteProtocolError, ApiError)
 TESTS = Path(__file__).parents[1]
@@ -106,7 +115,7 @@ class Slot:
     @property
     def sign_of_life(self) -> str:
         """What it tells of again and again as long as it does its work."""
-        return {"writer": "sent", "copier": "committed", "reader": "kept"}[self._role["role"]]
+        return _SIGNS[self._role["role"]]
 
     def start(self) -> None:
         self._lives += 1
@@ -179,12 +188,13 @@ class Observer:
 class Drill:
     """``home`` keeps everything: the cluster, ``logs`` of the actors, ``history``."""
 
-    topics: ClassVar[Mapping[str, int]] = PARTITIONS
+    topics: Mapping[str, int] = PARTITIONS
     """How many partitions each has."""
     replication: ClassVar[int] = 1
     look_s: ClassVar[float] = _OFTEN_S
     """How long an observer rests."""
     groups: ClassVar[Sequence[str]] = (COPIERS, *READERS)
+    transactional_ids: Sequence[str] = ("copier-0", "copier-1")
 
     def __init__(self, home: Path, seed: int, brokers: int, workload: Workload) -> None:
         self.history = home / "history"
@@ -368,7 +378,7 @@ class Drill:
 
     def _close(self) -> None:
         """When no transaction is open any more: the logs, and what the groups have committed."""
-        eventually(lambda: all(map(self._settled, ("copier-0", "copier-1"))), END_S, "the transactions to end")
+        eventually(lambda: all(map(self._settled, self.transactional_ids)), END_S, "the transactions to end")
         for tp in self.partitions:
             eventually(lambda tp=tp: self._dumped(tp), END_S, f"all of {tp}")
         for group in self.groups:
@@ -410,31 +420,31 @@ class Drill:
 
 
 def final_log(connection: BlockingConnection, tp: TopicPartition) -> dict[str, Any] | None:
-    """The fields of a ``final log`` event; None if this broker does not lead the partition now."""
+    """The fields of a ``final log`` event; None if this broker does not lead the partition now.
+
+    Behind the last batch of a compacted log there may be offsets whose records are gone.
+    """
     batches: list[dict[str, Any]] = []
-    offset, end = 0, 1
-    while offset < end:
+    offset, end, is_more = 0, 1, True
+    while offset < end and is_more:
         found = wire.fetch(connection, tp, offset, version=wire.OF_LEADERS)
         if found.error is not ErrorCode.NONE:
             return None
-        batches += [_described(batch) for chunk in found.records for batch in iter_batches(chunk)]
+        more = [_described(batch) for chunk in found.records for batch in iter_batches(chunk)]
+        batches, is_more = batches + more, bool(more)
         offset, end = batches[-1]["last"] + 1 if batches else 0, found.high_watermark
     return {"topic": tp.topic, "partition": tp.partition, "start": 0, "end": end, "batches": batches}
 
 
 def _described(batch: Any) -> dict[str, Any]:
-    kind = "transactional" if batch.is_transactional else "plain"
-    values = []
-    if batch.is_control:
-        kind = "commit" if read_marker(batch).type is ControlType.COMMIT else "abort"
-    else:
-        values = [bytes(record.value).decode() for record in iter_records(batch)]
+    records = [] if batch.is_control else list(iter_records(batch))
     return {
         "offset": batch.base_offset,
         "last": batch.last_offset,
         "producer": batch.producer_id,
         "epoch": batch.producer_epoch,
         "leader epoch": batch.partition_leader_epoch,
-        "kind": kind,
-        "values": values,
+        "kind": kind_of(batch),
+        "values": [from_wire(record.key, record.value, record.headers) for record in records],
+        "offsets": [record.offset for record in records],
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 from histories.clients import CONFLUENT, OWN
 from histories.drill import _AWAY, COPIERS, END_S, PARTITIONS, READERS, Workload
@@ -22,9 +24,28 @@ from sparklog.client.admin.admin import Admin, Replica
 from sparklog.errors import SparklogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import ElectLeadersRequest
-from sparklog.structs import TopicPartition
+from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from sparklog.testing.eventually import eventually
 
+TABLE = "table"
+"""The compacted topic, and the first word of the names of those who write it and follow it."""
+_TABLE_RETENTION_MS = 2000
+_COMPACTING = {
+    "log.cleaner.backoff.ms": 1000,
+    "log.cleaner.dedupe.buffer.size": 1 << 21,
+    "log.cleaner.min.cleanable.ratio": 0.1,
+    "log.cleaner.delete.retention.ms": _TABLE_RETENTION_MS,
+    "offsets.topic.segment.bytes": 4000,
+    "transaction.state.log.segment.bytes": 4000,
+}
+_TABLE_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "4000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": str(_TABLE_RETENTION_MS),
+}
+COMPACTED = (TABLE, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+_CLEANED = re.compile(r"Log cleaner thread \d+ cleaned log (\S+)-\d+ ")
 HASTY = "hasty"
 """The topic, the group of its reader, and the first word of its writer's name: what is acknowledged by one replica."""
 _THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -35,9 +56,10 @@ _SOON_MS = 3000
 
 
 class Fire(ReplicatedDrill):
-    """``harms`` is the schedule. ``hasty``: some records are sent with acks=1."""
+    """``harms`` is the schedule. ``hasty``: some records are sent with acks=1. ``compacts``: segments are so small that
+    the internal topics are compacted all the time, and there is a table, which is too."""
 
-    topics: ClassVar[Mapping[str, int]] = {**PARTITIONS, HASTY: 1}
+    topics: Mapping[str, int] = {**PARTITIONS, HASTY: 1}
     groups = (COPIERS, *READERS, HASTY)
     cluster: FaultyCluster
 
@@ -46,6 +68,10 @@ class Fire(ReplicatedDrill):
         self.flushes = chance.random() < 0.4
         self.hasty = chance.random() < 0.3
         self.log_dirs = 2 if chance.random() < 0.4 else 1
+        self.compacts = Random(f"compaction {seed}").random() < 0.5  # drawn apart: the rest is as it was without
+        if self.compacts:
+            self.topics = {TABLE: 2, **self.topics}
+            self.transactional_ids = (*self.transactional_ids, TABLE)
         self.harms = draw(chance, BROKERS, count, flushes=self.flushes, log_dirs=self.log_dirs)
         kinds = chance.choice([(OWN, CONFLUENT), (CONFLUENT, OWN)])
         self._undone = ExitStack()
@@ -56,15 +82,25 @@ class Fire(ReplicatedDrill):
     def told(self) -> str:
         """What is done, a line each."""
         how = f"flushing {'on' if self.flushes else 'off'}, acks=1 {'too' if self.hasty else 'never'}"
-        how += f", log directories: {self.log_dirs}"
+        how += f", log directories: {self.log_dirs}, compaction {'on' if self.compacts else 'off'}"
         return "\n".join([how, *told(self.harms)])
 
     def _make_cluster(self, home: Path, brokers: int) -> FaultyCluster:
         flushing = {"log.flush.interval.messages": 1} if self.flushes else {}
-        return FaultyCluster(home, brokers, {**REPLICATED, **flushing}, self.log_dirs)
+        compacting = _COMPACTING if self.compacts else {}
+        return FaultyCluster(home, brokers, {**REPLICATED, **flushing, **compacting}, self.log_dirs)
 
     def _configs(self, topic: str) -> Mapping[str, str]:
-        return dict.fromkeys(_THROTTLED, "*") | ({"min.insync.replicas": "1"} if topic == HASTY else {})
+        own = {HASTY: {"min.insync.replicas": "1"}, TABLE: _TABLE_CONFIGS}
+        return dict.fromkeys(_THROTTLED, "*") | own.get(topic, {})
+
+    def _is_compacted(self, topic: str) -> bool:
+        return self.compacts and topic in COMPACTED
+
+    @property
+    def watched(self) -> list[TopicPartition]:
+        """The compacted ones first, where there are: a harm draws one of the first ten."""
+        return sorted(super().watched, key=lambda tp: not self._is_compacted(tp.topic))
 
     def _roles(self, workload: Workload, common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from super()._roles(workload, common)
@@ -82,6 +118,20 @@ class Fire(ReplicatedDrill):
                     "isolation": "read_committed",
                 },
             )
+
+        if self.compacts:
+            yield from self._table_roles(workload.kinds, common)
+
+    def _table_roles(self, kinds: Sequence[str], common: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for number, (kind, isolation) in enumerate(zip(kinds, ("read_committed", "read_uncommitted"), strict=True)):
+            mine = {**common, "client": kind}
+            keeper = {**mine, "role": "keeper", "rests": RESTS_S, **to(TABLE, self.topics[TABLE])}
+            yield f"{TABLE}-keeper-{number}", {**keeper, "plain": number == 1}
+            slot = f"{TABLE}-follower-{number}"
+            member = {"group": slot, "source": TABLE, "assignor": "range", "isolation": isolation}
+            yield slot, {**mine, "role": "follower", **member}
+        named = {"transactional id": TABLE, "transaction timeout ms": self.transaction_timeout_ms, "aborts": 0.25}
+        yield f"{TABLE}-transactions", {**keeper, "client": kinds[0], "role": "transactional keeper", **named}
 
     @property
     def observed(self) -> list[str]:
@@ -109,6 +159,8 @@ class Fire(ReplicatedDrill):
     # The schedule
 
     def _harm(self, seconds: float, first: Sequence[str]) -> None:
+        if self.compacts:
+            self._record("compacted", topic=TABLE, **{"retention ms": _TABLE_RETENTION_MS})
         self._await_whole()
         eventually(lambda: self._works(0), END_S, "something to harm")
         for harm in self.harms:
@@ -225,6 +277,7 @@ class Fire(ReplicatedDrill):
     def _step_clock(self, broker: int, ahead_ms: int) -> None:
         for each in self._live([broker]):
             if each.is_ready():
+                self._record("clock stepped", broker=broker)
                 each.set_clock(ahead_ms)
 
     def _move_leaders(self) -> None:
@@ -312,6 +365,10 @@ class Fire(ReplicatedDrill):
 
     def _is_copied(self) -> bool:
         return super()._is_copied() and not any(broker.future_dirs() for broker in self.cluster.brokers)
+
+    def cleanings(self) -> Counter[str]:
+        """How many cleanings were finished, by topic."""
+        return Counter(_CLEANED.findall("".join(each.log_path.read_text() for each in self.cluster.brokers)))
 
     def crashes(self) -> list[str]:
         broken = [each.log_path.name for each in self.cluster.brokers if "Traceback" in each.log_path.read_text()]

@@ -6,7 +6,7 @@ A request is two lines, the invocation and the completion; where the second is m
 
 | what | says | fields |
 | --- | --- | --- |
-| send | a record is handed to the producer | topic, partition, value, txn (None: plain), acks |
+| send | a record is handed to the producer | topic, partition, value, txn (None: outside transactions), acks, plain |
 | sent | it is acknowledged | topic, partition, value, offset (-1: not known), acks |
 | commit, committed | the end of a transaction is asked for, is known | txn |
 | abort, aborted | likewise | txn |
@@ -18,11 +18,14 @@ A request is two lines, the invocation and the completion; where the second is m
 | states | what ZooKeeper has of every partition: leader, leader epoch, ISR, version | asked, states |
 | end | what a leader says, under this leader epoch, that clients may see | asked, topic, partition, epoch, offset |
 | final log | every batch of a partition, when all had ended | topic, partition, start, end, batches |
+| compacted | a topic keeps the last record of a key | topic, retention ms (of its tombstones) |
+| clock stepped | the clock of a broker; what is promised for a time is not any more | broker |
 | replica | what a broker has of a partition in the end | broker, topic, partition, and those of ``replicas.replicas`` |
 | final offsets | of a group | group, offsets |
 | fault, note | what was done to whom; what a process has to say | anything |
 
-``asked`` is when the question was put that is answered at ``at``; ``offsets`` maps ``topic/partition`` to offset.
+In a compacted topic a value is a row's text (``rows``), and a batch tells the ``offsets`` of its values. ``asked`` is
+when the question was put that is answered at ``at``; ``offsets`` maps ``topic/partition`` to offset.
 """
 
 from __future__ import annotations
@@ -114,7 +117,7 @@ class FinalLog:
         self.partition: int = event["partition"]
         self.start: int = event["start"]
         self.end: int = event["end"]
-        self.transactions = list(_transactions(event["batches"]))
+        self.transactions = list(transactions(event["batches"]))
         self.entries = list(_entries(event["batches"], self.transactions))
         self.by_offset = {entry.offset: entry for entry in self.entries}
         self.leader_epochs = [batch.get("leader epoch", 0) for batch in event["batches"]]
@@ -132,7 +135,8 @@ class FinalLog:
         ]
 
 
-def _transactions(batches: Iterable[Event]) -> Iterator[Transaction]:
+def transactions(batches: Iterable[Event]) -> Iterator[Transaction]:
+    """Those of a log whose batches are told as in a ``final log`` event."""
     running: dict[int, int] = {}
     for batch in batches:
         producer, kind = batch["producer"], batch["kind"]
@@ -155,8 +159,9 @@ def _entries(batches: Iterable[Event], transactions: list[Transaction]) -> Itera
             continue
         if kind == "transactional":
             outcome = running.setdefault(batch["producer"], outcomes.get(batch["offset"], "open"))
-        for number, value in enumerate(batch["values"]):
-            yield Entry(batch["offset"] + number, value, outcome)
+        offsets = batch.get("offsets") or range(batch["offset"], batch["offset"] + len(batch["values"]))
+        for offset, value in zip(offsets, batch["values"], strict=True):
+            yield Entry(offset, value, outcome)
 
 
 def place(event: Event) -> tuple[str, int]:

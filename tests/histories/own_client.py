@@ -18,6 +18,7 @@ from histories.clients import (
     Received,
     Tp,
 )
+from histories.rows import from_wire, on_wire
 
 from sparklog.client import Consumer, Producer
 from sparklog.client.cluster.retry import is_retriable
@@ -43,12 +44,14 @@ def _failing() -> Iterator[None]:
 
 
 class OwnProducer:
-    def __init__(self, bootstrap: str, transactional_id: str | None, timeout_ms: int, acks: str = "all") -> None:
+    def __init__(
+        self, bootstrap: str, transactional_id: str | None, timeout_ms: int, acks: str = "all", *, plain: bool = False
+    ) -> None:
         settings: dict[str, Any] = {
             **_COMMON,
             "bootstrap.servers": bootstrap,
             "acks": acks,
-            "enable.idempotence": acks == "all",
+            "enable.idempotence": acks == "all" and not plain,
             "linger.ms": 2,
             "delivery.timeout.ms": timeout_ms - 1000 if transactional_id else 120_000,
             "max.block.ms": int(REQUEST_S * 1000),
@@ -74,8 +77,11 @@ class OwnProducer:
 
         if self._under_way >= MOST_UNDER_WAY:
             return False
+        sent = on_wire(value)
         with _failing():
-            self._producer.send(tp[0], value, partition=tp[1], on_delivery=delivered)
+            self._producer.send(
+                tp[0], sent.value, sent.key, headers=sent.headers, partition=tp[1], on_delivery=delivered
+            )
         self._count(1)
         return True
 
@@ -151,7 +157,10 @@ class OwnConsumer:
     def receive(self, seconds: float) -> list[Received]:
         with _failing():
             records = self._consumer.poll(seconds)
-        return [Received((each.topic, each.partition), each.offset, each.value.decode()) for each in records]
+        return [
+            Received((each.topic, each.partition), each.offset, from_wire(each.key, each.value, each.headers))
+            for each in records
+        ]
 
     def committed(self, partitions: list[Tp]) -> dict[Tp, int]:
         """0 where nothing is."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from histories.drill import COPIERS, END_S, PARTITIONS, READERS, SETTINGS, SOURCE, TARGET, Drill, Slot, Workload
 from histories.history import now
-from histories.replicas import replicas
+from histories.replicas import compacted_replicas, end_of, replicas
 from histories.watcher import LOOK_S, Place, Watcher
 
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
@@ -108,6 +108,10 @@ class ReplicatedDrill(Drill):
     def _await_life(self, slots: Sequence[Slot], *, restarted: bool = True) -> None:
         super()._await_life([slot for slot in slots if slot.is_own], restarted=restarted)
 
+    def _is_compacted(self, topic: str) -> bool:
+        """Whether replicas of it may have been cleaned: they need not have the same bytes then."""
+        return False
+
     def _close(self) -> None:
         super()._close()
         self._await_whole()
@@ -116,7 +120,8 @@ class ReplicatedDrill(Drill):
         self._stop_brokers()
         for tp in self.watched:
             homes = {broker_id: home for broker_id, home in self._homes(tp) if home is not None}
-            for broker_id, fields in zip(homes, replicas(list(homes.values())), strict=True):
+            found = (compacted_replicas if self._is_compacted(tp.topic) else replicas)(list(homes.values()))
+            for broker_id, fields in zip(homes, found, strict=True):
                 promised = self._promised(fields)
                 self._record("replica", topic=tp.topic, partition=tp.partition, broker=broker_id, **promised)
 
@@ -125,10 +130,13 @@ class ReplicatedDrill(Drill):
         return replica
 
     def _is_copied(self) -> bool:
-        def size(home: Path | None) -> int:
-            return -1 if home is None else sum(path.stat().st_size for path in home.glob("*.log"))
+        def size(home: Path) -> int:
+            return sum(path.stat().st_size for path in home.glob("*.log"))
 
-        return all(len({size(home) for _, home in self._homes(tp)}) == 1 for tp in self.watched)
+        def length(tp: TopicPartition, home: Path | None) -> int:
+            return -1 if home is None else end_of(home) if self._is_compacted(tp.topic) else size(home)
+
+        return all(len({length(tp, home) for _, home in self._homes(tp)}) == 1 for tp in self.watched)
 
 
 def to(topic: str, partitions: int = 0) -> dict[str, Any]:

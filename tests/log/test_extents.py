@@ -55,6 +55,18 @@ def test_any_range_is_the_batches_that_hold_it(log):
             assert extents.end_offset == end
 
 
+def test_what_is_about_to_give_way_is_told_of_but_not_leased(log, clock):
+    bases = [each.base_offset for each in log.segment_facts()]
+    replacement = log.begin_replacement([bases[1]], [bases[1]])
+    lease = Lease(clock.monotonic(), 10)
+    assert log.extents(0, bases[3]).end_offset == bases[3]
+    found = log.extents(0, bases[3], lease=lease)
+    assert ([each.first_offset for each in found.files], found.end_offset) == ([0], bases[1])
+    assert log.extents(bases[1], bases[3], lease=lease) == ([], bases[1])
+    replacement.end()
+    assert log.extents(0, bases[3], lease=lease).end_offset == bases[3]
+
+
 def test_an_empty_range_has_no_files_and_one_outside_the_log_is_refused(log):
     assert log.extents(3, 3).files == log.extents(log.log_end_offset, 1 << 40).files == []
     with pytest.raises(ApiError, match="is not in 0 to"):

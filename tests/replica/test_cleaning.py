@@ -6,30 +6,37 @@ import functools
 import logging
 import os
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from compaction.keyed import Producer, append, fill, leftovers, records_of, segment_files, table_of
+from compaction.keyed import Producer, append, batch_of, fill, leftovers, records_of, segment_files, table_of
 
+from sparklog.broker.leases import Leases
 from sparklog.compaction.process import Worker
 from sparklog.config.broker import BrokerConfig
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
+from sparklog.errors import ErrorCode
 from sparklog.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from sparklog.log.directories.manager import LogManager
 from sparklog.log.files import DELETED_SUFFIX, LOG_SUFFIX, segment_path
 from sparklog.log.lease import Lease
 from sparklog.log.loader import Knowledge
+from sparklog.log.replacement import Replacement
+from sparklog.record.batch import patch_header
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.replica import cleaning
 from sparklog.replica.cleaning import LogCleaner, NotCleaned
-from sparklog.structs import TopicPartition
+from sparklog.replica.manager import ReplicaManager
+from sparklog.structs import OffsetAndEpoch, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.eventually import wait_for_death
 from sparklog.testing.files import FaultyFiles
+from sparklog.zk.znodes import PartitionState
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 ID, NEW_ID = UUID(int=1), UUID(int=2)
@@ -433,7 +440,167 @@ async def test_a_retention_that_deletes_a_segment_meanwhile_stops_the_cleaning(s
         assert table_of(log) == table
 
 
+@on_loop
+async def test_records_deleted_from_the_front_meanwhile_stay_deleted(stage):
+    """The start lies within the segments that are written anew."""
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        start = log.segment_facts()[1].base_offset + 1
+        async with built.changing:
+            built.logs.advance_start(TP, start)
+        table = table_of(log)
+        await _let_go(built, "before_group")
+        assert TP in built.cleaner.last_runs
+        assert (log.log_start_offset, table_of(log)) == (start, table)
+
+
+@on_loop
+async def test_segments_deleted_from_the_front_meanwhile_are_not_replaced(stage):
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        start = log.segment_facts()[2].base_offset
+        async with built.changing:
+            built.logs.advance_start(TP, start)
+            for path in log.delete_old_segments(log.high_watermark):
+                path.unlink()
+        table, left = table_of(log), sorted(log.directory.glob("*.log"))
+        await _let_go(built, "before_group")
+        assert TP not in built.cleaner.last_runs
+        assert (log.base_offset, table_of(log), sorted(log.directory.glob("*.log"))) == (start, table, left)
+        await built.on_disk(int)
+        assert leftovers(log.directory) == []
+        await built.until(lambda: TP in built.cleaner.last_runs)
+        assert table_of(log) == table
+
+
+@on_loop
+async def test_segments_deleted_in_the_middle_of_a_swap_go_when_it_is_done(stage, monkeypatch):
+    """While it is under way no file of it goes away from under it."""
+    reached, go_on, perform = asyncio.Event(), threading.Event(), Replacement.perform
+
+    def held(replacement):
+        replacement_loop.call_soon_threadsafe(reached.set)
+        assert go_on.wait(PATIENCE_S)
+        perform(replacement)
+
+    async with stage() as built:
+        replacement_loop = built.loop
+        log = built.make()
+        fill(log)
+        monkeypatch.setattr(Replacement, "perform", held)
+        built.cleaner.start()
+        await reached.wait()
+        start = log.log_end_offset - 1
+        built.logs.advance_start(TP, start)
+        before = log.base_offset
+        assert log.delete_old_segments(log.high_watermark) == []
+        assert log.base_offset == before
+        go_on.set()
+        await built.until(lambda: TP in built.cleaner.last_runs)
+        while doomed := log.delete_old_segments(log.high_watermark):
+            for path in doomed:
+                path.unlink()
+        assert log.segment_count == 1
+        assert [each[0] for each in records_of(log)][-1] == start
+        await built.on_disk(int)
+        assert leftovers(log.directory) == []
+
+
+# Another leader
+
+
+ME, OTHER_BROKER = 1, 2
+
+
+def _replicated(built):
+    """The log is a partition's, which this broker leads."""
+    replicas = ReplicaManager(ME, built.logs, built.loop, clock=built.clock)
+    replicas.changing = built.changing
+    _led_by(replicas, ME, 0)
+    return replicas
+
+
+def _led_by(replicas, leader, epoch):
+    assert replicas.apply(TP, PartitionState(leader, epoch, (ME, OTHER_BROKER), epoch), CONFIG, ID) is ErrorCode.NONE
+
+
+@GATES
+@on_loop
+async def test_a_leader_that_follows_another_meanwhile_and_cuts_its_log_leaves_nothing_half_swapped(stage, gate):
+    async with stage() as built:
+        replicas = _replicated(built)
+        log = await _gated(built, gate)
+        cut_at = log.segment_facts()[2].base_offset + 1
+        _led_by(replicas, OTHER_BROKER, 1)
+        await replicas.following.drop_diverged(TP, 1, OffsetAndEpoch(cut_at, 0))
+        end, table, left = log.log_end_offset, table_of(log), sorted(log.directory.glob("*.log"))
+        assert end <= cut_at
+        await _let_go(built, gate)
+        assert TP not in built.cleaner.last_runs
+        assert (log.log_end_offset, table_of(log), sorted(log.directory.glob("*.log"))) == (end, table, left)
+        assert (built.logs.cleaner_point(TP) or 0) <= end
+        await built.on_disk(int)
+        assert leftovers(log.directory) == []
+
+
+@GATES
+@on_loop
+async def test_a_leader_that_follows_another_meanwhile_and_has_nothing_to_cut_is_cleaned(stage, gate):
+    async with stage() as built:
+        replicas = _replicated(built)
+        log = await _gated(built, gate)
+        end = log.log_end_offset
+        _led_by(replicas, OTHER_BROKER, 1)
+        more = batch_of([(b"k0", b"of another")], base=end)
+        patch_header(more, 0, end, 1)
+        replicas.following.append_from_leader(TP, 1, more, end, 0)
+        table = table_of(log)
+        await _let_go(built, gate)
+        assert TP in built.cleaner.last_runs
+        assert (table_of(log), log.log_end_offset) == (table, end + 1)
+        assert [(each.epoch, each.start_offset) for each in log.epochs.entries] == [(0, 0), (1, end)]
+
+
+@GATES
+@on_loop
+async def test_a_follower_that_leads_meanwhile_is_cleaned(stage, gate):
+    async with stage() as built:
+        replicas = _replicated(built)
+        log = await _gated(built, gate)
+        end = log.log_end_offset
+        _led_by(replicas, OTHER_BROKER, 1)
+        _led_by(replicas, ME, 2)
+        replicas.append(TP, batch_of([(b"k0", b"of its own")]), 1)
+        table = table_of(log)
+        await _let_go(built, gate)
+        assert TP in built.cleaner.last_runs
+        assert (table_of(log), log.log_end_offset) == (table, end + 1)
+        assert [(each.epoch, each.start_offset) for each in log.epochs.entries] == [(0, 0), (2, end)]
+
+
 # Leases
+
+
+@pytest.mark.parametrize("how", ["ends", "runs out"])
+@on_loop
+async def test_what_a_broker_has_leased_is_replaced_when_the_lease_is_over(stage, how):
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        leases = Leases(built.clock)
+        number, lease = leases.grant(20)
+        held = {extent.path: extent.inode for extent in log.extents(0, 1, lease=lease).files}
+        built.before_group.open.set()
+        await built.on_disk(int)
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert {path: path.stat().st_ino for path in held} == held
+        assert TP in built.cleaner.under_way
+        if how == "ends":
+            leases.end([number])
+        else:
+            built.clock.advance(20)
+        await built.until(lambda: TP in built.cleaner.last_runs, time_stands=True)
+        assert {path: path.stat().st_ino for path in held} != held
 
 
 def _lease(built, log, number=1):

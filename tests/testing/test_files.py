@@ -5,6 +5,8 @@ import io
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -245,6 +247,40 @@ def test_a_synced_file_whose_name_is_not_synced_may_be_gone(root, tmp_path):
     with FaultyFiles(root) as files:
         pwrite(root / "a", b"new", sync=True)
     assert outcomes(files, tmp_path, content("a")) == {b"new", None}
+
+
+def _made_by_another_process(path):
+    subprocess.run([sys.executable, "-c", f"open({str(path)!r}, 'wb').write(b'new')"], check=True)
+
+
+def test_what_another_process_made_is_certain_once_it_and_its_name_are_synced_here(root, tmp_path):
+    with FaultyFiles(root) as files:
+        _made_by_another_process(root / "draft")
+        sync(root / "draft")
+        (root / "draft").rename(root / "a")
+        sync(root)
+    assert outcomes(files, tmp_path, content("a")) == {b"new"}
+    assert outcomes(files, tmp_path, content("draft")) == {None}
+
+
+def test_what_another_process_made_and_nobody_synced_may_be_anything_or_nothing(root, tmp_path):
+    with FaultyFiles(root) as files:
+        _made_by_another_process(root / "draft")
+        (root / "draft").rename(root / "a")
+    found = outcomes(files, tmp_path, content("a"), page=4)
+    assert {None, b"", b"new"} <= found
+
+
+def test_a_file_of_another_process_is_not_taken_for_a_removed_one_whose_place_it_has(root, tmp_path):
+    with FaultyFiles(root) as files:
+        for _ in range(10):  # most file systems give the number of a file that is gone to the next one
+            pwrite(root / "old", b"old")
+            (root / "old").unlink()
+            _made_by_another_process(root / "new")
+            sync(root / "new")
+            sync(root)
+            assert outcomes(files, tmp_path, content("new")) == {b"new"}
+            (root / "new").unlink()
 
 
 def test_unsynced_bytes_are_old_or_new_or_zeros_page_by_page(root, tmp_path):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sparklog.errors import CorruptRecord
 from sparklog.log.file_records import BatchPosition
-from sparklog.log.lease import Lease
+from sparklog.log.lease import Lease, is_giving_way
 from sparklog.log.segment import LogSegment
 from sparklog.log.segments import LogSegments
 from sparklog.record import layout
@@ -45,14 +45,17 @@ class Extents(NamedTuple):
 def find_extents(
     segments: LogSegments, start: int, end: int, most: int | None = None, lease: Lease | None = None
 ) -> Extents:
-    """The extents of ``start`` ≤ o < ``end``, at most ``most`` files; ``lease`` keeps their segments from going."""
+    """The extents of ``start`` ≤ o < ``end``, at most ``most`` files; ``lease`` keeps their segments from going. What
+    is leased ends before a segment that is about to give way to another.
+    """
     found: list[Extent] = []
     held = segments.from_offset(start)
     nexts = [*(each.base_offset for each in held[1:]), layout.MAX_INT64]
     for segment, next_base in zip(held, nexts, strict=True):
         if segment.base_offset >= end:
             break
-        if most is not None and len(found) >= most:
+        is_going = lease is not None and is_giving_way(segment.leases)
+        if is_going or (most is not None and len(found) >= most):
             return Extents(found, max(segment.base_offset, start))
         extent = _extent(segment, start, end, is_whole=next_base <= end)
         if extent is not None:

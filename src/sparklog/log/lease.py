@@ -2,7 +2,8 @@
 
 While a lease runs, the segments that it holds are neither renamed nor removed: retention passes them over, a swap is
 refused. It ends at its time, whatever becomes of the task. It holds back neither the deletion of the whole
-partition nor a truncation, by which a log follows its leader.
+partition nor a truncation, by which a log follows its leader. A swap holds the segments that are to give way by a lease
+too: meanwhile they are not leased to anybody else.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 class Lease:
     """Time is on the monotonic clock, in seconds."""
 
-    def __init__(self, now: float, duration: float) -> None:
+    def __init__(self, now: float, duration: float, *, is_of_swap: bool = False) -> None:
         self._granted = now
         self.until = now + duration
+        self.is_of_swap = is_of_swap
+        """Whether a swap holds the segments by it, for as long as it is under way."""
 
     def hold(self, leases: list[Lease]) -> None:
         """Be one of a segment's ``leases``, in which it comes last, once.
@@ -34,6 +37,12 @@ class Lease:
     def end(self) -> None:
         """End it before its time: the task has the files open, or needs them no more."""
         self.until = float("-inf")
+        self.is_of_swap = False
+
+
+def is_giving_way(leases: list[Lease]) -> bool:
+    """Whether a swap holds the segment: its file is about to lose its name, or has lost it. No lease follows that."""
+    return bool(leases) and leases[-1].is_of_swap
 
 
 def is_leased(leases: list[Lease], now: float) -> bool:

@@ -178,6 +178,18 @@ class Disk:
                 node = node.now.get(name) if isinstance(node, Directory) else None
         return node
 
+    def meet(self, path: str) -> Node | None:
+        """What ``path`` names now, None for nothing; a file that another process has made there is taken note of."""
+        node = self.at(path)
+        if isinstance(node, Directory) or not os.path.isfile(path):
+            return node
+        status = os.stat(path)
+        if node is None or self._by_identity.get((status.st_dev, status.st_ino)) is not node:
+            node = File()
+            node.found(content_of(path))
+            self.created(path, node)
+        return node
+
     def opened_as(self, descriptor: int) -> Node | None:
         """What ``descriptor`` was opened on; None if that is not in this tree."""
         status = os.fstat(descriptor)

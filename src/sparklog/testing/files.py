@@ -9,7 +9,8 @@ its root is a step; steps are counted from 0 and one of them can be made to fail
 
 It sees what goes through ``os``, ``open``, ``pathlib`` and ``shutil``: creating, opening for writing, writing, cutting,
 renaming, removing, making a directory, syncing. Files under other roots are left alone. One at a time may be in force
-in a process.
+in a process. A file that another process has made is one of them from when it is first synced or renamed here; before
+that a power cut takes it away.
 """
 
 from __future__ import annotations
@@ -274,6 +275,7 @@ class FaultyFiles:
         here, there = self._path(source, src_dir_fd), self._path(target, dst_dir_fd)
         if here is not None and there is not None:
             self._step("rename")
+            self._disk.meet(here)
             self._look_at(there)
         real(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
         if here is not None and there is not None:
@@ -317,7 +319,9 @@ class FaultyFiles:
         self._synced("fdatasync", real, descriptor)
 
     def _synced(self, name: str, real: Call, descriptor: int) -> None:
-        node = self._disk.opened_as(descriptor)
+        where = self._path(descriptor)
+        met = None if where is None else self._disk.meet(where)
+        node = met or self._disk.opened_as(descriptor)
         if isinstance(node, File):
             self._file_synced(name, node, content_of(f"/proc/self/fd/{descriptor}"))
         elif node is not None:

@@ -163,7 +163,10 @@ class DirectReader:
             with suppress(ConnectionFailed):
                 end_lease(self._cluster, leases[left])
         if left not in self._opened:
-            text = f"partition {left.tp} is not committed up to offset {left.end} at broker {broker}"
+            text = (
+                f"partition {left.tp} is not committed up to offset {left.end} at broker {broker}, or the segment of"
+                f" offset {left.start} is being replaced there"
+            )
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
 
     def _request_leases(
