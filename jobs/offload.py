@@ -2,11 +2,18 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 
 from sparklog.errors import SparklogError
 from sparklog.spark import session
-from sparklog.spark.batch.offload import OffloadOptions, run
+from sparklog.spark.batch.offload import Committed, Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
+
+
+def _repeated(offload: Offload, pause_s: float | None) -> Iterator[Committed]:
+    for _ in rounds(pause_s):
+        yield from offload.commits()
 
 
 def main() -> int:
@@ -21,9 +28,10 @@ def main() -> int:
     parser.add_argument("--compression", default="snappy", help="of the files: snappy, zstd, lz4, gzip, none")
     parser.add_argument("--once", action="store_true", help="what is there now, and then end (the default)")
     parser.add_argument("--every", type=duration, help="again and again, so long after the last: 5s, 10m, 2h")
+    parser.add_argument("--freshness", type=duration, help="on and on: how old a record may be in the table: 10s, 5m")
     args = parser.parse_args()
-    if args.once and args.every is not None:
-        parser.error("--once and --every exclude each other")
+    if bool(args.once) + (args.every is not None) + (args.freshness is not None) > 1:
+        parser.error("--once, --every and --freshness exclude each other")
     options = OffloadOptions(
         args.bootstrap_server,
         tuple(args.topic),
@@ -36,8 +44,8 @@ def main() -> int:
     )
     spark = session("offload", delta=True)
     try:
-        for _ in rounds(args.every):
-            for commit in run(spark, options):
+        with closing(Offload(spark, options)) as offload:
+            for commit in offload.fresh(args.freshness) if args.freshness else _repeated(offload, args.every):
                 print(commit, flush=True)
     except SparklogError as error:
         print(f"offload: {error}", file=sys.stderr)

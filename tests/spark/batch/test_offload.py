@@ -9,6 +9,7 @@ from sparklog.client import Admin, NewTopic, Producer
 from sparklog.errors import ApiError, DataSourceError
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
+from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.lake.table import Overtaken
 from sparklog.structs import TopicPartition
 
@@ -132,10 +133,9 @@ def test_a_commit_takes_in_so_much_and_the_next_goes_on(spark, cluster, table, o
 def test_of_two_jobs_one_wins(spark, cluster, table, options, make, send):
     name = make()
     send(name, 0, 50)
-    finish = offload.run_in_workers
 
     def overtaken(*arguments, **more):
-        outcomes = finish(*arguments, **more)
+        outcomes = run_in_workers(*arguments, **more)
         patch.undo()
         assert len(run(spark, options(name))) == 1
         return outcomes
@@ -220,7 +220,9 @@ class TestRefusals:
         name = make()
         send(name, 0, 4)
         told = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items() if "constraints" not in key)
-        spark.sql(f"create table delta.`{table}` ({columns}) using delta" + (f" tblproperties ({told})" if told else ""))
+        spark.sql(
+            f"create table delta.`{table}` ({columns}) using delta" + (f" tblproperties ({told})" if told else "")
+        )
         if "constraints" in str(properties):
             spark.sql(f"alter table delta.`{table}` add constraint high check (offset > 3)")
         with pytest.raises(DataSourceError, match=why):

@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 _MB = 1 << 20
 _WORTH_A_TASK = 16 * _MB
 """Bytes of the log."""
+_LEAST_PAUSE_S = 0.2
+"""Between two looks for new records."""
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 
 
@@ -169,6 +171,33 @@ class Offload:
         if self._group is not None:
             self._group.commit(offsets)
 
+    def fresh(self, freshness_s: float) -> Iterator[Committed]:
+        """Offload on and on, so that records are in the table ``freshness_s`` seconds after their timestamps.
+
+        Half of that is for a commit to be made in, and a little to spare: so long a record waits for the next commit. A
+        warning says when the objective is missed. Raises as ``commits`` does.
+        """
+        while True:
+            started = self._clock.monotonic()
+            took_s = 0.0
+            for each in self.commits():
+                took_s = each.seconds
+                self._warn_if_late(each, freshness_s)
+                yield each
+            wait_s = max(freshness_s / 2 - took_s, _LEAST_PAUSE_S)
+            self._clock.sleep(max(started + wait_s - self._clock.monotonic(), 0.0))
+
+    def _warn_if_late(self, commit: Committed, freshness_s: float) -> None:
+        if commit.ages_s and commit.ages_s[1] > freshness_s:
+            _log.warning(
+                "records come into table %s later than %g s after their timestamps: 95 %% within %.1f s, and %d offsets"
+                " wait; where that stays so, give Spark more cores",
+                self._options.table,
+                freshness_s,
+                commit.ages_s[1],
+                commit.behind,
+            )
+
     # What is next
 
     def _plan(self, table: TableFacts, topic_ids: TopicIds, ends: Offsets) -> _Plan:
@@ -269,7 +298,7 @@ class Offload:
     def _least_tasks(self, plan: _Plan) -> int:
         """One for each core, where that makes no tiny files."""
         size = sum(each.size * plan.weights[each.tp] for each in plan.ranges)
-        return max(min(self._spark.sparkContext.defaultParallelism, int(size // _WORTH_A_TASK)), 1)
+        return max(min(int(self._spark.sparkContext.defaultParallelism), int(size // _WORTH_A_TASK)), 1)
 
 
 class _Plan(NamedTuple):

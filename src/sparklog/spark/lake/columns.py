@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import DataType, DateType, StringType, StructField, StructType
 
 from sparklog.spark.schema import READ_COLUMNS
@@ -24,6 +24,9 @@ PARTITION_COLUMNS = (DAY, HOUR, "topic", "partition")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROS = {DAY: 86_400_000_000, HOUR: 3_600_000_000}
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The first and the last microsecond that have a date, of the years 1 to 9999."""
+_NO_DATE = np.iinfo(np.int64).min
 PartitionValue = tuple[str | None, ...]
 """The values of a table's partition columns, as Delta writes them."""
 
@@ -53,11 +56,11 @@ def by_partition(batch: pa.RecordBatch, partition_by: tuple[str, ...]) -> list[t
 
 def _pieces(batch: pa.RecordBatch, micros: int) -> list[pa.RecordBatch]:
     """The rows of each stretch of time that is so long; most batches lie in one."""
-    number = pc.floor(pc.divide(_micros(batch).cast(pa.float64()), micros))
-    ends = pc.min_max(number)
-    if ends["min"].equals(ends["max"]):
+    times = np.asarray(_micros(batch))
+    numbers = np.where((times < _FIRST_US) | (times > _LAST_US), _NO_DATE, times // micros)
+    if numbers.min() == numbers.max():
         return [batch]
-    return [batch.filter(pc.equal(number, each)) for each in pc.unique(number)]
+    return [batch.filter(pa.array(numbers == each)) for each in np.unique(numbers)]
 
 
 def _value(batch: pa.RecordBatch, name: str) -> str | None:
@@ -71,10 +74,7 @@ def _value(batch: pa.RecordBatch, name: str) -> str | None:
 
 def moment_of(micros: int) -> datetime | None:
     """The time so many microseconds after 1970; None for one before the year 1 or after 9999."""
-    try:
-        return _EPOCH + timedelta(microseconds=micros)
-    except OverflowError:
-        return None
+    return _EPOCH + timedelta(microseconds=micros) if _FIRST_US <= micros <= _LAST_US else None
 
 
 def _micros(batch: pa.RecordBatch) -> pa.Array:

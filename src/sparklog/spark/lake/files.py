@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -154,7 +155,8 @@ class _TableWriter:
         return _FileWriter(self._fs, self._root, values, schema, self._table.compression)
 
     def _complete(self, value: PartitionValue) -> None:
-        self._written.append(self._open.pop(value).finish())
+        self._written.append(self._open[value].finish())
+        del self._open[value]
 
     def finish(self) -> list[WrittenFile]:
         for value in list(self._pending):
@@ -212,11 +214,9 @@ class _FileWriter:
         return WrittenFile(self._path, self._values, size, modified, self._stats.rows, self._stats.to_json())
 
     def discard(self) -> None:
-        try:
-            self._sink.close()
-            self._fs.delete_file(self._full)
-        except OSError:
-            pass  # what no commit names is nothing; VACUUM removes it
+        for act in (self._parquet.close, self._sink.close, lambda: self._fs.delete_file(self._full)):
+            with suppress(OSError, pa.ArrowException):  # what no commit names is nothing; VACUUM removes it
+                act()
 
 
 class _Stats:
@@ -279,7 +279,5 @@ def remove_files(location: str, files: list[WrittenFile]) -> None:
     """Remove files that no commit names, as far as that can be done."""
     filesystem, root = fs.FileSystem.from_uri(location)
     for each in files:
-        try:
+        with suppress(OSError):  # VACUUM removes it
             filesystem.delete_file(f"{root.rstrip('/')}/{each.path}")
-        except OSError:
-            continue  # VACUUM removes it
