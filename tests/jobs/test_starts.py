@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(60
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "jobs" / "flight_delays.py"
 CONF = ROOT / "conf" / "spark-defaults.conf"
+OFFLOAD = ROOT / "jobs" / "offload.py"
 COMPACT = ROOT / "jobs" / "compact.py"
 PAGE = ROOT / "docs" / "from-kafka-to-sparklog.md"
 FLIGHTS = 40
@@ -118,6 +119,12 @@ def test_compaction_is_submitted_to_separate_executors(start, broker):
     for number in range(2):
         assert f"users-{number} at broker 0: cleaned up to 50" in ran.stdout
     assert ran.stdout.count("50 -> 5 records") == 2
+
+
+def test_an_offload_runs_in_plain_python(start, broker, tmp_path):
+    arguments = ["--bootstrap-server", broker, "--topic", "flights", "--table", tmp_path / "table"]
+    assert f"version 1: {FLIGHTS} records" in start("plain", OFFLOAD, *arguments).stdout
+    assert start("plain", OFFLOAD, *arguments).stdout == ""
 
 
 @pytest.mark.slow

@@ -7,8 +7,7 @@ in its result; others go on. What nobody foresaw fails the Spark job, after Spar
 from __future__ import annotations
 
 import os
-import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -19,14 +18,12 @@ from sparklog.compaction.task import Failure, kind_of, text_of
 from sparklog.compaction.walk import number_of
 from sparklog.errors import CorruptRecord, DataSourceError, DiskFull, NotDirect
 from sparklog.log.files import LOG_SUFFIX, parse_partition_dir, segment_path
+from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.read.direct_options import DirectOptions
 from sparklog.spark.read.segment_files import NOT_VISIBLE, SegmentFiles
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
-
-_SCHEMA = "task long, outcome binary"
 
 
 class FileTask(Protocol):
@@ -100,21 +97,10 @@ class SparkTasks:
         self._slices = slices
 
     def run(self, tasks: Sequence[FileTask]) -> list[Any]:
-        if not tasks:
-            return []
-        chosen, cluster_id = list(tasks), self._cluster_id
+        cluster_id = self._cluster_id
 
-        def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            import pyarrow
-
+        def begin() -> Callable[[FileTask], Any]:
             files, clock = SegmentFiles(DirectOptions(), cluster_id), SystemClock()
-            for batch in batches:
-                numbers = batch.column(0)
-                outcomes = [pickle.dumps(perform(chosen[number], files, clock)) for number in numbers.to_pylist()]
-                columns = [numbers, pyarrow.array(outcomes, pyarrow.binary())]
-                yield pyarrow.RecordBatch.from_arrays(columns, names=["task", "outcome"])
+            return lambda task: perform(task, files, clock)
 
-        slices = min(len(chosen), self._slices or len(chosen))
-        rows = self._spark.range(0, len(chosen), 1, slices).mapInArrow(work, _SCHEMA).collect()
-        outcomes = {row.task: pickle.loads(row.outcome) for row in rows}
-        return [outcomes[number] for number in range(len(chosen))]
+        return run_in_workers(self._spark, tasks, begin, self._slices)

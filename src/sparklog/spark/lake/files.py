@@ -1,0 +1,283 @@
+"""Parquet files of a table, written by a task from ranges of a log.
+
+Each file has the rows of one partition of the table, up to a size that is aimed at. A file is complete, and on the disk
+where that is a local one, when it is told of. Its name is drawn anew by every attempt, so attempts disturb nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from sparklog.spark.lake.ages import Timestamps
+from sparklog.spark.lake.columns import PartitionValue, by_partition, moment_of, source_columns
+from sparklog.spark.read.columns import read_ranges
+from sparklog.spark.read.offsets import OffsetRange
+from sparklog.spark.read.options import ReadOptions
+
+_ROW_GROUP_BYTES = 32 << 20
+_PENDING_BYTES = 128 << 20
+"""Rows that a task holds, of all files together, before it writes the largest of them."""
+_OPEN_FILES = 64
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""In the name of a directory, as Spark has it."""
+_DICTIONARIES = ("topic", "partition", "timestampType")
+"""Columns that are the same in many rows. A dictionary of keys or values would cost more than it saves."""
+_ENCODINGS = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
+_MEASURED = ("topic", "partition", "offset", "timestamp", "timestampType")
+"""Columns whose least and greatest value are told, for filters to skip files by."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """Where and how the files of a table are written."""
+
+    location: str
+    """A URI, or an absolute path."""
+    columns: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    compression: str = "snappy"
+    target_bytes: int = 256 << 20
+
+
+class WrittenFile(NamedTuple):
+    """A file that waits for its commit."""
+
+    path: str
+    """From the table's location on."""
+    partition_values: dict[str, str | None]
+    size: int
+    modified_ms: int
+    rows: int
+    stats: str
+    """JSON, as Delta's protocol has it."""
+
+    def to_action(self) -> dict[str, Any]:
+        """Delta's ``add``."""
+        return {
+            "path": quote(self.path),
+            "partitionValues": self.partition_values,
+            "size": self.size,
+            "modificationTime": self.modified_ms,
+            "dataChange": True,
+            "stats": self.stats,
+        }
+
+
+class Offloaded(NamedTuple):
+    """What a task wrote."""
+
+    files: list[WrittenFile]
+    timestamps: Timestamps
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRanges:
+    """Write the records of ``ranges`` into files of ``table``."""
+
+    read: ReadOptions
+    ranges: tuple[OffsetRange, ...]
+    table: TableFiles
+
+    def run(self) -> Offloaded:
+        """Raises DataSourceError, ApiError for what cannot be read; OSError, ArrowException where the disk refuses."""
+        writer, timestamps = _TableWriter(self.table), Timestamps()
+        try:
+            for batch in read_ranges(self.read, source_columns(self.table.columns), self.ranges):
+                timestamps.add(batch.column("timestamp"))
+                writer.write(batch)
+            return Offloaded(writer.finish(), timestamps)
+        except BaseException:
+            writer.discard()
+            raise
+
+
+@dataclass(slots=True)
+class _Pending:
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    nbytes: int = 0
+
+
+class _TableWriter:
+    """Divides rows among the files of the table's partitions."""
+
+    def __init__(self, table: TableFiles) -> None:
+        self._table = table
+        self._fs, self._root = fs.FileSystem.from_uri(table.location)
+        self._pending: dict[PartitionValue, _Pending] = {}
+        self._open: dict[PartitionValue, _FileWriter] = {}
+        self._written: list[WrittenFile] = []
+        self._nbytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for value, rows in by_partition(batch, self._table.partition_by):
+            kept = [name for name in rows.schema.names if name in self._stored]
+            pending = self._pending.setdefault(value, _Pending())
+            pending.batches.append(rows.select(kept))
+            pending.nbytes += rows.nbytes
+            self._nbytes += rows.nbytes
+            if pending.nbytes >= _ROW_GROUP_BYTES:
+                self._flush(value)
+        while self._nbytes > _PENDING_BYTES:
+            self._flush(max(self._pending, key=lambda value: self._pending[value].nbytes))
+
+    @property
+    def _stored(self) -> frozenset[str]:
+        """The columns that are in the files: those of the partition are in their names."""
+        return frozenset(self._table.columns) - frozenset(self._table.partition_by)
+
+    def _flush(self, value: PartitionValue) -> None:
+        """Write the rows of one file that wait, as a row group."""
+        pending = self._pending.pop(value)
+        self._nbytes -= pending.nbytes
+        rows = pa.Table.from_batches(pending.batches)
+        file = self._open.pop(value, None) or self._begin(value, rows.schema)
+        self._open[value] = file  # the last of all: it was written last
+        file.write(rows)
+        if file.size >= self._table.target_bytes:
+            self._complete(value)
+        if len(self._open) > _OPEN_FILES:
+            self._complete(next(iter(self._open)))
+
+    def _begin(self, value: PartitionValue, schema: pa.Schema) -> _FileWriter:
+        values = dict(zip(self._table.partition_by, value, strict=True))
+        return _FileWriter(self._fs, self._root, values, schema, self._table.compression)
+
+    def _complete(self, value: PartitionValue) -> None:
+        self._written.append(self._open[value].finish())
+        del self._open[value]
+
+    def finish(self) -> list[WrittenFile]:
+        for value in list(self._pending):
+            self._flush(value)
+        for value in list(self._open):
+            self._complete(value)
+        return self._written
+
+    def discard(self) -> None:
+        """Remove what was written, as far as that can be done."""
+        for file in self._open.values():
+            file.discard()
+        remove_files(self._table.location, self._written)
+
+
+class _FileWriter:
+    """One file."""
+
+    def __init__(
+        self, filesystem: fs.FileSystem, root: str, values: dict[str, str | None], schema: pa.Schema, compression: str
+    ) -> None:
+        self._fs = filesystem
+        self._values = values
+        directory = "".join(f"{name}={_NULL if value is None else value}/" for name, value in values.items())
+        self._path = f"{directory}part-{uuid4()}.{compression}.parquet"
+        self._full = f"{root.rstrip('/')}/{self._path}"
+        self._stats = _Stats()
+        filesystem.create_dir(f"{root.rstrip('/')}/{directory}", recursive=True)
+        self._sink = filesystem.open_output_stream(self._full, compression=None)
+        self._parquet = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression=compression,
+            use_dictionary=[name for name in _DICTIONARIES if name in schema.names] or False,
+            column_encoding={name: each for name, each in _ENCODINGS.items() if name in schema.names} or None,
+            write_statistics=[name for name in _MEASURED if name in schema.names] or False,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes written."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        self._parquet.write_table(rows, row_group_size=max(rows.num_rows, 1))
+        self._stats.add(rows)
+
+    def finish(self) -> WrittenFile:
+        self._parquet.close()
+        size = self.size
+        self._sink.close()
+        if isinstance(self._fs, fs.LocalFileSystem):
+            _sync(self._full)
+        modified = int(datetime.now(UTC).timestamp() * 1000)
+        return WrittenFile(self._path, self._values, size, modified, self._stats.rows, self._stats.to_json())
+
+    def discard(self) -> None:
+        for act in (self._parquet.close, self._sink.close, lambda: self._fs.delete_file(self._full)):
+            with suppress(OSError, pa.ArrowException):  # what no commit names is nothing; VACUUM removes it
+                act()
+
+
+class _Stats:
+    """What Delta keeps of a file for those who filter."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._least: dict[str, Any] = {}
+        self._greatest: dict[str, Any] = {}
+        self._nulls: dict[str, int] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        self.rows += rows.num_rows
+        for name in rows.schema.names:
+            column = rows.column(name)
+            self._nulls[name] = self._nulls.get(name, 0) + column.null_count
+            if name in _MEASURED:
+                self._measure(name, column.cast(pa.int64()) if name == "timestamp" else column)
+
+    def _measure(self, name: str, column: pa.ChunkedArray) -> None:
+        ends = pc.min_max(column)
+        least, greatest = ends["min"].as_py(), ends["max"].as_py()
+        self._least[name] = min(self._least.get(name, least), least)
+        self._greatest[name] = max(self._greatest.get(name, greatest), greatest)
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": _told(self._least, self._greatest),
+                "maxValues": _told(self._greatest, self._least),
+                "nullCount": {name: count for name, count in self._nulls.items() if name != "headers"},
+            }
+        )
+
+
+def _told(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """The values of one end as Delta's statistics have them: a time in milliseconds, as records have it. A time that
+    no date has is not told, nor is the other end then.
+    """
+    told = dict(values)
+    if "timestamp" in told:
+        moment = moment_of(told.pop("timestamp"))
+        if moment is not None and moment_of(others["timestamp"]) is not None:
+            told["timestamp"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return told
+
+
+def _sync(path: str) -> None:
+    """Put a local file and its name on the disk."""
+    for each in (path, os.path.dirname(path)):
+        fd = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def remove_files(location: str, files: list[WrittenFile]) -> None:
+    """Remove files that no commit names, as far as that can be done."""
+    filesystem, root = fs.FileSystem.from_uri(location)
+    for each in files:
+        with suppress(OSError):  # VACUUM removes it
+            filesystem.delete_file(f"{root.rstrip('/')}/{each.path}")

@@ -1,0 +1,241 @@
+"""A Delta table that takes files, through Delta's own code in the session's JVM; and how far it has come in a log.
+
+How far stands in application transactions: for ``sparklog:CLUSTER:TOPIC:TOPIC-ID:PARTITION`` the version is the next
+offset. One commit has both files and offsets. A commit fails if another has written one of its offsets since it began.
+Invariants and reasons: ``docs/adr/0029-offload.md``. Source: Delta's protocol, "Transaction Identifiers".
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from delta.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
+from delta.tables import DeltaTable as SparkTable
+from py4j.java_gateway import JavaPackage
+from pyspark.sql.types import DataType, StructType
+
+from sparklog.errors import ConfigError, DataSourceError
+from sparklog.spark.lake.columns import PARTITION_COLUMNS, TABLE_COLUMNS, new_table_schema
+from sparklog.spark.lake.files import WrittenFile
+from sparklog.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_APPLICATION = "sparklog"
+_FORGETS = "delta.setTransactionRetentionDuration"
+
+
+class Overtaken(DataSourceError):
+    """Another job has offloaded to the table what this one was about to."""
+
+
+class Progress(NamedTuple):
+    """What an application transaction of ours is about."""
+
+    cluster_id: str
+    tp: TopicPartition
+    topic_id: UUID
+
+    def to_application(self) -> str:
+        return ":".join([_APPLICATION, self.cluster_id, self.tp.topic, str(self.topic_id), str(self.tp.partition)])
+
+    @classmethod
+    def from_application(cls, text: str) -> Progress | None:
+        """None for an application of somebody else."""
+        parts = text.split(":")
+        if len(parts) != 5 or parts[0] != _APPLICATION:
+            return None
+        _, cluster_id, topic, topic_id, partition = parts
+        try:
+            return cls(cluster_id, TopicPartition(topic, int(partition)), UUID(topic_id))
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """A table as it is when a commit begins."""
+
+    location: str
+    version: int
+    columns: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    progress: dict[Progress, int]
+    """The next offset of each partition that has been offloaded to it."""
+    is_empty: bool
+
+
+class DeltaTable:
+    """One table. It belongs to one thread."""
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        """``name`` is a path or a URI if it has a slash, else a table of the catalog.
+
+        Raises ConfigError where the session has no Delta Lake.
+        """
+        self.name = name
+        self._spark = spark
+        self._delta = _delta_of(spark)
+        self._log: Any = None
+
+    def create(self, partition_by: Sequence[str]) -> None:
+        """Make the table unless it is there. Raises DataSourceError for a place that holds something else."""
+        table = SparkTable.createIfNotExists(self._spark).addColumns(new_table_schema(partition_by))
+        table = table.location(self.name) if self._is_path else table.tableName(self.name)
+        try:
+            table.partitionedBy(*partition_by).execute()
+        except Exception as error:
+            raise DataSourceError("SPARKLOG_NO_TABLE", f"table {self.name} cannot be made: {_said(error)}") from error
+
+    @property
+    def exists(self) -> bool:
+        if self._is_path:
+            return bool(SparkTable.isDeltaTable(self._spark, self.name))
+        return bool(self._spark.catalog.tableExists(self.name))
+
+    @property
+    def _is_path(self) -> bool:
+        return "/" in self.name
+
+    def begin(self) -> Commit:
+        """Begin a commit on the table as it is now. Raises DataSourceError for a table that does not suit."""
+        if self._log is None:
+            self._log = self._delta.DeltaLog.forTable(self._spark._jsparkSession, self._location())
+        return Commit(self._spark, self._delta, self._log.startTransaction(), self.name)
+
+    def _location(self) -> str:
+        if not self.exists:
+            raise DataSourceError("SPARKLOG_NO_TABLE", f"there is no Delta table {self.name}")
+        if self._is_path:
+            return self.name
+        return str(SparkTable.forName(self._spark, self.name).detail().first()["location"])
+
+
+class Commit:
+    """A commit that has begun: what the table was then, and what is to be added."""
+
+    def __init__(self, spark: SparkSession, delta: Any, transaction: Any, name: str) -> None:
+        self._jvm = spark._jvm
+        self._delta = delta
+        self._transaction = transaction
+        self._name = name
+        self.table = self._facts()
+
+    def _facts(self) -> TableFacts:
+        snapshot = self._transaction.snapshot()
+        metadata = snapshot.metadata()
+        configuration = dict(_pairs(metadata.configuration().mkString("\n")))
+        schema = StructType.fromJson(json.loads(metadata.schemaString()))
+        partition_by = tuple(metadata.partitionColumns().mkString("\n").split())
+        _check(self._name, schema, partition_by, configuration)
+        progress = {
+            known: int(offset)
+            for application, offset in _pairs(snapshot.transactions().mkString("\n"))
+            if (known := Progress.from_application(application)) is not None
+        }
+        return TableFacts(
+            str(snapshot.path().getParent().toString()),
+            int(snapshot.version()),
+            tuple(schema.names),
+            partition_by,
+            progress,
+            is_empty=int(snapshot.numOfFiles()) == 0,
+        )
+
+    def expect(self, partitions: Iterable[Progress]) -> None:
+        """Let the commit fail if another one writes the offsets of these before it."""
+        for each in partitions:
+            self._transaction.txnVersion(each.to_application())
+
+    def finish(self, files: Iterable[WrittenFile], offsets: Mapping[Progress, int]) -> int:
+        """Commit; the version of the table with it. All of it is in the table afterwards, or nothing.
+
+        Raises Overtaken where another commit has moved one of the offsets, DataSourceError for a table that was changed
+        meanwhile. Of any other error the table alone tells whether the commit took place.
+        """
+        actions = [{"add": each.to_action()} for each in files]
+        now_ms = int(time.time() * 1000)
+        for each, offset in offsets.items():
+            actions.append({"txn": {"appId": each.to_application(), "version": offset, "lastUpdated": now_ms}})
+        try:
+            return int(self._transaction.commit(self._seq(actions), self._operation(offsets)))
+        except ConcurrentTransactionException as error:
+            raise Overtaken(
+                "SPARKLOG_OVERTAKEN",
+                f"another job has offloaded to table {self._name} meanwhile; nothing of this one is in the table",
+            ) from error
+        except DeltaConcurrentModificationException as error:
+            said = f"table {self._name} was changed while rows were written for it; run again: {_said(error)}"
+            raise DataSourceError("SPARKLOG_TABLE_CHANGED", said) from error
+
+    def _seq(self, actions: Sequence[dict[str, Any]]) -> Any:
+        """The actions as Delta's own. One call has them all: each call to the JVM takes a fraction of a millisecond."""
+        found = self._jvm.java.util.ArrayList()
+        for each in actions:
+            found.add(self._delta.actions.Action.fromJson(json.dumps(each)))
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
+
+    def _operation(self, offsets: Mapping[Progress, int]) -> Any:
+        """What the table's history says of the commit: WRITE in mode Append, with the offsets as user metadata."""
+        ends: dict[str, dict[str, int]] = {}
+        for each, offset in sorted(offsets.items()):
+            ends.setdefault(each.tp.topic, {})[str(each.tp.partition)] = offset
+        option, none = self._jvm.scala.Option.apply, self._jvm.scala.Option.empty()
+        append = self._jvm.org.apache.spark.sql.SaveMode.Append
+        said = option(json.dumps({"sparklog.offload": ends}))
+        write = getattr(self._delta, "DeltaOperations$Write")
+        return write(append, none, none, said, none, none, none, none, none)
+
+
+def _delta_of(spark: SparkSession) -> Any:
+    """Delta's package in the session's JVM."""
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        raise ConfigError("a session of Spark Connect cannot offload: use a session with its own JVM")
+    delta = jvm.org.apache.spark.sql.delta
+    if isinstance(delta.DeltaLog, JavaPackage):
+        raise ConfigError("the Spark session has no Delta Lake: make it with sparklog.spark.session(delta=True)")
+    return delta
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """The entries of a Scala map, ``key -> value`` a line."""
+    return [(key, value) for key, arrow, value in (line.partition(" -> ") for line in text.splitlines()) if arrow]
+
+
+def _check(name: str, schema: StructType, partition_by: Sequence[str], configuration: Mapping[str, str]) -> None:
+    for column in schema.fields:
+        known = TABLE_COLUMNS.get(column.name)
+        if known is None or not _same(known, column.dataType):
+            refuse(name, f"column {column.name} {column.dataType.simpleString()} is not one of a log")
+        if column.metadata.get("delta.generationExpression") or column.metadata.get("delta.invariants"):
+            refuse(name, f"column {column.name} is generated or constrained, which is checked for rows, not for files")
+    for each in partition_by:
+        if each not in PARTITION_COLUMNS:
+            refuse(name, f"it is partitioned by {each}, not by one of {', '.join(PARTITION_COLUMNS)}")
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        refuse(name, "its columns have other names in its files (delta.columnMapping.mode)")
+    if any(key.startswith("delta.constraints.") for key in configuration):
+        refuse(name, "it has constraints, which are checked for rows, not for files")
+    if _FORGETS in configuration:
+        refuse(name, f"it forgets how far it has come ({_FORGETS} is set)")
+
+
+def _same(one: DataType, other: DataType) -> bool:
+    return bool(one.simpleString() == other.simpleString())
+
+
+def refuse(name: str, why: str) -> None:
+    """Raises DataSourceError: the table cannot take what a log has."""
+    raise DataSourceError("SPARKLOG_UNSUITABLE_TABLE", f"table {name} cannot be offloaded to: {why}")
+
+
+def _said(error: Exception) -> str:
+    """The first line of an error of Spark's."""
+    return (str(error) or type(error).__name__).splitlines()[0]

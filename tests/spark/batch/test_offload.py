@@ -1,0 +1,286 @@
+"""The job that offloads, against a real broker and real Delta tables."""
+
+import shutil
+from contextlib import closing
+
+import pytest
+
+from sparklog.client import Admin, NewTopic, Producer
+from sparklog.errors import ApiError, DataSourceError
+from sparklog.spark.batch import offload
+from sparklog.spark.batch.offload import Offload, OffloadOptions, run
+from sparklog.spark.batch.workers import run_in_workers
+from sparklog.spark.lake.table import Overtaken
+from sparklog.structs import TopicPartition
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(autouse=True)
+def _few_rows(interpreted, delta_jars):
+    """The queries here are of a few rows, and need Delta."""
+
+
+@pytest.fixture
+def table(tmp_path):
+    return str(tmp_path / "table")
+
+
+@pytest.fixture
+def admin(cluster):
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as found:
+        yield found
+
+
+@pytest.fixture
+def make(admin, topic):
+    """``make(partitions, suffix)``: a topic of this test, whose records may be years old."""
+
+    def made(partitions=2, suffix="", **settings):
+        name = topic + suffix
+        configs = {"retention.ms": "-1"} | {key.replace("_", "."): str(value) for key, value in settings.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, configs)])
+        return name
+
+    return made
+
+
+@pytest.fixture
+def options(cluster, table):
+    def chosen(*topics, **more):
+        return OffloadOptions(cluster.bootstrap_servers, topics, **{"table": table, **more})
+
+    return chosen
+
+
+@pytest.fixture
+def send(cluster):
+    """``send(topic, start, count)``: keyed records over all partitions, an hour apart."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+
+        def sent(topic, start, count, partitions=2):
+            for number in range(start, start + count):
+                producer.send(
+                    topic,
+                    b"value %d" % number,
+                    key=b"key %d" % number if number % 3 else None,
+                    partition=number % partitions,
+                    timestamp=number * DAY_MS // 24,
+                    headers=[("number", b"%d" % number)] if number % 2 else [],
+                )
+            producer.flush()
+
+        yield sent
+
+
+NAMES = ["key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType"]
+
+
+def rows(frame):
+    found = frame.select(*NAMES).orderBy("topic", "partition", "offset").collect()
+    return [tuple(None if name == "headers" and not row[name] else row[name] for name in NAMES) for row in found]
+
+
+def in_table(spark, table):
+    return rows(spark.read.format("delta").load(table))
+
+
+def in_log(spark, cluster, *topics):
+    frame = spark.read.format("sparklog").options(subscribe=",".join(topics), includeHeaders="true")
+    return rows(
+        frame.option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+
+
+def test_the_table_has_what_the_log_has(spark, cluster, table, options, make, send):
+    name = make()
+    send(name, 0, 100)
+    (first,) = run(spark, options(name))
+    assert first.records == 100
+    send(name, 100, 30)
+    (second,) = run(spark, options(name))
+    assert (second.records, second.version, second.behind) == (30, first.version + 1, 0)
+    assert in_table(spark, table) == in_log(spark, cluster, name)
+    assert run(spark, options(name)) == []
+
+
+def test_rows_lie_by_day_and_files_that_a_filter_cannot_mean_are_skipped(spark, table, options, make, send):
+    name = make(1)
+    send(name, 0, 60, partitions=1)
+    run(spark, options(name))
+    frame = spark.read.format("delta").load(table)
+    days = {row.day.isoformat(): row["count"] for row in frame.groupBy("day").count().collect()}
+    assert days == {"1970-01-01": 24, "1970-01-02": 24, "1970-01-03": 12}
+    assert len(frame.inputFiles()) == 3
+    for condition, count in (("offset >= 50", 10), ("timestamp >= timestamp '1970-01-03 00:00:00'", 12)):
+        assert frame.where(condition).count() == count
+        assert len(frame.where(condition).inputFiles()) == 1
+
+
+def test_a_commit_takes_in_so_much_and_the_next_goes_on(spark, cluster, table, options, make, send):
+    name = make()
+    send(name, 0, 200)
+    found = run(spark, options(name, commit_bytes=2000))
+    assert len(found) > 2
+    assert [each.behind for each in found] == sorted((each.behind for each in found), reverse=True)
+    assert found[-1].behind == 0
+    assert in_table(spark, table) == in_log(spark, cluster, name)
+
+
+def test_of_two_jobs_one_wins(spark, cluster, table, options, make, send):
+    name = make()
+    send(name, 0, 50)
+
+    def overtaken(*arguments, **more):
+        outcomes = run_in_workers(*arguments, **more)
+        patch.undo()
+        assert len(run(spark, options(name))) == 1
+        return outcomes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offload, "run_in_workers", overtaken)
+        with pytest.raises(Overtaken, match="another job has offloaded"):
+            run(spark, options(name))
+    assert in_table(spark, table) == in_log(spark, cluster, name)
+    assert run(spark, options(name)) == []
+
+
+def test_aborted_and_undecided_records_stay_out(spark, cluster, table, options, make):
+    name = make(1)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name) as producer:
+        producer.init_transactions()
+        for text, decide in ((b"kept", producer.commit_transaction), (b"gone", producer.abort_transaction)):
+            producer.begin_transaction()
+            producer.send(name, text, partition=0)
+            decide()
+        producer.begin_transaction()
+        producer.send(name, b"later", partition=0)
+        producer.flush()
+        run(spark, options(name))
+        assert [row[1] for row in in_table(spark, table)] == [b"kept"]
+        producer.commit_transaction()
+    run(spark, options(name))
+    assert [row[1] for row in in_table(spark, table)] == [b"kept", b"later"]
+
+
+def test_the_groups_offsets_follow(spark, options, make, send, admin):
+    name = make()
+    send(name, 0, 10)
+    run(spark, options(name, group=f"{name}-lag"))
+    offsets = admin.group_offsets(f"{name}-lag")
+    assert {tp: each.offset for tp, each in offsets.items()} == {TopicPartition(name, 0): 5, TopicPartition(name, 1): 5}
+
+
+class TestRefusals:
+    def test_a_topic_that_there_is_not(self, spark, options, topic):
+        with pytest.raises(ApiError, match=topic):
+            run(spark, options(topic))
+
+    def test_a_table_of_another_topic(self, spark, options, make, send, table, cluster):
+        one, other = make(suffix="-a"), make(suffix="-b")
+        send(one, 0, 4)
+        send(other, 0, 4)
+        run(spark, options(one))
+        with pytest.raises(DataSourceError, match=f"has topic {one}, not {other}"):
+            run(spark, options(other))
+        run(spark, options(other, add_topics=True))
+        assert in_table(spark, table) == in_log(spark, cluster, one, other)
+
+    def test_a_topic_that_was_made_again(self, spark, options, make, send, admin):
+        name = make()
+        send(name, 0, 4)
+        run(spark, options(name))
+        admin.delete_topics([name])
+        make()
+        send(name, 0, 2)
+        with pytest.raises(DataSourceError, match="which was deleted; the topic of that name now has id"):
+            run(spark, options(name))
+
+    def test_a_table_that_somebody_else_wrote(self, spark, options, make, send, table):
+        name = make()
+        send(name, 0, 4)
+        spark.range(3).selectExpr("cast(string(id) as binary) as key").write.format("delta").save(table)
+        with pytest.raises(DataSourceError, match="somebody else has written"):
+            run(spark, options(name))
+
+    @pytest.mark.parametrize(
+        ("columns", "properties", "why"),
+        [
+            ("value string", {}, "column value string is not one of a log"),
+            ("value binary, price double", {}, "column price double is not one of a log"),
+            ("value binary, offset bigint", {"delta.constraints.high": "offset > 3"}, "constraints"),
+            ("value binary", {"delta.columnMapping.mode": "name"}, "other names in its files"),
+            ("value binary", {"delta.setTransactionRetentionDuration": "interval 7 days"}, "forgets how far"),
+        ],
+    )
+    def test_a_table_that_does_not_suit(self, spark, options, make, send, table, columns, properties, why):
+        name = make()
+        send(name, 0, 4)
+        told = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items() if "constraints" not in key)
+        spark.sql(
+            f"create table delta.`{table}` ({columns}) using delta" + (f" tblproperties ({told})" if told else "")
+        )
+        if "constraints" in str(properties):
+            spark.sql(f"alter table delta.`{table}` add constraint high check (offset > 3)")
+        with pytest.raises(DataSourceError, match=why):
+            run(spark, options(name))
+
+    def test_a_place_that_has_other_files(self, spark, options, make, send, tmp_path):
+        name = make()
+        send(name, 0, 4)
+        place = tmp_path / "table"
+        spark.range(3).write.parquet(str(place))
+        with pytest.raises(DataSourceError, match="cannot be made"):
+            run(spark, options(name))
+
+    def test_records_that_are_gone(self, spark, options, make, send, admin, table):
+        name = make(1)
+        send(name, 0, 10, partitions=1)
+        run(spark, options(name))
+        send(name, 10, 10, partitions=1)
+        admin.delete_records({TopicPartition(name, 0): 15})
+        with pytest.raises(DataSourceError, match="up to offset 10, and begins at 15 now"):
+            run(spark, options(name))
+        run(spark, options(name, fail_on_data_loss=False))
+        assert [row[5] for row in in_table(spark, table)] == [*range(10), *range(15, 20)]
+
+    @pytest.mark.parametrize(
+        ("more", "why"),
+        [
+            ({"partition_by": ("price",)}, "not by 'price'"),
+            ({"compression": "brotli"}, "not 'brotli'"),
+            ({"topics": ()}, "no topic is named"),
+        ],
+    )
+    def test_options(self, more, why):
+        with pytest.raises(DataSourceError, match=why):
+            OffloadOptions("127.0.0.1:1", **{"topics": ("t",), "table": "x", **more})
+
+
+def test_a_commit_of_which_nothing_is_known_is_not_repeated(spark, cluster, table, options, make, send):
+    """The driver dies between Delta's commit and the answer: the next run looks at the table."""
+    name = make()
+    send(name, 0, 20)
+    with closing(Offload(spark, options(name))) as dying:
+        next(dying.commits())
+    assert run(spark, options(name)) == []
+    assert in_table(spark, table) == in_log(spark, cluster, name)
+
+
+def test_a_task_that_cannot_write_fails_the_job_and_leaves_nothing(spark, options, make, send, table, tmp_path):
+    """The table's directory is a file by the time that a task comes to it."""
+    name = make()
+    send(name, 0, 20)
+    run(spark, options(name))
+    send(name, 20, 20)
+    day = tmp_path / "table" / "day=1970-01-02"
+    shutil.rmtree(day, ignore_errors=True)
+    day.write_text("in the way")
+    with pytest.raises(DataSourceError, match="cannot be written"):
+        run(spark, options(name))
+    day.unlink()
+    (again,) = run(spark, options(name))
+    assert again.records == 20
