@@ -37,6 +37,7 @@ _logger = logging.getLogger(__name__)
 
 FORGOTTEN_S = 600.0
 """An erasure that nobody has asked about for so long is forgotten."""
+_DELETED = "a segment was deleted while it was read"
 _MOST_ATTEMPTS = 10
 """Of one replica, where its log changes again and again."""
 
@@ -275,7 +276,7 @@ class LogEraser:
         async with aclosing(worker.erase(task)) as steps:
             async for step in steps:
                 if isinstance(step, CleanedGroup):
-                    await self._cleaner.put_in_place(step, mark)
+                    await self._put_in_place(step, mark)
                 elif isinstance(step, Progress):
                     replica.progress = step
                 else:
@@ -283,6 +284,15 @@ class LogEraser:
         self._cleaner.check(mark)
         replica.state, replica.stats, replica.log_start_offset = State.DONE, stats, log.log_start_offset
         _log_done(known, replica)
+
+    async def _put_in_place(self, group: CleanedGroup, mark: Mark) -> None:
+        """Raises as ``LogCleaner.put_in_place``, and Abandoned where the segment has been deleted meanwhile."""
+        try:
+            await self._cleaner.put_in_place(group, mark)
+        except LogError as error:
+            if not {*group.old} <= {each.base_offset for each in mark.log.segment_facts()}:
+                raise Abandoned(_DELETED) from error
+            raise
 
     def _task(self, log: Log, end_offset: int) -> CleaningTask:
         """The segments with offsets below the end; of the active one what lies before."""
@@ -341,7 +351,7 @@ def _conclude(replica: Erasing, error: Exception) -> None:
     """What becomes of a replica whose erasure ended with ``error``."""
     is_gone = isinstance(error, CleaningFailed) and error.kind is Failure.GONE
     if is_gone or isinstance(error, Abandoned | SegmentsLeased):
-        replica.begin_anew("a segment was deleted while it was read" if is_gone else str(error))
+        replica.begin_anew(_DELETED if is_gone else str(error))
         return
     if not isinstance(error, CleaningFailed | LogError | CorruptRecord | OSError):
         _logger.error("erasing records of %s failed unexpectedly", replica.tp, exc_info=error)
