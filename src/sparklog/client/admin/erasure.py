@@ -263,24 +263,33 @@ class ErasureAdmin(AdminBase):
         clock, sends_keys, pause = self._session.clock, True, _FIRST_PAUSE_S
         moved = clock.monotonic()
         while left:
-            try:
-                answer = await self._ask(state, broker, left, sends_keys=sends_keys)
+            has_moved = goes_on_at_once = False
+            answer = await self._ask_if_there(state, broker, left, sends_keys=sends_keys)
+            if answer is not None:
+                goes_on_at_once = bool(answer.needs_keys) and not sends_keys
                 sends_keys = bool(answer.needs_keys)
                 has_moved = _take(state, answer, left)
-            except SparklogError as error:
-                if isinstance(error, ApiError) and not is_retriable(error):
-                    raise
-                has_moved = False
-                for replica in left:
-                    _note(state, replica, f"broker {broker} cannot be asked: {error}")
-                await self._session.refresh([])
             if has_moved:
                 moved, pause = clock.monotonic(), _FIRST_PAUSE_S
             elif clock.monotonic() - moved >= state.erasure.patience:
                 return
-            if left and not sends_keys:
+            if left and not goes_on_at_once:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    async def _ask_if_there(
+        self, state: _Round, broker: BrokerId, left: Collection[Replica], *, sends_keys: bool
+    ) -> EraseRecordsResponse | None:
+        """None where the broker cannot be asked now; that is told of its replicas."""
+        try:
+            return await self._ask(state, broker, left, sends_keys=sends_keys)
+        except SparklogError as error:
+            if not is_retriable(error):
+                raise
+            for replica in left:
+                _note(state, replica, f"broker {broker} cannot be asked: {error}")
+            await self._session.refresh([])
+            return None
 
     async def _ask(
         self, state: _Round, broker: BrokerId, left: Collection[Replica], *, sends_keys: bool
