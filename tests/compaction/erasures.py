@@ -38,7 +38,8 @@ def task_of(log: Log, keys: Collection[bytes], end: int, *, scan_only: bool = Fa
 
 def erase(log: Log, keys: Collection[bytes], end: int, *, scan_only: bool = False) -> ErasureStats:
     """All of it, through the form in which a worker is told."""
-    task = ErasureTask.from_fields(json.loads(task_of(log, keys, end, scan_only=scan_only).to_json())["erasure"])
+    first, second = task_of(log, keys, end, scan_only=scan_only).to_lines().splitlines()
+    task = ErasureTask.from_lines(json.loads(first)["erasure"], second)
     erasing = LogErasing(task, ManualClock(), SEED)
     for step in erasing.run():
         if isinstance(step, CleanedGroup):

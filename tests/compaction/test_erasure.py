@@ -1,6 +1,8 @@
 """Erasing the files of one log: what goes, what stays as it was, and what is told."""
 
 import hashlib
+import io
+import json
 import os
 from contextlib import closing
 
@@ -11,7 +13,9 @@ from compaction.keyed import Producer, append, fill, leftovers, mark, records_of
 from compaction.logs import LogWriter
 from compaction.ours import SEED, clean, opened
 
-from sparklog.compaction.erasure import LogErasing, Progress
+from sparklog.compaction.erasure import ErasureStats, LogErasing, Progress
+from sparklog.compaction.task import Failure
+from sparklog.compaction.worker import serve
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord, DiskFull
@@ -46,7 +50,7 @@ def erase_all(log, keys):
     return erase(log, keys, end)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("cleans", [False, True], ids=["written", "cleaned"])
 def test_any_log_loses_the_records_of_the_keys_and_nothing_else(codec, tmp_path, seed, cleans):
     """Logs of all kinds of batches, as they were written, or compacted before, so that they have delete horizons."""
@@ -183,3 +187,50 @@ def test_a_full_disk_is_told_before_anything_is_written(log, monkeypatch):
         erase(log, [b"k1"], end)
     assert raw(log.directory) == before
     assert erase(log, [b"none"], end).records_found == 0
+
+
+class Incoming:
+    """What a broker says: a task, its keys, and a go for each group."""
+
+    def __init__(self, task, keys):
+        self._task, self._lines = task, [keys]
+
+    def __iter__(self):
+        return iter([self._task])
+
+    def readline(self):
+        return self._lines.pop() if self._lines else '{"go": true}\n'
+
+
+def served(lines):
+    first, keys = lines.split("\n")
+    outgoing = io.StringIO()
+    serve(Incoming(first + "\n", keys + "\n"), outgoing, ManualClock())
+    return [json.loads(line) for line in outgoing.getvalue().splitlines()]
+
+
+def test_a_worker_tells_of_each_step_and_never_of_a_key(log):
+    fill(log)
+    log.roll()
+    task = task_of(log, [b"k1"], log.log_end_offset)
+    assert "k1" not in repr(task)
+    answers = served(task.to_lines())
+    segments = len(task.log.segments)
+    assert [each["progress"] for each in answers[:segments]] == [[n, segments] for n in range(1, segments + 1)]
+    groups = [each["group"] for each in answers[segments:-1]]
+    assert groups == [{"old": each["new"], "new": each["new"]} for each in groups]
+    stats = ErasureStats.from_dict(answers[-1]["done"])
+    assert (stats.segments_rewritten, stats.records_found) == (len(groups), sum(r[1] == b"k1" for r in records_of(log)))
+    assert "k1" not in json.dumps(answers)
+    search = served(task_of(log, [b"k1"], log.log_end_offset, scan_only=True).to_lines())
+    assert ErasureStats.from_dict(search[-1]["done"]).segments[0].base_offset == 0
+
+
+def test_a_worker_that_cannot_read_says_so(log):
+    fill(log)
+    first, _ = task_of(log, [b"k1"], 3).to_lines().split("\n")
+    (failed,) = served(f"{first}\nAAAA")
+    assert failed["failed"] == {"kind": Failure.CORRUPT, "text": "the keys of the erasure are malformed"}
+    segment_path(log.directory, 0, LOG_SUFFIX).unlink()
+    (failed,) = served(task_of(log, [b"k1"], 3).to_lines())
+    assert failed["failed"]["kind"] == Failure.GONE

@@ -171,3 +171,4 @@ def test_a_disk_that_refuses_any_step_loses_nothing_else_and_the_next_run_finish
             assert expected.check_log(log) == 0
         let_go(logs)
         expected.check(home)
+        n += 1

@@ -49,7 +49,7 @@ _HASHED_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ErasureTask:
-    """One erasure of one log, or one search. It travels as JSON."""
+    """One erasure of one log, or one search."""
 
     log: CleaningTask
     """``segments``: those to be searched, and no others; they do not change as far as their ``size`` says."""
@@ -59,16 +59,15 @@ class ErasureTask:
     """Packed (``erased_keys``)."""
     scan_only: bool
 
-    def to_json(self) -> str:
-        return json.dumps({"erasure": self._fields()})
-
-    def _fields(self) -> dict[str, Any]:
-        return asdict(self) | {"log": self.log.to_json(), "keys": b64encode(self.keys).decode()}
+    def to_lines(self) -> str:
+        """Two lines: JSON, and the keys in base64, which are too many for a parser."""
+        told = {"log": self.log.to_json(), "end_offset": self.end_offset, "scan_only": self.scan_only}
+        return f"{json.dumps({'erasure': told})}\n{b64encode(self.keys).decode()}"
 
     @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> ErasureTask:
-        """What ``to_json`` has under ``erasure``."""
-        return cls(**fields | {"log": CleaningTask.from_json(fields["log"]), "keys": b64decode(fields["keys"])})
+    def from_lines(cls, fields: dict[str, Any], keys: str) -> ErasureTask:
+        """``fields`` are what the first line has under ``erasure``, ``keys`` is the second line."""
+        return cls(**fields | {"log": CleaningTask.from_json(fields["log"]), "keys": b64decode(keys)})
 
 
 class Progress(NamedTuple):

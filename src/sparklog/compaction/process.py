@@ -60,7 +60,8 @@ class Worker:
 
     async def erase(self, task: ErasureTask) -> AsyncGenerator[CleanedGroup | Progress | ErasureStats, None]:
         """Have a log erased, or searched; what was done comes last. Otherwise as ``clean``."""
-        async with aclosing(self._answers(task.to_json())) as answers:
+        lines = await asyncio.to_thread(task.to_lines)  # it may have many keys
+        async with aclosing(self._answers(lines)) as answers:
             async for answer in answers:
                 if "group" in answer:
                     yield _group_in(answer)

@@ -2,10 +2,10 @@
 
 PID is the broker's.
 
-It speaks in lines of JSON. In: a task, of a cleaning or ``{"erasure": ...}``; then, for each group that it has written,
-``{"go": true}`` when the group is in place. Out: ``{"group": {"old": [...], "new": [...]}}`` for each group, of an
-erasure ``{"progress": [DONE, TOTAL]}`` too, at the end ``{"done": STATS}``, or ``{"failed": {"kind": ..., "text":
-...}}``, after which nothing is left of the group under way.
+It speaks in lines of JSON. In: a task, of a cleaning, or ``{"erasure": ...}`` and a line of keys; then, for each group
+that it has written, ``{"go": true}`` when the group is in place. Out: ``{"group": {"old": [...], "new": [...]}}`` for
+each group, of an erasure ``{"progress": [DONE, TOTAL]}`` too, at the end ``{"done": STATS}``, or ``{"failed": {"kind":
+..., "text": ...}}``, after which nothing is left of the group under way.
 
 It ends with its broker, whatever that dies of, so that no two write anew one log. It gives way to other processes.
 """
@@ -38,7 +38,7 @@ class _Orphaned(Exception):
 def serve(incoming: TextIO, outgoing: TextIO, clock: Clock, is_wanted: Callable[[], None] = lambda: None) -> None:
     """Do what the lines of ``incoming`` say, until it ends. ``is_wanted`` raises what ends it at once."""
     for line in incoming:
-        work = _work_of(line, clock, is_wanted)
+        work = _work_of(line, incoming, clock, is_wanted)
         try:
             for step in work.run():
                 if isinstance(step, Progress):
@@ -53,11 +53,12 @@ def serve(incoming: TextIO, outgoing: TextIO, clock: Clock, is_wanted: Callable[
             _say(outgoing, {"done": work.stats.to_dict()})
 
 
-def _work_of(line: str, clock: Clock, is_wanted: Callable[[], None]) -> LogCleaning | LogErasing:
+def _work_of(line: str, incoming: TextIO, clock: Clock, is_wanted: Callable[[], None]) -> LogCleaning | LogErasing:
     seed = os.urandom(16)
     fields = json.loads(line)
     if "erasure" in fields:
-        return LogErasing(ErasureTask.from_fields(fields["erasure"]), clock, seed, is_wanted)
+        task = ErasureTask.from_lines(fields["erasure"], incoming.readline())
+        return LogErasing(task, clock, seed, is_wanted)
     return LogCleaning(CleaningTask.from_json(line), clock, seed, is_wanted)
 
 
