@@ -58,7 +58,7 @@ def expected_batches(before: LogFacts, keys: Collection[bytes], end: int) -> lis
             left.append(batch)
         elif stay:
             left.append(_changed(batch, stay))
-        elif batch.producer_id >= 0:
+        else:
             kept = batch._replace(
                 attributes=batch.attributes & _EMPTY_ATTRIBUTES, delete_horizon=None, base_timestamp=-1
             )

@@ -20,6 +20,8 @@ from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.errors import CorruptRecord, DiskFull
 from sparklog.log.files import LOG_SUFFIX, segment_path
+from sparklog.log.loader import Knowledge
+from sparklog.log.log import Log
 from sparklog.record import _impl
 from sparklog.record.compression import CompressionType
 from sparklog.record.control import ControlType
@@ -113,19 +115,35 @@ def test_an_aborted_record_goes_and_its_transaction_stays_aborted(log):
     assert [each.record_count for each in dump(log.directory).batches] == [1, 0, 1, 0, 1]
 
 
-def test_a_segment_of_which_nothing_stays_is_empty_and_the_log_goes_on(log):
+def test_of_a_segment_in_which_all_is_erased_the_headers_stay(log):
     fill(log, keys=1)
     end = log.log_end_offset
     bases = [each.base_offset for each in log.segment_facts()]
+    times = [each.latest_timestamp for each in log.segment_facts()]
     assert erase_all(log, [b"k0"]).records_found == end
     assert [each.base_offset for each in log.segment_facts()] == [*bases, end]
-    assert (records_of(log), log.size, log.log_end_offset) == ([], 0, end)
+    assert [each.latest_timestamp for each in log.segment_facts()[:-1]] == times
+    assert (records_of(log), log.size, log.log_end_offset) == ([], 61 * end, end)
     assert append(log, (b"k0", b"again")) == end
     directory = log.directory
     log.close()
     with closing(opened(directory, CONFIG, NOW_MS)) as again:
         assert records_of(again) == [(end, b"k0", b"again")]
         assert again.log_start_offset == 0
+
+
+def test_a_start_after_a_crash_takes_no_end_of_a_segment_for_lost(log):
+    """However much of the log it reads again: the point up to which all was flushed may be behind."""
+    fill(log)
+    erase_all(log, [b"k0", b"k4", b"k%d" % ((log.log_end_offset - 1) % 5)])
+    append(log, (b"last", b"v"))
+    records, end, directory = records_of(log), log.log_end_offset, log.directory
+    log.flush()
+    crashed = Knowledge(recovery_point=0, clean=False, high_watermark=2**62)
+    again = Log(directory, log.tp, CONFIG, ManualClock(NOW_MS), lambda work: work(), crashed)
+    assert (records_of(again), again.log_end_offset) == (records, end)
+    assert not list(directory.glob("*.corrupt"))
+    again.close()
 
 
 def test_a_search_changes_nothing_and_tells_of_every_file(log):

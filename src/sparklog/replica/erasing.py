@@ -212,7 +212,7 @@ class LogEraser:
         if tp in self._logs.being_cut:
             return "its log is being cut"
         if tp in self._cleaner.under_way:
-            return "its log is being cleaned"
+            return "its log is being cleaned, or erased by another call"
         if log.log_end_offset < needed:
             return f"this replica has the log up to offset {log.log_end_offset}, and not yet up to {needed}"
         if log.high_watermark < needed:

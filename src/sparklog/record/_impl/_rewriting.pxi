@@ -187,8 +187,8 @@ cdef class BatchRewriter:
         for i in range(self.run.count):
             producer_id = _be64(p + 43)
             last = _be64(p) + <int32_t>_be32(p + 23)
-            self.pieces[i].stays_empty = producer_id >= 0 and (
-                self.erases or self.last_offsets.get(producer_id) == last
+            self.pieces[i].stays_empty = self.erases or (
+                producer_id >= 0 and self.last_offsets.get(producer_id) == last
             )
             p += self.run.sizes[i]
         return 0

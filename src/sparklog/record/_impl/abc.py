@@ -304,7 +304,7 @@ class RewriteRules(NamedTuple):
     """By producer id the last offset of its last batch, which stays even when it is empty."""
     erases: bool = False
     """Only records of which the map has a later offset go: none for lack of a key, no tombstone for its age. No batch
-    gets a delete horizon, and every batch of a producer stays, even when it is empty.
+    gets a delete horizon, and every batch stays, even when it is empty.
     """
 
     @property
@@ -314,7 +314,7 @@ class RewriteRules(NamedTuple):
 
     def keeps_empty(self, producer_id: int, last_offset: int) -> bool:
         """Whether a batch stays even when none of its records does."""
-        return producer_id >= 0 and (self.erases or self.last_offsets.get(producer_id) == last_offset)
+        return self.erases or (producer_id >= 0 and self.last_offsets.get(producer_id) == last_offset)
 
 
 class Retained(NamedTuple):
