@@ -19,13 +19,14 @@ from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from benchmarks.loads.raw import connect
 from benchmarks.peers import Peer, our_broker
 from sparklog.clock import Clock, SystemClock
+from sparklog.compaction.erased_keys import MOST_BYTES
 from sparklog.errors import SparklogError
 from sparklog.protocol import messages
 from sparklog.protocol.api_key import ApiKey
@@ -286,6 +287,21 @@ def _compact_partitions() -> Case:
         topics=[topic(name="stalls", partitions=list(range(MANY)))], timeout_ms=_TIMEOUT_MS, since_ms=-1
     )
     return _request(ApiKey.COMPACT_PARTITIONS, message, 0)
+
+
+def _erase_records() -> Case:
+    """As many keys as one erasure takes, and partitions that are not here."""
+    asked = messages.EraseRecordsRequest.ErasedPartition
+    message = messages.EraseRecordsRequest(
+        erasure_id=uuid4(),
+        round=1,
+        scan_only=True,
+        keys=bytes(MOST_BYTES),
+        topic="stalls",
+        topic_id=uuid4(),
+        partitions=[asked(partition_index=number, end_offset=1) for number in range(MANY)],
+    )
+    return _request(ApiKey.ERASE_RECORDS, message, 0)
 
 
 def _describe_producers() -> Case:
@@ -601,6 +617,7 @@ def _cases() -> Iterator[tuple[str, Case]]:
     yield f"DescribeCompaction, {MANY} names", _describe_compaction([f"nothing-{n}" for n in range(MANY)])
     yield f"CompactPartitions, {MANY} partitions", _compact_partitions()
     yield f"BeginCompaction, {MANY} partitions", _begin_compaction()
+    yield f"EraseRecords, {MANY} partitions, {MOST_BYTES >> 20} MB of keys", _erase_records()
     yield f"Metadata, {MANY} names", _metadata_by_name()
     yield f"OffsetCommit, {MANY} partitions", _offset_commit()
     yield f"OffsetFetch, {MANY} partitions", _offset_fetch()

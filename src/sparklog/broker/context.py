@@ -36,6 +36,7 @@ from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.hot.fetch import LeaderHint
 from sparklog.replica.cleaning import LogCleaner
 from sparklog.replica.cleaning_grants import CleaningGrants
+from sparklog.replica.erasing import LogEraser
 from sparklog.replica.manager import ReplicaManager
 from sparklog.replica.partition import Partition
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
@@ -87,6 +88,7 @@ class BrokerContext:
     replicas: ReplicaManager
     cleaner: LogCleaner
     cleaning_grants: CleaningGrants
+    eraser: LogEraser
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     txn_markers: TransactionMarkers

@@ -63,6 +63,7 @@ from sparklog.protocol.slices import Steps
 from sparklog.rate_limit import RateLimitedLogger
 from sparklog.replica.cleaning import LogCleaner
 from sparklog.replica.cleaning_grants import CleaningGrants
+from sparklog.replica.erasing import LogEraser
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint, TopicPartition
 from sparklog.txn.runtime import TransactionCoordinator
@@ -87,6 +88,7 @@ class _Step(IntEnum):
     FETCHERS = auto()
     ISR_CHANGES = auto()
     GRANTS = auto()
+    ERASER = auto()
     CLEANER = auto()
     FUTURES = auto()
     SETTINGS = auto()
@@ -338,6 +340,7 @@ class Broker:
         )
         cleaner = LogCleaner(self._logs, replicas.changing, self._loop, self._clock, self._settings.layers.in_force)
         grants = CleaningGrants(cleaner, self._loop, self._clock)
+        eraser = LogEraser(self._logs, cleaner, self._loop, self._clock, lambda: self._settings.layers.in_force)
         peers, looks = Peers("sparklog"), Looks()
         witnesses = Witnesses(config.broker_id, peers) if config.failover_fast else None
         self._controller = Controller(
@@ -368,6 +371,7 @@ class Broker:
             replicas=replicas,
             cleaner=cleaner,
             cleaning_grants=grants,
+            eraser=eraser,
             groups=groups,
             transactions=transactions,
             txn_markers=markers,
@@ -400,6 +404,7 @@ class Broker:
             _Step.FETCHERS: fetchers.close,
             _Step.ISR_CHANGES: isr_changes.close,
             _Step.GRANTS: grants.close,
+            _Step.ERASER: eraser.close,
             _Step.CLEANER: cleaner.close,
             _Step.FUTURES: replicas.futures.close,
             _Step.TRANSACTIONS: transactions.close,

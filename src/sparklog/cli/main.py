@@ -27,6 +27,7 @@ COMMANDS = {
     "cluster": "See how brokers and partitions do; choose leaders; move replicas.",
     "config": "See and change settings while the cluster runs.",
     "compact": "See how far compacted topics are cleaned; clean them now.",
+    "erase": "Remove every record of some keys, for good; prove it.",
     "txn": "See and end open transactions.",
     "writes": "See and finish what Spark jobs left half-written.",
     "log": "Look into log directories, check their files; move partitions.",

@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
+from sparklog.compaction.erasure import ErasureStats, ErasureTask, Progress
 from sparklog.compaction.rewriting import CleanedGroup
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import CleaningTask, Failure
@@ -26,6 +27,10 @@ class CleaningFailed(SparklogError):
     def __init__(self, kind: Failure, text: str) -> None:
         super().__init__(text)
         self.kind = kind
+
+
+def _group_in(answer: dict[str, Any]) -> CleanedGroup:
+    return CleanedGroup(tuple(answer["group"]["old"]), tuple(answer["group"]["new"]))
 
 
 class Worker:
@@ -46,19 +51,38 @@ class Worker:
 
         Raises CleaningFailed. Whoever gives up has to ``end`` the process.
         """
+        async with aclosing(self._answers(task.to_json())) as answers:
+            async for answer in answers:
+                if "group" in answer:
+                    yield _group_in(answer)
+                else:
+                    self.stats = CleanerStats(**answer["done"])
+
+    async def erase(self, task: ErasureTask) -> AsyncGenerator[CleanedGroup | Progress | ErasureStats, None]:
+        """Have a log erased, or searched; what was done comes last. Otherwise as ``clean``."""
+        lines = await asyncio.to_thread(task.to_lines)  # it may have many keys
+        async with aclosing(self._answers(lines)) as answers:
+            async for answer in answers:
+                if "group" in answer:
+                    yield _group_in(answer)
+                elif "progress" in answer:
+                    yield Progress(*answer["progress"])
+                else:
+                    yield ErasureStats.from_dict(answer["done"])
+
+    async def _answers(self, task: str) -> AsyncGenerator[dict[str, Any], None]:
+        """What the process answers to a task, up to that it is done. Raises CleaningFailed."""
         process = await self._begun()
-        assert process.stdin is not None
-        self._send(process, task.to_json())
+        self._send(process, task)
         while True:
             answer = await self._answer(process)
+            if "failed" in answer:
+                raise CleaningFailed(Failure(answer["failed"]["kind"]), answer["failed"]["text"])
+            yield answer
             if "group" in answer:
-                yield CleanedGroup(tuple(answer["group"]["old"]), tuple(answer["group"]["new"]))
                 self._send(process, '{"go": true}')
             elif "done" in answer:
-                self.stats = CleanerStats(**answer["done"])
                 return
-            else:
-                raise CleaningFailed(Failure(answer["failed"]["kind"]), answer["failed"]["text"])
 
     async def _begun(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:

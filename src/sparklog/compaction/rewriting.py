@@ -69,9 +69,10 @@ class GroupRewriting:
         keys: OffsetMap,
         transactions: CleanedTransactions,
         suffix: str = CLEANED_SUFFIX,
+        rules: RewriteRules | None = None,
     ) -> None:
         """``transactions`` have been shown all that lies before the first group. ``suffix`` is put behind the names of
-        the files that are written; there must be none of these names.
+        the files that are written; there must be none of these names. ``rules`` are by default those of the task.
         """
         self._task = task
         self._directory = Path(task.directory)
@@ -79,13 +80,16 @@ class GroupRewriting:
         self._keys = keys
         self._transactions = transactions
         self._suffix = suffix
+        self._rules = rules or RewriteRules(task.now_ms, task.config.delete_retention_ms, task.last_offsets)
 
     def rewrite(self, bases: Sequence[int], stats: CleanerStats) -> CleanedGroup:
         """Write a group anew, and count it. Raises CorruptRecord, DiskFull, OSError, with nothing of it left."""
         wanted = frozenset(bases)
         group = [each for each in self._task.segments if each.base_offset in wanted]
         self._check_room(sum(each.size for each in group))
-        writer = _GroupWriter(self._task, self._keys, bases[0], self._transactions, self._walk, self._suffix)
+        writer = _GroupWriter(
+            self._task, self._keys, bases[0], self._transactions, self._walk, self._suffix, self._rules
+        )
         try:
             for segment in group:
                 self._walk.walk(segment, writer.take, writer.visit)
@@ -122,6 +126,7 @@ class _GroupWriter:
         transactions: CleanedTransactions,
         walk: SegmentWalk,
         suffix: str,
+        rules: RewriteRules,
     ) -> None:
         self._task = task
         self._directory = Path(task.directory)
@@ -129,7 +134,7 @@ class _GroupWriter:
         self._transactions = transactions
         self._walk = walk
         self._suffix = suffix
-        self._rules = RewriteRules(task.now_ms, task.config.delete_retention_ms, task.last_offsets)
+        self._rules = rules
         self._counted: list[BatchRewriter] = []
         self.bases: list[int] = []
         self._begin(base_offset)

@@ -2,9 +2,10 @@
 
 PID is the broker's.
 
-It speaks in lines of JSON. In: ``{"clean": TASK}``; then, for each group that it has written, ``{"go": true}`` when the
-group is in place. Out: ``{"group": {"old": [...], "new": [...]}}`` for each group, at the end ``{"done": STATS}``, or
-``{"failed": {"kind": ..., "text": ...}}``, after which nothing is left of the group under way.
+It speaks in lines of JSON. In: a task, of a cleaning, or ``{"erasure": ...}`` and a line of keys; then, for each group
+that it has written, ``{"go": true}`` when the group is in place. Out: ``{"group": {"old": [...], "new": [...]}}`` for
+each group, of an erasure ``{"progress": [DONE, TOTAL]}`` too, at the end ``{"done": STATS}``, or ``{"failed": {"kind":
+..., "text": ...}}``, after which nothing is left of the group under way.
 
 It ends with its broker, whatever that dies of, so that no two write anew one log. It gives way to other processes.
 """
@@ -22,6 +23,7 @@ from typing import Any, TextIO
 
 from sparklog.clock import Clock, SystemClock
 from sparklog.compaction.cleaner import LogCleaning
+from sparklog.compaction.erasure import ErasureTask, LogErasing, Progress
 from sparklog.compaction.task import CleaningTask, kind_of, text_of
 from sparklog.errors import CorruptRecord, DiskFull
 
@@ -36,17 +38,28 @@ class _Orphaned(Exception):
 def serve(incoming: TextIO, outgoing: TextIO, clock: Clock, is_wanted: Callable[[], None] = lambda: None) -> None:
     """Do what the lines of ``incoming`` say, until it ends. ``is_wanted`` raises what ends it at once."""
     for line in incoming:
-        task = CleaningTask.from_json(line)
-        cleaning = LogCleaning(task, clock, os.urandom(16), is_wanted)
+        work = _work_of(line, incoming, clock, is_wanted)
         try:
-            for group in cleaning.run():
-                _say(outgoing, {"group": {"old": group.old, "new": group.new}})
+            for step in work.run():
+                if isinstance(step, Progress):
+                    _say(outgoing, {"progress": step})
+                    continue
+                _say(outgoing, {"group": {"old": step.old, "new": step.new}})
                 if not incoming.readline():
                     return
         except (CorruptRecord, OSError, MemoryError, DiskFull) as error:
             _say(outgoing, {"failed": {"kind": kind_of(error), "text": text_of(error)}})
         else:
-            _say(outgoing, {"done": cleaning.stats.to_dict()})
+            _say(outgoing, {"done": work.stats.to_dict()})
+
+
+def _work_of(line: str, incoming: TextIO, clock: Clock, is_wanted: Callable[[], None]) -> LogCleaning | LogErasing:
+    seed = os.urandom(16)
+    fields = json.loads(line)
+    if "erasure" in fields:
+        task = ErasureTask.from_lines(fields["erasure"], incoming.readline())
+        return LogErasing(task, clock, seed, is_wanted)
+    return LogCleaning(CleaningTask.from_json(line), clock, seed, is_wanted)
 
 
 def _say(outgoing: TextIO, answer: dict[str, Any]) -> None:

@@ -75,3 +75,5 @@ class ApiKey(IntEnum):
     """Sparklog's own: somebody else than the broker cleans a log of it."""
     COMMIT_COMPACTION = 20006
     """Sparklog's own: the broker takes over what was written so."""
+    ERASE_RECORDS = 20007
+    """Sparklog's own: a broker removes the records of some keys from its replicas, or searches for them."""

@@ -4028,3 +4028,98 @@ class CommitCompactionResponse(Response):
         error_message: str | None = ...,
         version: int | None = ...,
     ) -> None: ...
+
+class EraseRecordsRequest(Request[EraseRecordsResponse]):
+    class ErasedPartition(Struct):
+        partition_index: int
+        end_offset: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            end_offset: int = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    erasure_id: UUID | None
+    round: int
+    scan_only: bool
+    keys: bytes | None
+    topic: str
+    topic_id: UUID | None
+    partitions: list[ErasedPartition]
+    def __init__(
+        self,
+        *,
+        erasure_id: UUID | None = ...,
+        round: int = ...,
+        scan_only: bool = ...,
+        keys: bytes | bytearray | memoryview | None = ...,
+        topic: str = ...,
+        topic_id: UUID | None = ...,
+        partitions: Sequence[ErasedPartition] = ...,
+        version: int | None = ...,
+    ) -> None: ...
+
+class EraseRecordsResponse(Response):
+    class ErasedPartitionResult(Struct):
+        class ScannedSegment(Struct):
+            base_offset: int
+            size: int
+            sha256: bytes
+            def __init__(
+                self,
+                *,
+                base_offset: int = ...,
+                size: int = ...,
+                sha256: bytes | bytearray | memoryview = ...,
+                version: int | None = ...,
+            ) -> None: ...
+
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        state: int
+        end_offset: int
+        log_start_offset: int
+        segments_done: int
+        segments_total: int
+        records_scanned: int
+        bytes_scanned: int
+        records_found: int
+        segments_rewritten: int
+        segments: list[ScannedSegment]
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            state: int = ...,
+            end_offset: int = ...,
+            log_start_offset: int = ...,
+            segments_done: int = ...,
+            segments_total: int = ...,
+            records_scanned: int = ...,
+            bytes_scanned: int = ...,
+            records_found: int = ...,
+            segments_rewritten: int = ...,
+            segments: Sequence[ScannedSegment] = ...,
+            version: int | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    needs_keys: bool
+    partitions: list[ErasedPartitionResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        needs_keys: bool = ...,
+        partitions: Sequence[ErasedPartitionResult] = ...,
+        version: int | None = ...,
+    ) -> None: ...

@@ -9,12 +9,12 @@ The rules are those of Kafka 3.9 (``Cleaner.shouldRetainRecord``, ``MemoryRecord
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.record import _impl
-from sparklog.record._impl.abc import BatchRewriter, OffsetMap, Retained, RewriteRules, ScanLimits
+from sparklog.record._impl.abc import BatchFields, BatchRewriter, OffsetMap, Retained, RewriteRules, ScanLimits
 from sparklog.record.batch import RecordBatch
 from sparklog.record.rebuilding import empty_header, rebuilt
 from sparklog.record.records import MAX_DECOMPRESSED, batch_fields, records_section
@@ -31,6 +31,7 @@ __all__ = [
     "Verdict",
     "empty_header",
     "index_batch",
+    "index_keys",
     "make_offset_map",
     "make_rewriter",
     "open_offset_map",
@@ -86,6 +87,15 @@ def index_batch(
         offset_map.index(records_section(batch, max_decompressed), batch_fields(batch), start_offset)
     if not offset_map.is_full and batch.last_offset >= start_offset:
         offset_map.advance(batch.last_offset)
+
+
+def index_keys(offset_map: OffsetMap, keys: Iterable[bytes], offset: int) -> None:
+    """Put ``keys`` into the map as if the last record of each had ``offset``."""
+    fields = BatchFields(1, offset, 0, None, 0)
+    for key in keys:
+        section = bytearray()
+        _impl.codec.write_record(section, 0, 0, key, None, ())
+        offset_map.index(section, fields, offset)
 
 
 def rewrite_batch(

@@ -66,6 +66,8 @@ class Mark:
     log: Log
     truncations: int
     is_given_up: bool = False
+    needs_compact: bool = True
+    """Whether its policy has to be ``compact`` still."""
 
     def check(self, logs: LogManager) -> None:
         """Raises Abandoned unless the log may still be cleaned."""
@@ -78,7 +80,7 @@ class Mark:
             raise Abandoned("it was cut")
         if logs.future_of(tp) is not None:
             raise Abandoned("it is being moved to another log directory")
-        if "compact" not in log.config.cleanup_policy:
+        if self.needs_compact and "compact" not in log.config.cleanup_policy:
             raise Abandoned("its cleanup.policy has changed")
 
 

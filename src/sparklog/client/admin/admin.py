@@ -20,6 +20,13 @@ from sparklog.client.admin.compaction import (
     CompactionState,
 )
 from sparklog.client.admin.configs import ConfigAdmin, ConfigEntry
+from sparklog.client.admin.erasure import (
+    ErasedReplica,
+    ErasureAdmin,
+    ErasureProgress,
+    ErasureReport,
+    SearchedSegment,
+)
 from sparklog.client.admin.groups import GroupAdmin, GroupDescription, GroupListing, GroupMember
 from sparklog.client.admin.log_dirs import LogDir, LogDirAdmin, Replica, ReplicaLogDir
 from sparklog.client.admin.prepared import PreparedAdmin, PreparedTransaction
@@ -52,6 +59,9 @@ __all__ = [
     "CompactionOutcome",
     "CompactionState",
     "ConfigEntry",
+    "ErasedReplica",
+    "ErasureProgress",
+    "ErasureReport",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -62,6 +72,7 @@ __all__ = [
     "PreparedTransaction",
     "Replica",
     "ReplicaLogDir",
+    "SearchedSegment",
     "TransactionDescription",
     "TransactionListing",
 ]
@@ -70,7 +81,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdmin(TopicAdmin, ReassignmentAdmin, ConfigAdmin, LogDirAdmin, CompactionAdmin, GroupAdmin, PreparedAdmin):
+class AsyncAdmin(
+    TopicAdmin,
+    ReassignmentAdmin,
+    ConfigAdmin,
+    LogDirAdmin,
+    CompactionAdmin,
+    ErasureAdmin,
+    GroupAdmin,
+    PreparedAdmin,
+):
     """On the caller's event loop; ``async with`` starts and closes it. Settings by Kafka's names, as for a producer."""
 
     def __init__(self, settings: Mapping[str, Any] | ClientConfig | None = None, **more: Any) -> None:
@@ -148,6 +168,7 @@ class Admin:
     alter_replica_log_dirs = _blocking(LogDirAdmin.alter_replica_log_dirs)
     describe_compaction = _blocking(CompactionAdmin.describe_compaction)
     compact = _blocking(CompactionAdmin.compact)
+    erase = _blocking(ErasureAdmin.erase)
     features = _blocking(ConfigAdmin.features)
     list_groups = _blocking(GroupAdmin.list_groups)
     reachable_groups = _blocking(GroupAdmin.reachable_groups)

@@ -48,6 +48,7 @@ cdef class BatchRewriter:
     cdef OffsetMap map
     cdef BatchScanner scanner
     cdef int64_t now, new_horizon
+    cdef bint erases
     cdef object last_offsets
     cdef bytes_t out, kept, scratch
     cdef run_t run
@@ -59,6 +60,7 @@ cdef class BatchRewriter:
         self.now = rules.now_ms
         self.new_horizon = rules.new_horizon
         self.last_offsets = rules.last_offsets
+        self.erases = rules.erases
         self.scanner = BatchScanner(limits)
 
     def __dealloc__(self):
@@ -185,7 +187,9 @@ cdef class BatchRewriter:
         for i in range(self.run.count):
             producer_id = _be64(p + 43)
             last = _be64(p) + <int32_t>_be32(p + 23)
-            self.pieces[i].stays_empty = producer_id >= 0 and self.last_offsets.get(producer_id) == last
+            self.pieces[i].stays_empty = self.erases or (
+                producer_id >= 0 and self.last_offsets.get(producer_id) == last
+            )
             p += self.run.sizes[i]
         return 0
 
@@ -295,7 +299,7 @@ cdef class BatchRewriter:
 
     cdef void judge(self, item_t* items, int count, retained_t* found) noexcept nogil:
         cdef int64_t latest = self.map.latest_offset
-        cdef bint tombstones_go = found.has_horizon and self.now >= found.horizon
+        cdef bint tombstones_go = found.has_horizon and self.now >= found.horizon and not self.erases
         cdef item_t* item
         cdef int i
         for i in range(count):
@@ -306,7 +310,7 @@ cdef class BatchRewriter:
             if item.is_hashed:
                 if item.offset < self.map.find(item) or (tombstones_go and not item.has_value):
                     continue
-            elif item.key_length < 0 and item.offset <= latest:
+            elif item.key_length < 0 and item.offset <= latest and not self.erases:
                 found.invalid += 1
                 continue
             self.keep(item, found)
@@ -339,7 +343,7 @@ cdef class BatchRewriter:
             return
         if batch.has_append_time:
             found.max_timestamp = batch.append_time
-        needs_horizon = (needs_horizon or found.has_tombstones) and not found.has_horizon
+        needs_horizon = (needs_horizon or found.has_tombstones) and not found.has_horizon and not self.erases
         found.is_whole = found.kept == found.read and not needs_horizon
         found.base_timestamp = batch.base_timestamp
         if found.is_whole:

@@ -302,6 +302,10 @@ class RewriteRules(NamedTuple):
     """Tombstones stay for so long after the first compaction that has met them."""
     last_offsets: Mapping[int, int]
     """By producer id the last offset of its last batch, which stays even when it is empty."""
+    erases: bool = False
+    """Only records of which the map has a later offset go: none for lack of a key, no tombstone for its age. No batch
+    gets a delete horizon, and every batch stays, even when it is empty.
+    """
 
     @property
     def new_horizon(self) -> int:
@@ -310,7 +314,7 @@ class RewriteRules(NamedTuple):
 
     def keeps_empty(self, producer_id: int, last_offset: int) -> bool:
         """Whether a batch stays even when none of its records does."""
-        return producer_id >= 0 and self.last_offsets.get(producer_id) == last_offset
+        return self.erases or (producer_id >= 0 and self.last_offsets.get(producer_id) == last_offset)
 
 
 class Retained(NamedTuple):
@@ -341,7 +345,7 @@ class BatchRewriter(Protocol):
     other is written anew. Its header fields and offset deltas are kept, and keys, values and headers are copied as they
     are; the rest of each record is encoded afresh, in the shortest form. The base timestamp becomes the delete horizon
     where there is one, and else the timestamp of the first record that stays. A batch of which no record stays goes
-    too, unless the rules keep it: it is then a header without records.
+    too, unless the rules keep it: it is then a header without records. Rules that ``erase`` say less.
 
     What it writes is what a BatchScanner takes: offsets rise from batch to batch, from ``base_offset`` to below
     ``end_offset``. LogError where a file would grow beyond 2 GiB.

@@ -305,12 +305,12 @@ class BatchRewriter:
         if record.offset > self._map.latest_offset:
             return True
         if record.key is None:
-            return False
+            return self.rules.erases
         if not self._map.covers(record.key):
             return True
         if record.offset < self._map.get(record.key):
             return False
-        return record.has_value or horizon_ms is None or self.rules.now_ms < horizon_ms
+        return record.has_value or horizon_ms is None or self.rules.erases or self.rules.now_ms < horizon_ms
 
     def _retained(self, kept: list[_Raw], fields: BatchFields, horizon_ms: int | None, needs_horizon: bool) -> Retained:
         read = fields.record_count
@@ -320,7 +320,7 @@ class BatchRewriter:
         greatest = max(layout.NO_TIMESTAMP, *(record.timestamp for record in kept))
         if fields.append_time is not None:
             greatest = fields.append_time
-        gets_horizon = horizon_ms is None and (has_tombstones or needs_horizon)
+        gets_horizon = horizon_ms is None and (has_tombstones or needs_horizon) and not self.rules.erases
         if len(kept) == read and not gets_horizon:
             return Retained(read, read, has_tombstones, None, fields.base_timestamp, greatest, horizon_ms)
         if gets_horizon:

@@ -1,0 +1,97 @@
+"""Reports of erasures as JSON: for whoever has to prove what was done, and for checking it again."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import click
+
+if TYPE_CHECKING:
+    from sparklog.client.admin.erasure import ErasedReplica, ErasureReport
+    from sparklog.client.admin.log_dirs import Replica
+
+_FORMAT = 1
+
+
+class KnownErasure(NamedTuple):
+    """What of a report is needed to check it again."""
+
+    topic: str
+    topic_id: UUID
+    ends: dict[int, int]
+    """By partition."""
+    key_count: int
+    keys_sha256: str
+
+
+def document_of(report: ErasureReport) -> dict[str, Any]:
+    """The report as it is written."""
+    return {
+        "format": _FORMAT,
+        "complete": report.is_complete,
+        "searched_only": report.scan_only,
+        "cluster_id": report.cluster_id,
+        "topic": report.topic,
+        "topic_id": str(report.topic_id),
+        "erasure_id": str(report.erasure_id),
+        "begun": _date(report.begun_ms),
+        "ended": _date(report.ended_ms),
+        "keys": {"count": report.key_count, "sha256": report.keys_sha256},
+        "replicas": [_of_replica(*each) for each in report.replicas.items()],
+    }
+
+
+def _of_replica(replica: Replica, each: ErasedReplica) -> dict[str, Any]:
+    return {
+        "partition": replica.tp.partition,
+        "broker": replica.broker,
+        "up_to_offset": each.up_to_offset,
+        "log_start_offset": each.log_start_offset,
+        "records_scanned": each.records_scanned,
+        "bytes_scanned": each.bytes_scanned,
+        "records_erased": each.erased,
+        "segments_rewritten": each.segments_rewritten,
+        "records_left": each.left,
+        "obstacle": each.obstacle,
+        "segments": [
+            {"file": f"{one.base_offset:020d}.log", "size": one.size, "sha256": one.sha256} for one in each.segments
+        ],
+    }
+
+
+def _date(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def default_path(topic: str) -> Path:
+    """Where a report is written that is given no name."""
+    return Path(f"erasure-{topic}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
+
+
+def check_free(path: Path) -> None:
+    """Raises click.UsageError unless a report can be written there."""
+    if path.exists():
+        raise click.UsageError(f"{path} is there already: --report names another file")
+    if not path.absolute().parent.is_dir():
+        raise click.UsageError(f"{path} cannot be written: there is no directory {path.parent}")
+
+
+def write_report(path: Path, report: ErasureReport) -> None:
+    """Raises OSError, FileExistsError if the file has come meanwhile."""
+    with path.open("x") as file:
+        file.write(json.dumps(document_of(report), indent=2) + "\n")
+
+
+def read_report(path: Path) -> KnownErasure:
+    """Raises click.UsageError for a file that is no report."""
+    try:
+        found = json.loads(path.read_bytes())
+        ends = {int(each["partition"]): int(each["up_to_offset"]) for each in found["replicas"]}
+        keys = found["keys"]
+        return KnownErasure(found["topic"], UUID(found["topic_id"]), ends, int(keys["count"]), str(keys["sha256"]))
+    except (ValueError, KeyError, TypeError):
+        raise click.UsageError(f"{path} is not the report of an erasure") from None
