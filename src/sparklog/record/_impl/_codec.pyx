@@ -20,7 +20,7 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from crc32c import crc32c
 
@@ -33,7 +33,7 @@ from sparklog.record._impl.abc import (
     Record,
     Retained,
 )
-from sparklog.record._impl.map_file import MAP_FILE_HEAD, MapHead, open_map_files
+from sparklog.record._impl.map_file import MAP_FILE_HEAD, MapHead, holders, open_map_files
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)

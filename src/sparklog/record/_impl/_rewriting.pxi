@@ -47,7 +47,7 @@ cdef class BatchRewriter:
     cdef readonly int64_t bytes_read, bytes_written, batches_read, batches_written
     cdef OffsetMap map
     cdef BatchScanner scanner
-    cdef int64_t now, new_horizon
+    cdef int64_t now, new_horizon, last_of_log
     cdef object last_offsets
     cdef bytes_t out, kept, scratch
     cdef run_t run
@@ -59,6 +59,7 @@ cdef class BatchRewriter:
         self.now = rules.now_ms
         self.new_horizon = rules.new_horizon
         self.last_offsets = rules.last_offsets
+        self.last_of_log = rules.last_of_log
         self.scanner = BatchScanner(limits)
 
     def __dealloc__(self):
@@ -185,7 +186,9 @@ cdef class BatchRewriter:
         for i in range(self.run.count):
             producer_id = _be64(p + 43)
             last = _be64(p) + <int32_t>_be32(p + 23)
-            self.pieces[i].stays_empty = producer_id >= 0 and self.last_offsets.get(producer_id) == last
+            self.pieces[i].stays_empty = last == self.last_of_log or (
+                producer_id >= 0 and self.last_offsets.get(producer_id) == last
+            )
             p += self.run.sizes[i]
         return 0
 
@@ -297,6 +300,7 @@ cdef class BatchRewriter:
         cdef int64_t latest = self.map.latest_offset
         cdef bint tombstones_go = found.has_horizon and self.now >= found.horizon
         cdef item_t* item
+        cdef uint64_t stored
         cdef int i
         for i in range(count):
             item = &items[i]
@@ -304,7 +308,10 @@ cdef class BatchRewriter:
         for i in range(count):
             item = &items[i]
             if item.is_hashed:
-                if item.offset < self.map.find(item) or (tombstones_go and not item.has_value):
+                stored = self.map.find(item)
+                if self.map.gives_way(item.offset, stored):
+                    continue
+                if tombstones_go and not item.has_value and not self.map.has_follower(stored):
                     continue
             elif item.key_length < 0 and item.offset <= latest:
                 found.invalid += 1

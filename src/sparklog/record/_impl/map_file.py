@@ -1,7 +1,8 @@
 """The file of an OffsetMap: what one process has put into it, for others on this machine to look up.
 
 A head of one page, then the slots: 24 bytes each, two words of hash and one more than the offset; all zeros where no
-key is. The first word, scaled to the slots, says where a key is looked for first; from there slot after slot, round
+key is. In a map that goes by versions the highest bit of the offset's word says that the key's winner is followed by
+another record of the key; the versions themselves are not kept. The first word, scaled to the slots, says where a key is looked for first; from there slot after slot, round
 the end, up to an empty one. Little-endian. The file is read where it lies, and lives no longer than a cleaning does:
 there are no checksums, and no versions.
 """
@@ -11,6 +12,8 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
 from struct import Struct
 from typing import NamedTuple
 
@@ -20,7 +23,9 @@ MAP_FILE_HEAD = 4096
 """Bytes; a page."""
 SLOT = Struct("<QQQ")
 _MAGIC = b"SLOFFMAP"
-_HEAD = Struct("<8s16s6q")
+_HEAD = Struct("<8s16s6q?")
+FOLLOWED = 1 << 63
+"""The bit of a slot that says so."""
 
 
 class MapHead(NamedTuple):
@@ -34,6 +39,7 @@ class MapHead(NamedTuple):
     size: int
     latest_offset: int
     messages: int
+    is_versioned: bool
 
     def to_bytes(self) -> bytes:
         return _HEAD.pack(_MAGIC, *self).ljust(MAP_FILE_HEAD, b"\0")
@@ -44,13 +50,20 @@ def open_map_files(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[MapHea
 
     Raises CorruptRecord for a file that is none, and ValueError where they are not all parts of one map.
     """
-    found = sorted((_open(path) for path in paths), key=lambda each: each[0].part)
+    found = sorted((_open(path) for path in paths), key=lambda each: Fraction(each[0].part, each[0].parts))
     heads = [head for head, _ in found]
-    if [(each.seed, each.part, each.parts) for each in heads] != [
-        (heads[0].seed, number, len(heads)) for number in range(len(heads))
-    ]:
+    ends = [Fraction(head.part + 1, head.parts) for head in heads]
+    begins = [Fraction(head.part, head.parts) for head in heads]
+    kinds = {(head.seed, head.is_versioned) for head in heads}
+    if len(kinds) != 1 or [*begins, Fraction(1)] != [Fraction(0), *ends]:
         raise ValueError(f"{', '.join(map(str, paths))} are not the parts of one map")
     return heads, [mapping for _, mapping in found]
+
+
+def holders(heads: Sequence[MapHead]) -> list[int]:
+    """Which of the files holds a key, by the number of its part: of as many equal parts as tell all files apart."""
+    count = lcm(*(head.parts for head in heads))
+    return [number for number, head in enumerate(heads) for _ in range(count // head.parts)]
 
 
 def _open(path: str | os.PathLike[str]) -> tuple[MapHead, mmap.mmap]:
