@@ -52,7 +52,7 @@ def split_clean(log, target, parts, stretch_bytes):
     written = [
         RewriteStretch(
             target,
-            tuple(each.path for each in indexed),
+            tuple(path for each in indexed for path in each.paths),
             tuple(map(tuple, stretch)),
             tuple(within(traced[0].aborted, target, stretch)),
             states[number],

@@ -75,7 +75,7 @@ def written(target, clock):
     """What a job writes: the drafts of all groups."""
     part = IndexPart(target, bytes(16), (0, 1), 1 << 16).run(clock)
     groups = tuple(tuple(group) for group in groups_of(target.task, part.stats.end_offset))
-    done = RewriteStretch(target, (part.path,), groups, (), AT_THE_START).run(clock)
+    done = RewriteStretch(target, part.paths, groups, (), AT_THE_START).run(clock)
     done.stats.end_offset = part.stats.end_offset
     return done
 

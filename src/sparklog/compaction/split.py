@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from sparklog.clock import Clock
 from sparklog.compaction.indexing import KeyIndexing
+from sparklog.compaction.key_parts import KeyParts, Part
 from sparklog.compaction.rewriting import CleanedGroup, GroupRewriting
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import CleaningTask
@@ -59,30 +60,33 @@ class Target:
 
 
 class IndexedPart(NamedTuple):
-    """A part of the map, in a file."""
+    """A part of the map, in a file; by version in several, where one map could not hold it."""
 
-    path: str
+    paths: tuple[str, ...]
     stats: CleanerStats
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """Put the keys of part ``part`` (i, n) into a map, of the dirty section of ``target``."""
+    """Put the keys of part ``part`` (i, n) into a map, of the dirty section of ``target``, by version of all of it."""
 
     target: Target
     seed: bytes
-    part: tuple[int, int]
+    part: Part
     map_bytes: int
 
     def run(self, clock: Clock) -> IndexedPart:
-        """Raises CorruptRecord, OSError."""
+        """Raises CorruptRecord, OSError; DiskFull, where a part is divided."""
         task = self.target.task
-        stats = CleanerStats(first_offset=task.first_dirty)
+        stats, aborted = CleanerStats(first_offset=task.first_dirty), aborted_transactions(task)
+        if task.versions is not None:
+            parts = KeyParts(task, self.target.walk(clock), aborted, self.seed, self.map_bytes, stats)
+            return IndexedPart(tuple(map(str, parts.spill(self.part))), stats)
         keys = make_offset_map(self.map_bytes, task.buffers.load_factor, self.seed, self.part)
-        KeyIndexing(task, self.target.walk(clock), keys, aborted_transactions(task)).run(stats)
+        KeyIndexing(task, self.target.walk(clock), keys, aborted).run(stats)
         path = Path(task.directory) / f"keys-{self.part[0]}-of-{self.part[1]}{draft_suffix(uuid4().hex)}"
         keys.dump(path)
-        return IndexedPart(str(path), stats)
+        return IndexedPart((str(path),), stats)
 
 
 class Traced(NamedTuple):

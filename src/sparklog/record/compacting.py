@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.record import _impl
 from sparklog.record._impl.abc import BatchRewriter, OffsetMap, Retained, RewriteRules, ScanLimits, Versions
+from sparklog.record._impl.map_file import map_file_size
 from sparklog.record.batch import RecordBatch
 from sparklog.record.rebuilding import empty_header, rebuilt
 from sparklog.record.records import MAX_DECOMPRESSED, batch_fields, records_section
@@ -34,6 +35,7 @@ __all__ = [
     "index_batch",
     "make_offset_map",
     "make_rewriter",
+    "map_file_size",
     "open_offset_map",
     "rebuilt",
     "rewrite_batch",

@@ -64,7 +64,13 @@ class Mark:
 
     log: Log
     truncations: int
+    compaction_rule: tuple[str, str]
     is_given_up: bool = False
+
+    @classmethod
+    def of(cls, log: Log) -> Mark:
+        """Of the log as it is now."""
+        return cls(log, log.truncations, log.config.compaction_rule)
 
     def check(self, logs: LogManager) -> None:
         """Raises Abandoned unless the log may still be cleaned."""
@@ -79,6 +85,8 @@ class Mark:
             raise Abandoned("it is being moved to another log directory")
         if "compact" not in log.config.cleanup_policy:
             raise Abandoned("its cleanup.policy has changed")
+        if log.config.compaction_rule != self.compaction_rule:
+            raise Abandoned("its compaction.strategy has changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +370,7 @@ class LogCleaner:
         log = self._logs.logs.get(candidate.tp)
         if log is None:
             raise Abandoned("it was taken away")
-        return self._begin(log, candidate.sections), Mark(log, log.truncations)
+        return self._begin(log, candidate.sections), Mark.of(log)
 
     def _begin(self, log: Log, sections: Sections) -> CleaningTask:
         task = self._task(log, sections)
@@ -377,7 +385,7 @@ class LogCleaner:
             self._put_back(tp)
             self.under_way.discard(tp)
             return
-        mark = Mark(log, log.truncations)
+        mark = Mark.of(log)
         try:
             task = self._begin(log, now.sections)
             await self._run_task(task, mark, worker)

@@ -24,7 +24,7 @@ def decided(*grants):
 
 def test_one_replica_is_cleaned_as_far_as_it_may_be():
     (only,) = decide([grant(1, 0, 1000)])
-    assert (only.end, only.dirty_bytes) == (1000, 100)
+    assert (only.end, only.indexed_bytes) == (1000, 100)
     assert only.indexed == only.source.target
 
 

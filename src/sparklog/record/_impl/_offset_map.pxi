@@ -571,23 +571,26 @@ cdef class OffsetMap:
 
     cdef int put_versions(self, item_t* items, int count) noexcept nogil:
         """As ``put``, of items that are hashed, where versions decide which record wins."""
+        cdef slot_t* slot
         cdef int i
         for i in range(count):
             if items[i].is_hashed and self.versions != NULL:
                 SPARKLOG_PREFETCH(<const uint8_t*>&self.versions[items[i].at])
         for i in range(count):
             if items[i].is_hashed:
-                if self.size >= self.most:
+                slot = NULL  # as in a map that was opened
+                if self.versions != NULL:
+                    slot = <slot_t*>_probe(self.table, self.room, items[i].low, items[i].high, items[i].at)
+                if slot == NULL or (slot.stored == 0 and self.size >= self.most):
                     self.is_full = True
                     return MAP_FULL
-                self.put_version(&items[i])
+                self.put_version(&items[i], slot)
                 if items[i].offset > self.latest_offset:
                     self.latest_offset = items[i].offset
             self.messages += 1
         return OK
 
-    cdef void put_version(self, item_t* item) noexcept nogil:
-        cdef slot_t* slot = <slot_t*>_probe(self.table, self.room, item.low, item.high, item.at)
+    cdef void put_version(self, item_t* item, slot_t* slot) noexcept nogil:
         cdef int64_t* known = &self.versions[slot - self.table]
         cdef uint64_t stored = <uint64_t>item.offset + 1
         cdef uint64_t winner = slot.stored & ~SPARKLOG_FOLLOWED

@@ -234,8 +234,8 @@ class OffsetMap(Protocol):
 
     An entry is a SipHash-2-4 of the key, of 128 bits and keyed by ``seed``, and the offset: 24 bytes. With ``versions``
     there are 8 more for the version, which are needed only while records are put. The key itself is not kept. Records
-    with an offset below 0 or below ``start_offset``, and those without a key, are looked at only; a key of no bytes is a
-    key. Records are put in the order of their offsets.
+    with an offset below 0 or below ``start_offset``, and those without a key, are looked at only; a key of no bytes is
+    a key. Records are put in the order of their offsets.
 
     ``part`` (i, n) makes a map of the i-th of n parts of all keys, chosen by hash: several tasks share the keys of one
     log. A map knows nothing of keys of other parts.
@@ -294,7 +294,8 @@ class OffsetMap(Protocol):
     def index(self, payload: Buffer, fields: BatchFields, start_offset: int) -> None:
         """Put every record of one decompressed section, in order.
 
-        When the map has ``most`` keys, the next record with a key makes it full, and nothing behind that is looked at.
+        When the map has ``most`` keys, the next record with a key makes it full, and nothing behind that is looked at;
+        with ``versions`` the next record with a key that is not in the map.
         ``latest_offset`` follows the records that are put.
         """
 

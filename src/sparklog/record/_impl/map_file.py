@@ -1,10 +1,10 @@
 """The file of an OffsetMap: what one process has put into it, for others on this machine to look up.
 
 A head of one page, then the slots: 24 bytes each, two words of hash and one more than the offset; all zeros where no
-key is. In a map that goes by versions the highest bit of the offset's word says that the key's winner is followed by
-another record of the key; the versions themselves are not kept. The first word, scaled to the slots, says where a key is looked for first; from there slot after slot, round
-the end, up to an empty one. Little-endian. The file is read where it lies, and lives no longer than a cleaning does:
-there are no checksums, and no versions.
+key is. In a map that goes by versions the highest bit of the third word says that the key's winner is followed by
+another record of the key; the versions themselves are not kept. The first word, scaled to the slots, says where a key
+is looked for first; from there slot after slot, round the end, up to an empty one. Little-endian. The file is read
+where it lies, and lives no longer than a cleaning does: there are no checksums, and the format has no versions.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ class MapHead(NamedTuple):
 
     def to_bytes(self) -> bytes:
         return _HEAD.pack(_MAGIC, *self).ljust(MAP_FILE_HEAD, b"\0")
+
+
+def map_file_size(slots: int) -> int:
+    """The bytes of the file of a map all of whose ``slots`` are in use."""
+    return MAP_FILE_HEAD + slots * SLOT.size
 
 
 def open_map_files(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[MapHead], list[mmap.mmap]]:

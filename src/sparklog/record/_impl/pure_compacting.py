@@ -57,7 +57,7 @@ def _version(versions: Versions | None, prefix: Prefix, body: RawBody) -> int:
     value = next((content for each, content in reversed(body.headers) if each == name), None)
     if value is None or len(value) != layout.INT64.size:
         return NO_VERSION
-    return max(layout.INT64.unpack(value)[0], NO_VERSION)
+    return max(int.from_bytes(value, "big", signed=True), NO_VERSION)
 
 
 class _Winner(NamedTuple):
@@ -149,9 +149,7 @@ class OffsetMap:
             while slots[at] is not None:
                 at = (at + 1) % room
             slots[at] = hashed + winner.to_slot().to_bytes(8, "little")
-        head = MapHead(
-            self._seed, *self._part, room, self.size, self.latest_offset, self.messages, self.is_versioned
-        )
+        head = MapHead(self._seed, *self._part, room, self.size, self.latest_offset, self.messages, self.is_versioned)
         with open(path, "xb") as file:
             file.write(head.to_bytes())
             file.writelines(each or bytes(_ENTRY) for each in slots)
@@ -182,7 +180,7 @@ class OffsetMap:
         for prefix in iter_prefixes(view, fields):
             body = read_raw_body(view, prefix)
             if body.key is not None and prefix.offset >= start_offset and self.covers(body.key):
-                if self.size >= self.most:
+                if self.size >= self.most and not (self.is_versioned and body.key in self._winners):
                     self.is_full = True
                     return False
                 self._put(body.key, _version(self._versions, prefix, body), prefix.offset)

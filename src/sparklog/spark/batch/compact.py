@@ -73,11 +73,13 @@ class CompactOptions:
     parallelism: int = 0
     """Spark tasks at a time, at most; 0 for as many as Spark has cores."""
     part_bytes: int = 2048 * _MB
-    """A task for the keys of so much of a dirty section. Each reads all of it: more tasks than maps need cost time."""
+    """A task for the keys of so much of what is put into a map. Each reads all of that: more tasks than maps need cost
+    time.
+    """
     stretch_bytes: int = 256 * _MB
     """A task rewrites so much, or one group of segments if that is more."""
     map_bytes: int = 512 * _MB
-    """The memory that the map of one task may take: 24 bytes a key."""
+    """The memory that the map of one task may take: 24 bytes a key, 32 where records are compared by version."""
     grant_ms: int = 60_000
     """So long a log is kept for a job of which nothing is heard."""
 
@@ -344,7 +346,7 @@ class _Job:
         """
         tasks: list[tuple[Any, Callable[[Any], None], list[_Cleaning]]] = []
         for work in works:
-            count = min(-(-work.decision.dirty_bytes // self._options.part_bytes), self._options.parallelism)
+            count = min(-(-work.decision.indexed_bytes // self._options.part_bytes), self._options.parallelism)
             for number in range(max(count, 1)):
                 part = (number, max(count, 1))
                 index = IndexPart(work.decision.indexed, work.seed, part, self._options.map_bytes)
@@ -393,7 +395,7 @@ class _Job:
                     self._put_in_place(cleaning, outcome)
 
     def _rewriting(self, work: _Work) -> Iterator[tuple[_Cleaning, RewriteStretch]]:
-        maps = tuple(each.path for each in work.parts)
+        maps = tuple(path for each in work.parts for path in each.paths)
         for cleaning in work.open:
             states, target = states_between(cleaning.traced), cleaning.grant.target
             for number, stretch in enumerate(cleaning.stretches):
