@@ -31,8 +31,8 @@ ROUNDS = 3
 CLOCK = ManualClock()
 
 
-def target_of(log, sections, now_ms):
-    task = CleaningTask.from_json(ours.task_of(log, sections, now_ms).to_json())
+def target_of(log, sections, now_ms, map_bytes):
+    task = CleaningTask.from_json(ours.task_of(log, sections, now_ms, buffer_bytes=map_bytes).to_json())
     bases = [each.base_offset for each in task.segments[:-1]]
     return Target(task, {base: number_of(segment_path(log.directory, base, LOG_SUFFIX)) for base in bases})
 
@@ -77,7 +77,17 @@ def content(directory):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_many_tasks_leave_what_one_pass_leaves(seed, tmp_path):
-    writer = LogWriter(seed)
+    check_alike(LogWriter(seed), seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:12])
+@pytest.mark.parametrize("strategy", ["timestamp", "header"])
+def test_they_do_by_version_too_however_small_the_maps(seed, strategy, tmp_path):
+    by_version = {"compaction.strategy": strategy, "compaction.strategy.header": "version"}
+    check_alike(LogWriter(seed, by_version), seed, tmp_path, map_bytes=32 * (9, 40, 5000)[seed % 3])
+
+
+def check_alike(writer, seed, tmp_path, map_bytes=1 << 20):
     one, many = tmp_path / "one" / "t-0", tmp_path / "many" / "t-0"
     written = writer.write(one)
     first_dirty, most = None, 0
@@ -94,9 +104,11 @@ def test_many_tasks_leave_what_one_pass_leaves(seed, tmp_path):
                 if not sections.cleanable_bytes:
                     ends.append(sections.first_dirty)
                 elif directory is one:
-                    ends.append(ours.cleaned(log, ours.task_of(log, sections, writer.now_ms)).end_offset)
+                    ends.append(
+                        ours.cleaned(log, ours.task_of(log, sections, writer.now_ms, buffer_bytes=map_bytes)).end_offset
+                    )
                 else:
-                    target = target_of(log, sections, writer.now_ms)
+                    target = target_of(log, sections, writer.now_ms, map_bytes)
                     end, count = split_clean(log, target, 1 + seed % 4, (1, 6_000, 30_000)[number % 3])
                     ends.append(end)
                     most = max(most, count)

@@ -2,12 +2,11 @@
 
 import struct
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from compaction import ours
-from compaction.keyed import START_MS, mark
-from compaction.keyed import Producer as By
+from compaction.keyed import NOBODY, START_MS, Producer, mark
 from compaction.ours import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,7 +95,7 @@ class World:
 
     # What happens
 
-    def write(self, content, codec, producer: Any = By(-1, -1, -1)):
+    def write(self, content, codec, producer=NOBODY):
         builder = RecordBatchBuilder(
             compression=codec,
             producer_id=producer.id,
@@ -118,13 +117,13 @@ class World:
     def transaction(self, number, content, codec):
         sequence = self.sequences.get(number, 0)
         self.sequences[number] = sequence + len(content)
-        offsets = self.write(content, codec, By(20 + number, 0, sequence, is_transactional=True))
+        offsets = self.write(content, codec, Producer(20 + number, 0, sequence, is_transactional=True))
         self.open.setdefault(number, []).extend(offsets)
 
     def end(self, number, kind):
         offsets = self.open.pop(number, None)
         if offsets is not None:
-            mark(self.log, By(20 + number, 0, 0), kind)
+            mark(self.log, Producer(20 + number, 0, 0), kind)
             if kind is ControlType.ABORT:
                 self.aborted.update(offsets)
 
@@ -153,8 +152,8 @@ class World:
 
     def _pass(self, task, groups):
         """Up to where segments were replaced."""
-        cleaning, done = LogCleaning(task, ManualClock(), ours.SEED), 0
-        for group in cleaning.run():
+        cleaning = LogCleaning(task, ManualClock(), ours.SEED)
+        for done, group in enumerate(cleaning.run()):
             assert [path.name for path in self.log.directory.iterdir() if path.suffix == ".tmp"] == []
             if done == groups:
                 for base in group.new:
@@ -163,7 +162,6 @@ class World:
                 return group.old[0]
             for path in self.log.replace_segments(group.new, group.old):
                 path.unlink()
-            done += 1
         assert cleaning.stats.end_offset == task.first_uncleanable
         self.first_dirty = cleaning.stats.end_offset
         return self.first_dirty

@@ -389,6 +389,19 @@ async def test_a_policy_that_changes_meanwhile_stops_the_cleaning(stage):
 
 
 @on_loop
+async def test_a_strategy_that_changes_meanwhile_stops_the_cleaning(stage):
+    """What the former one takes away the new one might have kept."""
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        before = records_of(log)
+        log.config = parse(TopicConfig, SETTINGS | {"compaction.strategy": "timestamp"})
+        await _let_go(built, "before_group")
+        assert records_of(log) == before
+        assert built.logs.cleaner_point(TP) is None
+        await built.until(lambda: TP in built.cleaner.last_runs)
+
+
+@on_loop
 async def test_a_move_that_begins_meanwhile_stops_the_cleaning(stage, tmp_path):
     async with stage(names=("a", "b")) as built:
         log = await _gated(built, "before_group")
