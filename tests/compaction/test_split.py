@@ -10,10 +10,10 @@ from compaction.logs import LogWriter
 
 from sparklog.compaction.rewriting import groups_of
 from sparklog.compaction.split import (
-    IndexPart,
     RewriteStretch,
     Target,
     TraceStretch,
+    index_tasks,
     states_between,
     stretches_of,
     within,
@@ -39,11 +39,9 @@ def target_of(log, sections, now_ms, map_bytes):
 
 def split_clean(log, target, parts, stretch_bytes):
     """As the job does it, one task after another, the last stretch first; the end of what was cleaned."""
-    indexed = [
-        IndexPart(target, ours.SEED, (number, parts), target.task.buffers.map_bytes).run(CLOCK)
-        for number in range(parts)
-    ]
-    end = min(each.stats.end_offset for each in indexed)
+    map_bytes = target.task.buffers.map_bytes
+    indexed = [each.run(CLOCK) for each in index_tasks(target, ours.SEED, map_bytes, parts)]
+    end = max(each.stats.end_offset for each in indexed)
     stretches = stretches_of(target, groups_of(target.task, end), stretch_bytes)
     traced = [
         TraceStretch(target, tuple(base for group in stretch for base in group)).run(CLOCK) for stretch in stretches

@@ -743,6 +743,53 @@ def test_a_map_in_files_knows_what_the_parts_know(writer, reader, parts, tmp_pat
     assert sum(each.size for each in maps) == opened.size
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3)), min_size=1, max_size=12),
+    st.lists(st.integers(0, 12), max_size=3),
+    st.sampled_from([1, 2, 3]),
+)
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+def test_of_maps_of_several_stretches_the_latest_counts(codec, tmp_path_factory, rows, cuts, parts):
+    """Each stretch has the parts that it has; in any order of the files the greatest offset of a key is found."""
+    directory = tmp_path_factory.mktemp("maps")
+    log = b"".join(built(Spec([(0, NOW, b"%d" % key, b"v", [])] * count), 3 * n) for n, (key, count) in enumerate(rows))
+    batches = [*iter_batches(log)]
+    bounds = sorted({0, *(cut for cut in cuts if cut < len(rows))})
+    paths = []
+    for start, end in zip(bounds, [*bounds[1:], len(rows)], strict=True):
+        for number in range(1 if start else parts):
+            each = codec.OffsetMap(1 << 20, 0.9, SEED, (number, 1 if start else parts))
+            for batch in batches[start:end]:
+                index_batch(each, batch, 0)
+            each.advance(3 * end - 1)
+            paths.append(directory / f"{start}-{number}")
+            each.dump(paths[-1], 3 * start)
+    opened, whole = codec.OffsetMap.open(paths[::-1]), codec.OffsetMap(1 << 20, 0.9, SEED)
+    for batch in batches:
+        index_batch(whole, batch, 0)
+    assert [opened.get(b"%d" % key) for key in range(10)] == [whole.get(b"%d" % key) for key in range(10)]
+    assert opened.latest_offset == 3 * len(rows) - 1
+    assert opened.messages == whole.messages
+    if len(bounds) > 1:
+        with_a_hole = [path for path in paths if not path.name.startswith(f"{bounds[-1]}-")]
+        assert codec.OffsetMap.open(with_a_hole).latest_offset == 3 * bounds[-1] - 1
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+def test_of_a_map_that_became_full_what_follows_is_not_told(codec, tmp_path):
+    log = b"".join(built(Spec([(0, NOW, b"%d" % number, b"v", [])]), number) for number in range(6))
+    batches = [*iter_batches(log)]
+    for name, some, end in (("a", batches[:2], 1), ("b", batches[4:], 5)):
+        each = codec.OffsetMap(1 << 20, 0.9, SEED)
+        for batch in some:
+            index_batch(each, batch, 0)
+        each.advance(end)
+        each.dump(tmp_path / name, 0 if name == "a" else 4)
+    opened = codec.OffsetMap.open([tmp_path / "b", tmp_path / "a"])
+    assert opened.latest_offset == 1
+    assert (opened.get(b"1"), opened.get(b"3"), opened.get(b"5")) == (1, -1, 5)
+
+
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_an_opened_map_takes_nothing_and_the_least_of_its_parts_counts(codec, tmp_path):
     log = built(Spec([(0, NOW, b"a", b"v", [])]), 0)

@@ -33,7 +33,7 @@ from sparklog.record._impl.abc import (
     Record,
     Retained,
 )
-from sparklog.record._impl.map_file import MAP_FILE_HEAD, MapHead, holders, open_map_files
+from sparklog.record._impl.map_file import MAP_FILE_HEAD, MapHead, open_map_files
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)

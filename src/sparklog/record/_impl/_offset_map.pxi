@@ -342,9 +342,9 @@ cdef class OffsetMap:
     cdef uint64_t room
     cdef uint64_t part, parts
     cdef uint64_t[2] seed
-    # Of a map that was opened: a table for each part of the keys, and what keeps their memory.
+    # Of a map that was opened: for each layer a table for each part of the keys, and what keeps their memory.
     cdef table_t* files
-    cdef uint64_t file_count
+    cdef uint64_t file_count, layer_count
     cdef list views
 
     def __cinit__(self, Py_ssize_t max_bytes, double load_factor, seed, part=(0, 1), versions=None):
@@ -398,13 +398,12 @@ cdef class OffsetMap:
     def advance(self, int64_t offset):
         self.latest_offset = max(self.latest_offset, offset)
 
-    def dump(self, path):
+    def dump(self, path, int64_t first_offset=0):
         if self.files != NULL:
             raise ValueError("a map that was opened is in files already")
         seed = PyBytes_FromStringAndSize(<char*>self.seed, 16)
-        head = MapHead(
-            seed, self.part, self.parts, self.room, self.size, self.latest_offset, self.messages, self.is_versioned
-        )
+        numbers = (self.part, self.parts, first_offset, self.room, self.size, self.latest_offset, self.messages)
+        head = MapHead(seed, *numbers, self.is_versioned)
         with open(path, "xb") as file:
             file.write(head.to_bytes())
             file.write(PyMemoryView_FromMemory(<char*>self.table, self.room * sizeof(slot_t), PyBUF_READ))
@@ -413,28 +412,30 @@ cdef class OffsetMap:
     def open(cls, paths):
         cdef OffsetMap found
         cdef const uint8_t[::1] view
-        heads, mappings = open_map_files(paths)
+        opened = open_map_files(paths)
+        heads = opened.heads
         found = cls(0, 1.0, heads[0].seed)
         found.is_versioned = heads[0].is_versioned
-        held_by = holders(heads)
-        found.files = <table_t*>calloc(len(held_by), sizeof(table_t))
+        holders = [holder for layer in opened.layers for holder in layer]
+        found.files = <table_t*>calloc(len(holders), sizeof(table_t))
         if found.files == NULL:
             raise MemoryError
-        found.views = [memoryview(mapping)[MAP_FILE_HEAD:] for mapping in mappings]
-        for number, holder in enumerate(held_by):
+        found.views = [memoryview(mapping)[MAP_FILE_HEAD:] for mapping in opened.mappings]
+        for number, holder in enumerate(holders):
             view = found.views[holder]
             found.files[number].slots = <const slot_t*>&view[0]
             found.files[number].room = heads[holder].room
-        found.file_count = len(held_by)
+        found.layer_count = len(opened.layers)
+        found.file_count = len(holders) // len(opened.layers)
         found.size = sum(head.size for head in heads)
-        found.latest_offset = min(head.latest_offset for head in heads)
-        found.messages = heads[0].messages
+        found.latest_offset = opened.latest_offset
+        found.messages = opened.messages
         return found
 
     def clear(self):
         free(self.files)
         self.files = NULL
-        self.file_count = 0
+        self.file_count = self.layer_count = 0
         self.views = None
         if madvise(self.table, self.mapped(sizeof(slot_t)), MADV_DONTNEED):
             memset(self.table, 0, self.room * sizeof(slot_t))
@@ -663,13 +664,21 @@ cdef class OffsetMap:
 
     cdef inline uint64_t find(self, item_t* item) noexcept nogil:
         """What is stored of the key, 0 where it is not in the map; of an item that is hashed."""
-        cdef const slot_t* table = self.table
-        cdef uint64_t room = self.room
-        if self.files != NULL:
-            table = self.files[sparklog_scale(item.high, self.file_count)].slots
-            room = self.files[sparklog_scale(item.high, self.file_count)].room
-        cdef const slot_t* slot = _probe(table, room, item.low, item.high, item.at)
-        return 0 if slot == NULL else slot.stored
+        cdef const slot_t* slot
+        cdef const table_t* file
+        cdef uint64_t layer, at = item.at
+        if self.files == NULL:
+            slot = _probe(self.table, self.room, item.low, item.high, at)
+            return 0 if slot == NULL else slot.stored
+        file = &self.files[sparklog_scale(item.high, self.file_count)]
+        for layer in range(self.layer_count):
+            if layer:
+                file += self.file_count
+                at = sparklog_scale(item.low, file.room)
+            slot = _probe(file.slots, file.room, item.low, item.high, at)
+            if slot != NULL and slot.stored:
+                return slot.stored
+        return 0
 
     cdef inline uint64_t offset_bits(self, uint64_t stored) noexcept nogil:
         return stored & ~SPARKLOG_FOLLOWED if self.is_versioned else stored

@@ -322,16 +322,21 @@ class OffsetMap(Protocol):
     def is_followed(self, key: bytes) -> bool:
         """Whether a record of the key was put behind the one that wins, which happens with versions alone."""
 
-    def dump(self, path: str | PathLike[str]) -> None:
-        """Write the map into a new file, for ``open``. Raises OSError; ValueError of a map that was opened."""
+    def dump(self, path: str | PathLike[str], first_offset: int = 0) -> None:
+        """Write the map into a new file, for ``open``. It is of the log from ``first_offset`` on.
+
+        Raises OSError; ValueError of a map that was opened.
+        """
 
     @classmethod
     def open(cls, paths: Sequence[str | PathLike[str]]) -> OffsetMap:
         """One map of all keys out of the files of its parts, in any order, which are read where they lie.
 
-        A part may have been divided into parts of its own: (i, n) into (k i, k n) to (k i + k - 1, k n).
-        Its ``latest_offset`` is the least of its parts: some may have become full before others. Nothing can be put
-        into it. Raises OSError, CorruptRecord for a file that is none, ValueError where a part is missing.
+        A part may have been divided into parts of its own: (i, n) into (k i, k n) to (k i + k - 1, k n). Without
+        versions there may be such parts of several stretches of the log, told apart by their ``first_offset``. The
+        ``latest_offset`` is where the first of them ends that became full. Nothing can be put into the map.
+
+        Raises OSError, CorruptRecord for a file that is none, ValueError where a part is missing.
         """
 
 

@@ -138,7 +138,7 @@ class OffsetMap:
             return self._opened.get(siphash128(self._seed, key), _NOBODY)
         return self._winners.get(key, _NOBODY)
 
-    def dump(self, path: str | os.PathLike[str]) -> None:
+    def dump(self, path: str | os.PathLike[str], first_offset: int = 0) -> None:
         if self._opened is not None:
             raise ValueError("a map that was opened is in files already")
         room = max(2 * self.size, 1)
@@ -149,26 +149,27 @@ class OffsetMap:
             while slots[at] is not None:
                 at = (at + 1) % room
             slots[at] = hashed + winner.to_slot().to_bytes(8, "little")
-        head = MapHead(self._seed, *self._part, room, self.size, self.latest_offset, self.messages, self.is_versioned)
+        numbers = (*self._part, first_offset, room, self.size, self.latest_offset, self.messages)
+        head = MapHead(self._seed, *numbers, self.is_versioned)
         with open(path, "xb") as file:
             file.write(head.to_bytes())
             file.writelines(each or bytes(_ENTRY) for each in slots)
 
     @classmethod
     def open(cls, paths: Sequence[str | os.PathLike[str]]) -> OffsetMap:
-        heads, mappings = open_map_files(paths)
-        found = cls(0, 1.0, heads[0].seed)
-        found.is_versioned = heads[0].is_versioned
+        opened = open_map_files(paths)
+        found = cls(0, 1.0, opened.heads[0].seed)
+        found.is_versioned = opened.heads[0].is_versioned
         found._opened = {
             low.to_bytes(8, "little") + high.to_bytes(8, "little"): _Winner.from_slot(
                 stored, is_versioned=found.is_versioned
             )
-            for mapping in mappings
+            for mapping in reversed(opened.mappings)  # those of later records come last, and count
             for low, high, stored in SLOT.iter_unpack(mapping[MAP_FILE_HEAD:])
             if stored
         }
-        found.latest_offset = min(head.latest_offset for head in heads)
-        found.messages = heads[0].messages
+        found.latest_offset = opened.latest_offset
+        found.messages = opened.messages
         return found
 
     def index(self, payload: Buffer, fields: BatchFields, start_offset: int) -> None:
