@@ -26,6 +26,7 @@ from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Buffers, CleaningTask, Failure
 from sparklog.compaction.walk import FileNumber, number_of
 from sparklog.config.broker import BrokerConfig
+from sparklog.config.topic import OFFSET_STRATEGY, TopicConfig
 from sparklog.errors import CorruptRecord, DiskFull, LogDirFailed, LogError, SegmentsLeased
 from sparklog.log import swap
 from sparklog.log.directories.manager import LogManager
@@ -33,7 +34,7 @@ from sparklog.log.files import LOG_SUFFIX, remove_drafts, segment_path
 from sparklog.log.log import Log
 from sparklog.log.replacement import Replacement
 from sparklog.net.tasks import Tasks
-from sparklog.structs import TopicPartition
+from sparklog.structs import STATE_TOPICS, TopicPartition
 
 _logger = logging.getLogger(__name__)
 
@@ -423,7 +424,7 @@ class LogCleaner:
             first_dirty=sections.first_dirty,
             first_uncleanable=sections.first_uncleanable,
             now_ms=self._clock.now_ms(),
-            config=log.config,
+            config=_settings_of(log),
             buffers=self._buffers(),
             last_offsets={each.producer_id: each.batches[-1].last_offset for each in log.producers if each.batches},
             marker_epochs={each.producer_id: each.epoch for each in log.producers if not each.batches},
@@ -586,6 +587,13 @@ def _follow(wish: asyncio.Future[CleanerStats], other: asyncio.Future[CleanerSta
 def _leave_nothing(directory: Path) -> None:
     swap.undo(directory)
     remove_drafts(directory)
+
+
+def _settings_of(log: Log) -> TopicConfig:
+    """What coordinators and sinks keep is compacted by offset, whatever a default says: so they read it."""
+    if log.tp.topic in STATE_TOPICS:
+        return replace(log.config, compaction_strategy=OFFSET_STRATEGY)
+    return log.config
 
 
 def _facts_of(log: Log) -> LogFacts:

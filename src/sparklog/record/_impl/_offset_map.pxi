@@ -327,6 +327,21 @@ cdef inline const slot_t* _probe(const slot_t* table, uint64_t room, uint64_t lo
     return slot
 
 
+cdef inline uint64_t _offset_bits(uint64_t stored, bint is_versioned) noexcept nogil:
+    return stored & ~SPARKLOG_FOLLOWED if is_versioned else stored
+
+
+cdef inline bint _gives_way(int64_t offset, uint64_t stored, bint is_versioned) noexcept nogil:
+    """See ``abc.OffsetMap.outdates``; ``stored`` is what is known of the record's key, 0 if nothing."""
+    if is_versioned:
+        return stored != 0 and _offset_bits(stored, True) != <uint64_t>offset + 1
+    return offset < <int64_t>(stored - 1)
+
+
+cdef inline bint _is_followed(uint64_t stored, bint is_versioned) noexcept nogil:
+    return is_versioned and stored & SPARKLOG_FOLLOWED != 0
+
+
 cdef class OffsetMap:
     cdef readonly Py_ssize_t size, slots, most
     cdef readonly int64_t latest_offset, messages
@@ -453,13 +468,13 @@ cdef class OffsetMap:
         return sparklog_scale(high, self.parts) == self.part
 
     def get(self, bytes key):
-        return <int64_t>(self.offset_bits(self.stored_of(key)) - 1)
+        return <int64_t>(_offset_bits(self.stored_of(key), self.is_versioned) - 1)
 
     def outdates(self, bytes key, int64_t offset):
-        return bool(self.gives_way(offset, self.stored_of(key)))
+        return bool(_gives_way(offset, self.stored_of(key), self.is_versioned))
 
     def is_followed(self, bytes key):
-        return bool(self.has_follower(self.stored_of(key)))
+        return bool(_is_followed(self.stored_of(key), self.is_versioned))
 
     cdef uint64_t stored_of(self, bytes key):
         cdef item_t item
@@ -679,18 +694,6 @@ cdef class OffsetMap:
             if slot != NULL and slot.stored:
                 return slot.stored
         return 0
-
-    cdef inline uint64_t offset_bits(self, uint64_t stored) noexcept nogil:
-        return stored & ~SPARKLOG_FOLLOWED if self.is_versioned else stored
-
-    cdef inline bint gives_way(self, int64_t offset, uint64_t stored) noexcept nogil:
-        """See ``abc.OffsetMap.outdates``."""
-        if self.is_versioned:
-            return stored != 0 and self.offset_bits(stored) != <uint64_t>offset + 1
-        return offset < <int64_t>(stored - 1)
-
-    cdef inline bint has_follower(self, uint64_t stored) noexcept nogil:
-        return self.is_versioned and stored & SPARKLOG_FOLLOWED != 0
 
 
 cdef int64_t _header_version(item_t* item, const uint8_t* name, int32_t length) noexcept nogil:

@@ -298,6 +298,7 @@ cdef class BatchRewriter:
 
     cdef void judge(self, item_t* items, int count, retained_t* found) noexcept nogil:
         cdef int64_t latest = self.map.latest_offset
+        cdef bint is_versioned = self.map.is_versioned
         cdef bint tombstones_go = found.has_horizon and self.now >= found.horizon
         cdef item_t* item
         cdef uint64_t stored
@@ -309,9 +310,9 @@ cdef class BatchRewriter:
             item = &items[i]
             if item.is_hashed:
                 stored = self.map.find(item)
-                if self.map.gives_way(item.offset, stored):
+                if _gives_way(item.offset, stored, is_versioned):
                     continue
-                if tombstones_go and not item.has_value and not self.map.has_follower(stored):
+                if tombstones_go and not item.has_value and not _is_followed(stored, is_versioned):
                     continue
             elif item.key_length < 0 and item.offset <= latest:
                 found.invalid += 1
