@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
 
-from benchmarks import disturbance, machine
+from benchmarks import compaction_job, disturbance, machine
 from benchmarks.comparison import Comparison
 from benchmarks.loads.keyed import keyed_batches
 from benchmarks.recovery import copy
@@ -243,6 +243,7 @@ def run(share: float = 1.0, rounds: int = ROUNDS, say: Callable[[str], None] = l
             if case == PUBLISHED_LIKE:
                 compared.append(_model(compared[0]))
             rows += [each.row() for each in compared]
+        rows += compaction_job.run(directory, share, say)
         rows += disturbance.run(directory / "brokers", share, say)
     return rows
 

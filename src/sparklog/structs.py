@@ -19,6 +19,10 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 """What the brokers write for themselves."""
+DECISIONS_TOPIC = "__spark_decisions"
+"""Where Spark's sinks keep which transactions count; no internal topic to a client, since clients write it."""
+STATE_TOPICS = INTERNAL_TOPICS | {DECISIONS_TOPIC}
+"""Whose readers go by the last record of each key."""
 
 
 class TopicPartition(NamedTuple):

@@ -8,6 +8,7 @@ where it stopped, in the same directory or in a copy, after that was cleaned.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -100,6 +101,7 @@ class LogWriter:
     ) -> None:
         """``without`` are steps that are never taken."""
         self._random = Random(seed)
+        self._versions = Random(seed)  # apart, so that a log is the same with them and without
         self._habits = _draw_habits(self._random)
         self._without = without
         self.settings = {**_draw_settings(self._random), **(settings or {})}
@@ -273,7 +275,7 @@ class LogWriter:
                 break
             timestamp = about + draw.randint(-500, 500) if about >= 0 else NO_TIMESTAMP
             headers = draw.sample(_HEADERS, draw.randint(1, 3)) if draw.random() < 0.15 else ()
-            builder.append(timestamp, self._key(), value, headers)
+            builder.append(timestamp, self._key(), value, [*headers, *self._version()])
         if producer.id != NO_PRODUCER_ID:
             producer.sequence += builder.record_count
         return builder.build()
@@ -294,6 +296,18 @@ class LogWriter:
             self._keys_made += 1
             return b"once-%d" % self._keys_made
         return b"%s-%d" % (kind.encode(), draw.randrange(habits.hot_keys if kind == "hot" else habits.cold_keys))
+
+    def _version(self) -> list[tuple[str, bytes | None]]:
+        """The header that the log is compacted by, if it is by one."""
+        name = self.settings.get("compaction.strategy.header")
+        if name is None:
+            return []
+        draw = self._versions
+        version = struct.pack(">q", draw.choice((draw.randrange(-2, 5), draw.randrange(1 << 40))))
+        return [
+            (name, each)
+            for each in draw.choices((version, None, version[1:]), (20, 1, 1), k=draw.choice((0, 1, 1, 1, 2)))
+        ]
 
     def _value(self, room: int) -> bytes | None:
         draw, habits = self._random, self._habits

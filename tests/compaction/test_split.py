@@ -10,10 +10,10 @@ from compaction.logs import LogWriter
 
 from sparklog.compaction.rewriting import groups_of
 from sparklog.compaction.split import (
-    IndexPart,
     RewriteStretch,
     Target,
     TraceStretch,
+    index_tasks,
     states_between,
     stretches_of,
     within,
@@ -31,19 +31,17 @@ ROUNDS = 3
 CLOCK = ManualClock()
 
 
-def target_of(log, sections, now_ms):
-    task = CleaningTask.from_json(ours.task_of(log, sections, now_ms).to_json())
+def target_of(log, sections, now_ms, map_bytes):
+    task = CleaningTask.from_json(ours.task_of(log, sections, now_ms, buffer_bytes=map_bytes).to_json())
     bases = [each.base_offset for each in task.segments[:-1]]
     return Target(task, {base: number_of(segment_path(log.directory, base, LOG_SUFFIX)) for base in bases})
 
 
 def split_clean(log, target, parts, stretch_bytes):
     """As the job does it, one task after another, the last stretch first; the end of what was cleaned."""
-    indexed = [
-        IndexPart(target, ours.SEED, (number, parts), target.task.buffers.map_bytes).run(CLOCK)
-        for number in range(parts)
-    ]
-    end = min(each.stats.end_offset for each in indexed)
+    map_bytes = target.task.buffers.map_bytes
+    indexed = [each.run(CLOCK) for each in index_tasks(target, ours.SEED, map_bytes, parts)]
+    end = max(each.stats.end_offset for each in indexed)
     stretches = stretches_of(target, groups_of(target.task, end), stretch_bytes)
     traced = [
         TraceStretch(target, tuple(base for group in stretch for base in group)).run(CLOCK) for stretch in stretches
@@ -52,7 +50,7 @@ def split_clean(log, target, parts, stretch_bytes):
     written = [
         RewriteStretch(
             target,
-            tuple(each.path for each in indexed),
+            tuple(path for each in indexed for path in each.paths),
             tuple(map(tuple, stretch)),
             tuple(within(traced[0].aborted, target, stretch)),
             states[number],
@@ -79,7 +77,17 @@ def content(directory):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_many_tasks_leave_what_one_pass_leaves(seed, tmp_path):
-    writer = LogWriter(seed)
+    check_alike(LogWriter(seed), seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:12])
+@pytest.mark.parametrize("strategy", ["timestamp", "header"])
+def test_they_do_by_version_too_however_small_the_maps(seed, strategy, tmp_path):
+    by_version = {"compaction.strategy": strategy, "compaction.strategy.header": "version"}
+    check_alike(LogWriter(seed, by_version), seed, tmp_path, map_bytes=32 * (9, 40, 5000)[seed % 3])
+
+
+def check_alike(writer, seed, tmp_path, map_bytes=1 << 20):
     one, many = tmp_path / "one" / "t-0", tmp_path / "many" / "t-0"
     written = writer.write(one)
     first_dirty, most = None, 0
@@ -96,9 +104,11 @@ def test_many_tasks_leave_what_one_pass_leaves(seed, tmp_path):
                 if not sections.cleanable_bytes:
                     ends.append(sections.first_dirty)
                 elif directory is one:
-                    ends.append(ours.cleaned(log, ours.task_of(log, sections, writer.now_ms)).end_offset)
+                    ends.append(
+                        ours.cleaned(log, ours.task_of(log, sections, writer.now_ms, buffer_bytes=map_bytes)).end_offset
+                    )
                 else:
-                    target = target_of(log, sections, writer.now_ms)
+                    target = target_of(log, sections, writer.now_ms, map_bytes)
                     end, count = split_clean(log, target, 1 + seed % 4, (1, 6_000, 30_000)[number % 3])
                     ends.append(end)
                     most = max(most, count)

@@ -20,7 +20,7 @@ from sparklog.compaction.worker import serve
 from sparklog.config.definition import parse
 from sparklog.config.topic import TopicConfig
 from sparklog.testing.clock import ManualClock
-from sparklog.testing.eventually import wait_for_death
+from sparklog.testing.eventually import eventually, wait_for_death
 from sparklog.testing.files import FaultyFiles
 
 NOW_MS = 1_700_000_100_000
@@ -186,6 +186,25 @@ def test_a_worker_dies_with_its_broker(log):
         assert "group" in json.loads(answer)
         broker.kill()
         wait_for_death(int(pid))
+
+
+def test_a_worker_that_is_killed_while_it_writes_parts_leaves_nothing_after_a_restart(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    config = replace(CONFIG, compaction_strategy="timestamp")
+    with closing(opened(tmp_path / "t-0", config, NOW_MS)) as log:
+        fill(log, keys=20)
+        table, names = table_of(log), segment_files(log.directory)
+        task = task_of(log, buffer_bytes=32 * 4)
+        task = replace(task, buffers=replace(task.buffers, bytes_per_second=3000))
+        with subprocess.Popen([*PROGRAM, str(os.getpid())], stdin=subprocess.PIPE, text=True) as worker:
+            worker.stdin.write(task.to_json() + "\n")
+            worker.stdin.flush()
+            eventually(lambda: [*log.directory.glob("keys-*.draft.tmp")])
+            worker.kill()
+    with closing(opened(tmp_path / "t-0", config, NOW_MS)) as log:
+        assert [path.name for path in log.directory.iterdir() if path.suffix == ".tmp"] == []
+        assert segment_files(log.directory) == names
+        assert table_of(log) == table
 
 
 def test_a_worker_ends_with_its_input(log):

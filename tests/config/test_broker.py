@@ -43,6 +43,14 @@ def test_topics_defaults_must_go_together():
     assert parse_broker_config(lags | {"log.cleaner.max.compaction.lag.ms": "6"}).topic_defaults
 
 
+def test_the_default_strategy_of_compaction_needs_its_header():
+    strategy = {"log.cleaner.compaction.strategy": "header"}
+    with pytest.raises(ConfigError, match=r"needs compaction\.strategy\.header"):
+        parse_broker_config(strategy)
+    found = parse_broker_config(strategy | {"log.cleaner.compaction.strategy.header": "v"})
+    assert found.topic_defaults.compaction_rule == ("header", "v")
+
+
 def test_a_description_parses_to_the_same_settings():
     config = parse(BrokerConfig, {"broker.id": "3", "log.dirs": "a,b", "auto.create.topics.enable": "false"})
     assert parse(BrokerConfig, describe(config)) == config

@@ -3,7 +3,7 @@
 import pytest
 
 from sparklog.config.definition import definitions, describe, parse
-from sparklog.config.topic import TopicConfig
+from sparklog.config.topic import TopicConfig, check_together
 from sparklog.errors import ConfigError
 
 # Apache Kafka 3.9, TopicConfig and LogConfig.
@@ -50,6 +50,8 @@ def test_every_default_is_within_its_own_limits():
     [
         {"cleanup.policy": "shred"},
         {"cleanup.policy": ""},
+        {"compaction.strategy": "newest"},
+        {"compaction.strategy": "Header"},
         {"compression.type": "rar"},
         {"message.timestamp.type": "createtime"},
         {"segment.bytes": "13"},
@@ -64,6 +66,26 @@ def test_every_default_is_within_its_own_limits():
 def test_limits(setting):
     with pytest.raises(ConfigError, match=next(iter(setting))):
         parse(TopicConfig, setting)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "header", "rule"),
+    [
+        ("offset", "v", ("offset", "")),
+        ("timestamp", "v", ("timestamp", "")),
+        ("header", "v", ("header", "v")),
+        ("header", "", ("offset", "")),
+    ],
+)
+def test_the_header_counts_for_its_own_strategy_alone(strategy, header, rule):
+    config = TopicConfig(compaction_strategy=strategy, compaction_strategy_header=header)
+    assert config.compaction_rule == rule
+
+
+def test_the_strategy_header_needs_a_name():
+    with pytest.raises(ConfigError, match=r"compaction\.strategy=header needs compaction\.strategy\.header"):
+        check_together(parse(TopicConfig, {"compaction.strategy": "header"}))
+    check_together(parse(TopicConfig, {"compaction.strategy": "header", "compaction.strategy.header": "v"}))
 
 
 @pytest.mark.parametrize("release", ["0.10.0.0", "0.9.0", "2.8", "3.0-IV1"])

@@ -11,7 +11,6 @@ from sparklog.group.offsets import partition_for
 from sparklog.record.control import ProducerIdAndEpoch
 
 pytest.importorskip("pyspark")
-from sparklog.broker.permissions import DECISIONS_TOPIC
 from sparklog.group.reserved import PREFIX
 from sparklog.spark.write import decisions
 
@@ -22,7 +21,6 @@ REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 def test_the_names_are_the_sinks() -> None:
     assert decisions.Scope("orders").decider_id == GROUP
     assert GROUP.startswith(PREFIX)
-    assert decisions.DECISIONS_TOPIC == DECISIONS_TOPIC
 
 
 def commit(offset: int) -> CommitRequest:

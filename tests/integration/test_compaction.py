@@ -2,6 +2,7 @@
 
 import os
 import signal
+import struct
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,8 @@ from confluent_kafka import TopicPartition as At
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from integration import wire
 
-from sparklog.errors import ErrorCode
+from sparklog.client import Admin, NewTopic
+from sparklog.errors import ErrorCode, SparklogError
 from sparklog.record.records import iter_batches, iter_records
 from sparklog.structs import TopicPartition
 from sparklog.testing.broker import BrokerHarness
@@ -172,6 +174,33 @@ def test_a_log_shrinks_while_it_is_written_and_read(broker, tmp_path, topic):
     producer.produce(topic, b"after the restart", key=b"end", partition=0)
     producer.commit_transaction(60)
     assert not broker.has_reported_errors()
+
+
+def test_a_topic_is_compacted_by_the_version_in_a_header(broker):
+    """It is made, written out of order, compacted and read, again and again."""
+    strategy = {"compaction.strategy": "header", "compaction.strategy.header": "version"}
+    servers = broker.address
+    with Admin(bootstrap_servers=servers) as admin:
+        with pytest.raises(SparklogError, match=r"needs compaction\.strategy\.header"):
+            admin.create_topics([NewTopic("nameless", 1, 1, {"compaction.strategy": "header"})])
+        admin.create_topics([NewTopic("prices", 1, 1, {"cleanup.policy": "compact", **strategy})])
+        _write_versions(
+            servers, [("a", "new", 9), ("b", "only", None), ("a", "old", 3), ("a", "none", None), ("c", "x", 1)]
+        )
+        admin.compact(["prices"])
+        tp = TopicPartition("prices", 0)
+        assert read_records(broker, tp) == [(0, b"a", b"new"), (1, b"b", b"only"), (4, b"c", b"x")]
+        _write_versions(servers, [("c", "older", 0), ("b", "stamped", 0), ("a", "newest", 2**40)])
+        admin.compact(["prices"])
+        assert read_records(broker, tp) == [(4, b"c", b"x"), (6, b"b", b"stamped"), (7, b"a", b"newest")]
+
+
+def _write_versions(servers, records):
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers})
+    for key, value, version in records:
+        headers = [] if version is None else [("version", struct.pack(">q", version))]
+        producer.produce("prices", value, key=key, headers=headers)
+    assert producer.flush(60) == 0
 
 
 def test_the_offsets_topic_stays_small_under_many_commits(broker, tmp_path, topic):

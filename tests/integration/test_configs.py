@@ -158,6 +158,19 @@ def test_settings_that_do_not_go_together_are_refused_however_they_come(connecti
     assert value(connection, TOPIC, topic, least) == ("7", OF_TOPIC)
 
 
+def test_the_strategy_of_compaction_and_its_header_are_set_together(connection, make_topic):
+    topic, strategy = make_topic(), "compaction.strategy"
+    code, message = alter(connection, TOPIC, topic, (strategy, SET, "header"))
+    assert (code, "needs compaction.strategy.header" in message) == (ErrorCode.INVALID_CONFIG, True)
+    assert "one of offset, timestamp, header" in alter(connection, TOPIC, topic, (strategy, SET, "newest"))[1]
+    assert value(connection, TOPIC, topic, strategy) == ("offset", DEFAULT)
+    both = ((strategy, SET, "header"), (f"{strategy}.header", SET, "v"))
+    assert alter(connection, TOPIC, topic, *both) == (ErrorCode.NONE, "")
+    assert value(connection, TOPIC, topic, f"{strategy}.header") == ("v", OF_TOPIC)
+    code, message = alter(connection, BROKER, "", ("log.cleaner.compaction.strategy", SET, "header"))
+    assert (code, "needs compaction.strategy.header" in message) == (ErrorCode.INVALID_REQUEST, True)
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [

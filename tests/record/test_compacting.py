@@ -18,6 +18,7 @@ from sparklog.record.compacting import (
     RewriteRules,
     ScanLimits,
     Verdict,
+    Versions,
     empty_header,
     index_batch,
     make_offset_map,
@@ -236,6 +237,74 @@ def test_the_greatest_offset_counts(codec):
     assert offset_map.latest_offset == 13
     offset_map.advance(20)
     assert offset_map.latest_offset == 20
+
+
+VERSION = st.sampled_from([b"", b"1234567", b"123456789", *(struct.pack(">q", n) for n in (-3, -1, 0, 1, 1, 2**40))])
+VERSIONED = st.lists(st.tuples(st.sampled_from(["v", "v", "v", "V", "vv", ""]), st.none() | VERSION), max_size=3)
+
+
+def version_of(record, versions):
+    if versions.header is None:
+        return max(record.timestamp, -1)
+    found = [value for name, value in record.headers if name == versions.header][-1:]
+    return max(int.from_bytes(found[0], "big", signed=True), -1) if found and len(found[0] or b"") == 8 else -1
+
+
+@given(
+    st.lists(SPEC, max_size=5),
+    st.lists(VERSIONED, min_size=6, max_size=6),
+    st.sampled_from([Versions(), Versions("v")]),
+    st.integers(0, 6),
+    st.integers(-1, 8),
+)
+def test_the_greatest_version_counts_and_the_later_of_two(specs, headers, versions, most, start):
+    specs = [
+        spec._replace(rows=[(*row[:4], headers[(row[0] + n) % 6]) for n, row in enumerate(spec.rows)]) for spec in specs
+    ]
+    data = b"".join(log_of(specs))
+
+    def indexed():
+        offset_map = make_offset_map(32 * most, 1.0, SEED, versions=versions)
+        index_all(offset_map, data, start)
+        keys = keys_of(specs)
+        found = [(offset_map.get(key), offset_map.is_followed(key)) for key in keys]
+        assert [[offset_map.outdates(key, at) for at in range(60)] for key in keys] == [
+            [winner >= 0 and at != winner for at in range(60)] for winner, _ in found
+        ]
+        return offset_map.is_versioned, found, state(offset_map)
+
+    pure, native = under_each(indexed)
+    assert native == pure
+    if not pure[2]["is_full"]:
+        records = [
+            each
+            for batch in map(RecordBatch, log_of(specs))
+            for each in (() if batch.is_control else iter_records(batch))
+            if each.key is not None and each.offset >= start
+        ]
+        expected = []
+        for key in keys_of(specs):
+            mine = [(version_of(each, versions), each.offset) for each in records if each.key == key]
+            winner = max(mine, default=(-1, -1))[1]
+            expected.append((winner, any(offset > winner for _, offset in mine)))
+        assert pure[1] == expected
+
+
+@pytest.mark.parametrize("count", [500, 9000])
+def test_many_versions(codec, count):
+    """More than a table begins with: they move with the keys."""
+    order = [n * 7 % count for n in range(2 * count)]
+    rows = [(0, 1 + (at * 31) % 1009, b"key %d" % n, b"v", []) for at, n in enumerate(order)]
+    data = b"".join(built(Spec(rows[at : at + 250]), at) for at in range(0, len(rows), 250))
+    best = {}
+    for at, row in enumerate(rows):
+        best[row[2]] = max(best.get(row[2], (0, 0)), (row[1], at))
+    offset_map = make_offset_map(32 * count, 1.0, SEED, versions=Versions())
+    for _ in range(2):
+        assert offset_map.index_batches(data, 0) == len(data)
+        assert (offset_map.size, offset_map.is_full, offset_map.nbytes) == (count, False, 32 * count)
+        assert {key: offset_map.get(key) for key in best} == {key: at for key, (_, at) in best.items()}
+        offset_map.clear()
 
 
 def test_records_before_the_start_are_looked_at_only(codec):
@@ -674,6 +743,53 @@ def test_a_map_in_files_knows_what_the_parts_know(writer, reader, parts, tmp_pat
     assert sum(each.size for each in maps) == opened.size
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3)), min_size=1, max_size=12),
+    st.lists(st.integers(0, 12), max_size=3),
+    st.sampled_from([1, 2, 3]),
+)
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+def test_of_maps_of_several_stretches_the_latest_counts(codec, tmp_path_factory, rows, cuts, parts):
+    """Each stretch has the parts that it has; in any order of the files the greatest offset of a key is found."""
+    directory = tmp_path_factory.mktemp("maps")
+    log = b"".join(built(Spec([(0, NOW, b"%d" % key, b"v", [])] * count), 3 * n) for n, (key, count) in enumerate(rows))
+    batches = [*iter_batches(log)]
+    bounds = sorted({0, *(cut for cut in cuts if cut < len(rows))})
+    paths = []
+    for start, end in zip(bounds, [*bounds[1:], len(rows)], strict=True):
+        for number in range(1 if start else parts):
+            each = codec.OffsetMap(1 << 20, 0.9, SEED, (number, 1 if start else parts))
+            for batch in batches[start:end]:
+                index_batch(each, batch, 0)
+            each.advance(3 * end - 1)
+            paths.append(directory / f"{start}-{number}")
+            each.dump(paths[-1], 3 * start)
+    opened, whole = codec.OffsetMap.open(paths[::-1]), codec.OffsetMap(1 << 20, 0.9, SEED)
+    for batch in batches:
+        index_batch(whole, batch, 0)
+    assert [opened.get(b"%d" % key) for key in range(10)] == [whole.get(b"%d" % key) for key in range(10)]
+    assert opened.latest_offset == 3 * len(rows) - 1
+    assert opened.messages == whole.messages
+    if len(bounds) > 1:
+        with_a_hole = [path for path in paths if not path.name.startswith(f"{bounds[-1]}-")]
+        assert codec.OffsetMap.open(with_a_hole).latest_offset == 3 * bounds[-1] - 1
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+def test_of_a_map_that_became_full_what_follows_is_not_told(codec, tmp_path):
+    log = b"".join(built(Spec([(0, NOW, b"%d" % number, b"v", [])]), number) for number in range(6))
+    batches = [*iter_batches(log)]
+    for name, some, end in (("a", batches[:2], 1), ("b", batches[4:], 5)):
+        each = codec.OffsetMap(1 << 20, 0.9, SEED)
+        for batch in some:
+            index_batch(each, batch, 0)
+        each.advance(end)
+        each.dump(tmp_path / name, 0 if name == "a" else 4)
+    opened = codec.OffsetMap.open([tmp_path / "b", tmp_path / "a"])
+    assert opened.latest_offset == 1
+    assert (opened.get(b"1"), opened.get(b"3"), opened.get(b"5")) == (1, -1, 5)
+
+
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_an_opened_map_takes_nothing_and_the_least_of_its_parts_counts(codec, tmp_path):
     log = built(Spec([(0, NOW, b"a", b"v", [])]), 0)
@@ -690,6 +806,30 @@ def test_an_opened_map_takes_nothing_and_the_least_of_its_parts_counts(codec, tm
         opened.dump(tmp_path / "again")
     opened.clear()
     assert opened.get(b"a") == -1
+
+
+@pytest.mark.parametrize("reader", CODECS, ids=lambda codec: codec.name)
+@pytest.mark.parametrize("writer", CODECS, ids=lambda codec: codec.name)
+def test_parts_by_version_in_files_may_be_of_several_sizes(writer, reader, tmp_path):
+    rows = [(0, NOW - (at // 100) % 2, b"key %d" % (at % 100), b"v", []) for at in range(200)]
+    log = b"".join(built(Spec(rows[at : at + 50]), at) for at in range(0, len(rows), 50))
+    parts = [(0, 2), (2, 4), (6, 8), (7, 8)]
+    for part in parts:
+        found = writer.OffsetMap(1 << 16, 0.9, SEED, part, Versions())
+        for batch in iter_batches(log):
+            index_batch(found, batch, 0)
+        found.dump(tmp_path / f"{part[0]}-of-{part[1]}")
+    opened = reader.OffsetMap.open([tmp_path / f"{number}-of-{count}" for number, count in parts])
+    assert opened.is_versioned
+    keys = [b"key %d" % number for number in range(100)]
+    assert [(opened.get(key), opened.is_followed(key)) for key in keys] == [(number, True) for number in range(100)]
+    assert (opened.outdates(keys[3], 103), opened.outdates(keys[3], 3), opened.outdates(b"none", 3)) == (
+        True,
+        False,
+        False,
+    )
+    index_batch(opened, next(iter_batches(log)), 0)
+    assert opened.is_full
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)

@@ -32,7 +32,7 @@ from sparklog.record.records import iter_batches, iter_records
 from sparklog.replica import cleaning
 from sparklog.replica.cleaning import LogCleaner, NotCleaned
 from sparklog.replica.manager import ReplicaManager
-from sparklog.structs import OffsetAndEpoch, TopicPartition
+from sparklog.structs import STATE_TOPICS, OffsetAndEpoch, TopicPartition
 from sparklog.testing.clock import ManualClock
 from sparklog.testing.eventually import wait_for_death
 from sparklog.testing.files import FaultyFiles
@@ -393,6 +393,32 @@ async def test_a_policy_that_changes_meanwhile_stops_the_cleaning(stage):
         assert built.tasks == tasks
         log.config = CONFIG
         await built.until(lambda: TP in built.cleaner.last_runs)
+
+
+@on_loop
+async def test_a_strategy_that_changes_meanwhile_stops_the_cleaning(stage):
+    """What the former one takes away the new one might have kept."""
+    async with stage() as built:
+        log = await _gated(built, "before_group")
+        before = records_of(log)
+        log.config = parse(TopicConfig, SETTINGS | {"compaction.strategy": "timestamp"})
+        await _let_go(built, "before_group")
+        assert records_of(log) == before
+        assert built.logs.cleaner_point(TP) is None
+        await built.until(lambda: TP in built.cleaner.last_runs)
+
+
+@pytest.mark.parametrize("topic", ["t", *sorted(STATE_TOPICS)])
+@on_loop
+async def test_the_state_of_coordinators_is_compacted_by_offset_whatever_the_strategy(stage, topic):
+    async with stage() as built:
+        tp = TopicPartition(topic, 0)
+        log = built.make(tp, NEW_ID, parse(TopicConfig, SETTINGS | {"compaction.strategy": "timestamp"}))
+        append(log, (b"k", b"first"), (b"k", b"second"))
+        append(log, (b"k", b"last, with the time of the first"))
+        built.cleaner.start()
+        await built.cleaner.clean(tp)
+        assert [each[0] for each in records_of(log)] == [1 if topic == "t" else 2]
 
 
 @on_loop

@@ -11,7 +11,7 @@ import pytest
 
 from sparklog.compaction.process import CleaningFailed
 from sparklog.compaction.rewriting import CleanedGroup, groups_of
-from sparklog.compaction.split import AT_THE_START, IndexPart, RewriteStretch
+from sparklog.compaction.split import AT_THE_START, IndexStretch, RewriteStretch
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
 from sparklog.config.broker import BrokerConfig
@@ -73,9 +73,9 @@ def begin(at, seconds=SECONDS):
 
 def written(target, clock):
     """What a job writes: the drafts of all groups."""
-    part = IndexPart(target, bytes(16), (0, 1), 1 << 16).run(clock)
+    part = IndexStretch(target, bytes(16), 1 << 16).run(clock)
     groups = tuple(tuple(group) for group in groups_of(target.task, part.stats.end_offset))
-    done = RewriteStretch(target, (part.path,), groups, (), AT_THE_START).run(clock)
+    done = RewriteStretch(target, part.paths, groups, (), AT_THE_START).run(clock)
     done.stats.end_offset = part.stats.end_offset
     return done
 

@@ -23,11 +23,11 @@ from sparklog.record.records import iter_records
 from sparklog.spark.write import decision_index
 from sparklog.spark.write.attempt import _Attempt
 from sparklog.spark.write.decider import Decider
-from sparklog.spark.write.decisions import DECISIONS_TOPIC, Scope
+from sparklog.spark.write.decisions import Scope
 from sparklog.spark.write.options import WriteOptions
 from sparklog.spark.write.task_attempt import TaskAttempt
 from sparklog.spark.write.writer import Sink
-from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.structs import DECISIONS_TOPIC, IsolationLevel, TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 

@@ -30,6 +30,7 @@ TOPIC, BROKER = 2, 4
 
 _OPERATIONS = frozenset(Operation)
 _OF_CLEANER = ("log.cleaner.threads", "log.cleaner.dedupe.buffer.size")
+_OF_STRATEGY = ("log.cleaner.compaction.strategy", "log.cleaner.compaction.strategy.header")
 R = TypeVar("R", AlterConfigsResponse, IncrementalAlterConfigsResponse)
 
 
@@ -170,10 +171,12 @@ def _change_of_broker(asked: Asked, broker: BrokerContext) -> Callable[[dict[str
         try:
             check_dynamic(each.name for each in asked.changes if each.operation is not Operation.DELETE)
             changed = apply_changes({} if asked.afresh else stored, asked.changes, DYNAMIC_DEFINITIONS)
-            if any(each.name in _OF_CLEANER for each in asked.changes):
-                layers = broker.settings.layers
-                then = replace(layers, broker=changed) if asked.name else replace(layers, cluster=changed)
+            layers, names = broker.settings.layers, {each.name for each in asked.changes}
+            then = replace(layers, broker=changed) if asked.name else replace(layers, cluster=changed)
+            if names & set(_OF_CLEANER):
                 check_cleaner(then.in_force)
+            if names & set(_OF_STRATEGY):
+                check_together(then.topic_defaults)
             return changed
         except ConfigError as error:  # Kafka's code for brokers, whatever is wrong
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error

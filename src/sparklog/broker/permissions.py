@@ -14,18 +14,15 @@ from enum import IntEnum
 
 from sparklog.config.broker import BrokerConfig
 from sparklog.errors import ApiError, ErrorCode
-from sparklog.structs import INTERNAL_TOPICS
+from sparklog.structs import STATE_TOPICS
 
-DECISIONS_TOPIC = "__spark_decisions"
-"""Where Spark's sinks keep which transactions count; no internal topic to a client, since clients write it."""
-_PROTECTED = INTERNAL_TOPICS | {DECISIONS_TOPIC}
 _WHAT_IS_KEPT = ("cleanup.policy", "retention.ms", "retention.bytes")
 _COMPACTED = "compact"
 
 
 def check_state_is_kept(config: BrokerConfig, topic: str, deed: str) -> None:
     """Raises ApiError(POLICY_VIOLATION) for a topic that is protected; ``deed`` completes "it cannot be"."""
-    if config.internal_topics_protect and topic in _PROTECTED:
+    if config.internal_topics_protect and topic in STATE_TOPICS:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
             f"{topic} holds what groups, transactions or Spark's sinks have stored, so it cannot be {deed}; brokers "

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparklog.structs import DECISIONS_TOPIC
+
 if TYPE_CHECKING:
     from sparklog.cluster.info import TopicInfo
 
 
 def is_internal_topic(topic: TopicInfo) -> bool:
     """Whether the brokers keep their own state in it, or Spark's sinks their decisions."""
-    from sparklog.spark.write.decisions import DECISIONS_TOPIC
-
     return topic.internal or topic.name == DECISIONS_TOPIC
 
 

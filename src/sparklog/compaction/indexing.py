@@ -1,4 +1,4 @@
-"""The first half of a cleaning: the keys of the dirty section are put into a map."""
+"""The first half of a cleaning: the keys of the dirty section, by version of all before it too, are put into a map."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class KeyIndexing:
         self._task = task
         self._walk = walk
         self._keys = keys
-        self._transactions = CleanedTransactions(each for each in aborted if each.last_offset >= task.first_dirty)
+        self._transactions = CleanedTransactions(each for each in aborted if each.last_offset >= task.index_start)
         self._passed = 0
 
     def run(self, stats: CleanerStats) -> None:
-        """Index the dirty section, or as much of it as the map takes: ``stats.end_offset`` says up to where.
+        """Index what is to be, or as much of it as the map takes: ``stats.end_offset`` says up to where.
 
         Raises CorruptRecord, OSError; MemoryError where the map takes no key.
         """
         keys, task = self._keys, self._task
-        for segment, next_base in segments_between(task, task.first_dirty, task.first_uncleanable):
+        for segment, next_base in segments_between(task, task.index_start, task.first_uncleanable):
             self._index(segment)
             if keys.latest_offset >= next_base:  # no CRC covers the offsets of a batch
                 path = segment_path(Path(task.directory), segment.base_offset, LOG_SUFFIX)
@@ -45,7 +45,7 @@ class KeyIndexing:
                 break
             keys.advance(next_base - 1)
         stats.end_offset = keys.latest_offset + 1
-        if stats.end_offset <= task.first_dirty:
+        if keys.most == 0 or (task.versions is None and stats.end_offset <= task.first_dirty):
             raise MemoryError("the map of keys has no room for one: log.cleaner.dedupe.buffer.size is too small")
         stats.map_messages_read += keys.messages + self._passed
         stats.keys = keys.size
@@ -53,7 +53,7 @@ class KeyIndexing:
         stats.map_bytes_read = self._walk.take_read()
 
     def _index(self, segment: SegmentFacts) -> None:
-        keys, start = self._keys, self._task.first_dirty
+        keys, start = self._keys, self._task.index_start
 
         def take(view: memoryview) -> int:
             return keys.index_batches(view, start)

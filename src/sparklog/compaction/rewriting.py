@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparklog.compaction.plan import group_segments
+from sparklog.compaction.room import check_room
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import CleaningTask
 from sparklog.compaction.transactions import CleanedTransactions
 from sparklog.compaction.walk import SegmentWalk, segments_between
-from sparklog.errors import DiskFull
 from sparklog.log.files import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -80,13 +80,16 @@ class GroupRewriting:
         self._keys = keys
         self._transactions = transactions
         self._suffix = suffix
-        self._rules = rules or RewriteRules(task.now_ms, task.config.delete_retention_ms, task.last_offsets)
+        config = task.config
+        of_task = RewriteRules(task.now_ms, config.delete_retention_ms, task.last_offsets, task.last_of_log)
+        self._rules = rules or of_task
 
     def rewrite(self, bases: Sequence[int], stats: CleanerStats) -> CleanedGroup:
         """Write a group anew, and count it. Raises CorruptRecord, DiskFull, OSError, with nothing of it left."""
         wanted = frozenset(bases)
         group = [each for each in self._task.segments if each.base_offset in wanted]
-        self._check_room(sum(each.size for each in group))
+        size = sum(each.size for each in group)  # it is never larger when it is written anew, but for horizons
+        check_room(self._directory, size, "to clean its next segments")
         writer = _GroupWriter(
             self._task, self._keys, bases[0], self._transactions, self._walk, self._suffix, self._rules
         )
@@ -100,16 +103,6 @@ class GroupRewriting:
         writer.count_into(stats)
         stats.bytes_read += self._walk.take_read()
         return CleanedGroup(tuple(bases), tuple(writer.bases))
-
-    def _check_room(self, size: int) -> None:
-        """A group is never larger when it is written anew than it was, but for what horizons add."""
-        status = os.statvfs(self._directory)
-        left = status.f_bavail * status.f_frsize
-        if left < size:
-            raise DiskFull(
-                f"{self._directory} has {left >> 20} MB left, and to clean its next segments takes {size >> 20} MB: "
-                "free some room, or delete records that are needed no more"
-            )
 
     def _mtime_of(self, base: int) -> int:
         return segment_path(self._directory, base, LOG_SUFFIX).stat().st_mtime_ns

@@ -1,10 +1,12 @@
 """One cleaning by many tasks, in two stages, with the steps and the rules of ``cleaner`` in each.
 
-Stage 1. ``IndexPart`` puts a part of the keys of the dirty section into a map, chosen by hash, and leaves it in a file.
+Stage 1. ``IndexStretch`` puts the keys of a stretch of the dirty section into a map, and leaves it in a file. By
+version, where the last record of a key need not win, ``IndexPart`` does so with a part of all keys, chosen by hash.
 ``TraceStretch`` looks at the headers of a stretch of the log for what is said of transactions: out of that comes what
 is known of them where the next stretch begins, as if all before it had been rewritten.
 
-Stage 2. ``RewriteStretch`` writes the groups of a stretch anew, judging each record by the map of its key's part.
+Stage 2. ``RewriteStretch`` writes the groups of a stretch anew, judging each record by the map of its key's part, or by
+the latest map that has its key.
 
 Tasks write drafts (``log/files.py``) under a tag that no other attempt has. So one that is repeated, or runs twice at a
 time, disturbs nothing, and whoever owns the log takes those of one attempt. What comes out is what one pass writes,
@@ -16,17 +18,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
 from sparklog.clock import Clock
 from sparklog.compaction.indexing import KeyIndexing
+from sparklog.compaction.key_parts import KeyParts, Part
 from sparklog.compaction.rewriting import CleanedGroup, GroupRewriting
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import CleaningTask
 from sparklog.compaction.transactions import CleanedTransactions, OpenTransactions, Trace, TraceLog
-from sparklog.compaction.walk import FileNumber, SegmentWalk, aborted_transactions
+from sparklog.compaction.walk import FileNumber, SegmentWalk, aborted_transactions, segments_between
 from sparklog.log.files import draft_suffix
 from sparklog.log.indexes.transaction_index import AbortedTransaction
 from sparklog.record.batch import RecordBatch
@@ -59,30 +63,56 @@ class Target:
 
 
 class IndexedPart(NamedTuple):
-    """A part of the map, in a file."""
+    """A part of the map, in a file; in several, where one map could not hold it."""
 
-    path: str
+    paths: tuple[str, ...]
     stats: CleanerStats
 
 
 @dataclass(frozen=True, slots=True)
-class IndexPart:
-    """Put the keys of part ``part`` (i, n) into a map, of the dirty section of ``target``."""
+class IndexStretch:
+    """Put the keys of the dirty section of ``target``, a stretch of it all, into a map; one that is full into a file,
+    and what follows into another.
+    """
 
     target: Target
     seed: bytes
-    part: tuple[int, int]
     map_bytes: int
 
     def run(self, clock: Clock) -> IndexedPart:
-        """Raises CorruptRecord, OSError."""
+        """Raises CorruptRecord, OSError; MemoryError where a map takes no key."""
+        task, walk = self.target.task, self.target.walk(clock)
+        total = CleanerStats(first_offset=task.first_dirty, end_offset=task.first_dirty)
+        aborted = aborted_transactions(task)
+        keys = make_offset_map(self.map_bytes, task.buffers.load_factor, self.seed)
+        paths: list[str] = []
+        while total.end_offset < task.first_uncleanable:
+            start, stats = total.end_offset, CleanerStats()
+            keys.clear()
+            KeyIndexing(replace(task, first_dirty=start), walk, keys, aborted).run(stats)
+            path = Path(task.directory) / f"keys-from-{start}{draft_suffix(uuid4().hex)}"
+            keys.dump(path, start)
+            paths.append(str(path))
+            total.add_index(stats)
+        return IndexedPart(tuple(paths), total)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """Put the keys of part ``part`` (i, n) into maps, of all of ``target`` that may be cleaned; by version."""
+
+    target: Target
+    seed: bytes
+    part: Part
+    map_bytes: int
+
+    def run(self, clock: Clock) -> IndexedPart:
+        """Raises CorruptRecord, OSError; DiskFull, where a part is divided."""
         task = self.target.task
         stats = CleanerStats(first_offset=task.first_dirty)
-        keys = make_offset_map(self.map_bytes, task.buffers.load_factor, self.seed, self.part)
-        KeyIndexing(task, self.target.walk(clock), keys, aborted_transactions(task)).run(stats)
-        path = Path(task.directory) / f"keys-{self.part[0]}-of-{self.part[1]}{draft_suffix(uuid4().hex)}"
-        keys.dump(path)
-        return IndexedPart(str(path), stats)
+        walk, aborted = self.target.walk(clock), aborted_transactions(task)
+        parts = KeyParts(task, walk, aborted, self.seed, self.map_bytes, stats)
+        return IndexedPart(tuple(map(str, parts.spill(self.part))), stats)
 
 
 class Traced(NamedTuple):
@@ -155,6 +185,27 @@ def stretches_of(target: Target, groups: Iterable[Group], stretch_bytes: int) ->
         stretches[-1].append(group)
         room -= size
     return stretches
+
+
+def index_tasks(target: Target, seed: bytes, map_bytes: int, count: int) -> list[IndexStretch] | list[IndexPart]:
+    """At most ``count`` tasks that put all keys into maps of ``map_bytes``, at least one."""
+    if target.task.versions is not None:
+        return [IndexPart(target, seed, (number, max(count, 1)), map_bytes) for number in range(max(count, 1))]
+    return [IndexStretch(each, seed, map_bytes) for each in _dirty_stretches(target, count)]
+
+
+def _dirty_stretches(target: Target, count: int) -> list[Target]:
+    """The same log with the dirty section divided among ``count``, about evenly, where segments begin."""
+    task = target.task
+    dirty = [segment for segment, _ in segments_between(task, task.first_dirty, task.first_uncleanable)]
+    share = sum(each.size for each in dirty) / max(count, 1)
+    starts, room = [task.first_dirty], share
+    for before, segment in pairwise(dirty):
+        room -= before.size
+        if room <= 0:
+            starts.append(segment.base_offset)
+            room += share
+    return [limited(target, start, end) for start, end in pairwise((*starts, task.first_uncleanable))]
 
 
 def states_between(traced: Sequence[Traced]) -> list[OpenTransactions]:

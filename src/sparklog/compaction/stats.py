@@ -30,6 +30,14 @@ class CleanerStats:
     index_seconds: float = 0.0
     seconds: float = 0.0
 
+    def add_index(self, more: CleanerStats) -> None:
+        """Count what was put into a map besides; a key that is in two maps counts twice."""
+        self.end_offset = max(self.end_offset, more.end_offset)
+        self.map_bytes_read += more.map_bytes_read
+        self.map_messages_read += more.map_messages_read
+        self.keys += more.keys
+        self.buffer_utilization = max(self.buffer_utilization, more.buffer_utilization)
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

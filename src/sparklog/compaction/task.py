@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sparklog.config.topic import TopicConfig
+from sparklog.config.topic import HEADER_STRATEGY, OFFSET_STRATEGY, TopicConfig
 from sparklog.errors import CorruptRecord, DiskFull
 from sparklog.log.files import is_full
 from sparklog.log.segment import SegmentFacts
+from sparklog.record.compacting import Versions
 
 
 class Failure(StrEnum):
@@ -82,6 +83,29 @@ class CleaningTask:
     """Producer id → the last offset of its last batch: that batch stays, with its sequence numbers."""
     marker_epochs: dict[int, int] = field(default_factory=dict)
     """Producer id → its epoch, of those of which only markers are known: a marker of that epoch stays."""
+
+    @property
+    def versions(self) -> Versions | None:
+        """Where the version is found by which records of a key are compared; None where the last one wins."""
+        strategy, header = self.config.compaction_rule
+        if strategy == OFFSET_STRATEGY:
+            return None
+        return Versions(header if strategy == HEADER_STRATEGY else None)
+
+    @property
+    def index_start(self) -> int:
+        """Where the keys are put into the map from: by version a record of the clean section may win."""
+        return self.first_dirty if self.versions is None else self.log_start_offset
+
+    @property
+    def last_of_log(self) -> int:
+        """The last offset of the log if it may go by version, -1 else.
+
+        A batch has to end there, or a new replica could not come to the log's end. It may go only where the active
+        segment is empty; the last record of a key does not go by offset.
+        """
+        active = self.segments[-1]
+        return active.base_offset - 1 if self.versions is not None and not active.size else -1
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

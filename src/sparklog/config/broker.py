@@ -410,7 +410,7 @@ class BrokerConfig:
         "log.cleaner.dedupe.buffer.size",
         T.LONG,
         134_217_728,
-        "Memory for the map of keys, of all workers together: 24 bytes a key. A worker uses 2 GiB at most.",
+        "Memory for the maps of keys, of all workers: 24 bytes a key, 32 by version. A worker uses 2 GiB at most.",
     )
     log_cleaner_io_buffer_size: int = setting(
         "log.cleaner.io.buffer.size",

@@ -25,6 +25,7 @@ def _complaint_about_replicas(entries: tuple[str, ...]) -> str | None:
     return "must be * for all replicas, or PARTITION:BROKER,PARTITION:BROKER"
 
 
+OFFSET_STRATEGY, TIMESTAMP_STRATEGY, HEADER_STRATEGY = "offset", "timestamp", "header"
 COMPRESSION_NAMES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -39,6 +40,22 @@ class TopicConfig:
         "What becomes of old records: delete, old segments are deleted; compact, of each key the last record stays.",
         any_of("delete", "compact"),
         broker="log.cleanup.policy",
+    )
+    compaction_strategy: str = setting(
+        "compaction.strategy",
+        T.STRING,
+        OFFSET_STRATEGY,
+        "Which record of a key compaction keeps: offset, the last; timestamp, the one with the greatest timestamp;"
+        " header, the one with the greatest version in its header compaction.strategy.header.",
+        one_of(OFFSET_STRATEGY, TIMESTAMP_STRATEGY, HEADER_STRATEGY),
+        broker="log.cleaner.compaction.strategy",
+    )
+    compaction_strategy_header: str = setting(
+        "compaction.strategy.header",
+        T.STRING,
+        "",
+        "The name of the header that holds a record's version, 8 bytes, big-endian, where compaction.strategy=header.",
+        broker="log.cleaner.compaction.strategy.header",
     )
     compression_type: str = setting(
         "compression.type",
@@ -283,6 +300,16 @@ class TopicConfig:
         before, after = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
         return (both if before == _LONG_MAX else before), (both if after == _LONG_MAX else after)
 
+    @property
+    def compaction_rule(self) -> tuple[str, str]:
+        """The strategy of compaction that counts, and the header that it goes by, empty for another strategy.
+
+        ``header`` without a name, which a broker refuses and a Kafka broker may have stored, counts as ``offset``.
+        """
+        header = self.compaction_strategy_header if self.compaction_strategy == HEADER_STRATEGY else ""
+        is_nameless = self.compaction_strategy == HEADER_STRATEGY and not header
+        return (OFFSET_STRATEGY if is_nameless else self.compaction_strategy), header
+
     @cached_property
     def decodes_records(self) -> bool:
         """Whether an append decodes a client's records: for their keys, for their times, or to compress them anew."""
@@ -310,6 +337,10 @@ def check_together(config: TopicConfig) -> None:
         raise ConfigError(
             f"min.compaction.lag.ms={config.min_compaction_lag_ms} is more than"
             f" max.compaction.lag.ms={config.max_compaction_lag_ms}"
+        )
+    if config.compaction_strategy == HEADER_STRATEGY and not config.compaction_strategy_header:
+        raise ConfigError(
+            "compaction.strategy=header needs compaction.strategy.header: the name of the header that holds the version"
         )
 
 

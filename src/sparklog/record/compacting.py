@@ -1,4 +1,4 @@
-"""The two kernels of log compaction: the map of each key's latest offset, and the rewriting of batches by it.
+"""The two kernels of log compaction: the map of the record that wins for each key, and the rewriting of batches by it.
 
 A plain batch (not compressed, not transactional, no control batch) goes through the codec whole: ``index_batches`` and
 ``take`` stop before any other. That one the caller looks at: whether its transaction was aborted, whether its marker is
@@ -14,7 +14,16 @@ from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.record import _impl
-from sparklog.record._impl.abc import BatchFields, BatchRewriter, OffsetMap, Retained, RewriteRules, ScanLimits
+from sparklog.record._impl.abc import (
+    BatchFields,
+    BatchRewriter,
+    OffsetMap,
+    Retained,
+    RewriteRules,
+    ScanLimits,
+    Versions,
+)
+from sparklog.record._impl.map_file import map_file_size
 from sparklog.record.batch import RecordBatch
 from sparklog.record.rebuilding import empty_header, rebuilt
 from sparklog.record.records import MAX_DECOMPRESSED, batch_fields, records_section
@@ -29,11 +38,13 @@ __all__ = [
     "RewriteRules",
     "ScanLimits",
     "Verdict",
+    "Versions",
     "empty_header",
     "index_batch",
     "index_keys",
     "make_offset_map",
     "make_rewriter",
+    "map_file_size",
     "open_offset_map",
     "rebuilt",
     "rewrite_batch",
@@ -55,9 +66,15 @@ class Verdict(NamedTuple):
     """It gets a delete horizon without a tombstone: it is the marker of a transaction of which nothing is left."""
 
 
-def make_offset_map(max_bytes: int, load_factor: float, seed: bytes, part: tuple[int, int] = (0, 1)) -> OffsetMap:
+def make_offset_map(
+    max_bytes: int,
+    load_factor: float,
+    seed: bytes,
+    part: tuple[int, int] = (0, 1),
+    versions: Versions | None = None,
+) -> OffsetMap:
     """An empty map, of the codec that is in use."""
-    return _impl.codec.OffsetMap(max_bytes, load_factor, seed, part)
+    return _impl.codec.OffsetMap(max_bytes, load_factor, seed, part, versions)
 
 
 def open_offset_map(paths: Sequence[str | PathLike[str]]) -> OffsetMap:

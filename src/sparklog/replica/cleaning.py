@@ -26,6 +26,7 @@ from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Buffers, CleaningTask, Failure
 from sparklog.compaction.walk import FileNumber, number_of
 from sparklog.config.broker import BrokerConfig
+from sparklog.config.topic import OFFSET_STRATEGY, TopicConfig
 from sparklog.errors import CorruptRecord, DiskFull, LogDirFailed, LogError, SegmentsLeased
 from sparklog.log import swap
 from sparklog.log.directories.manager import LogManager
@@ -34,7 +35,7 @@ from sparklog.log.files import LOG_SUFFIX, remove_drafts, segment_path
 from sparklog.log.log import Log
 from sparklog.log.replacement import Replacement
 from sparklog.net.tasks import Tasks
-from sparklog.structs import TopicPartition
+from sparklog.structs import STATE_TOPICS, TopicPartition
 
 _logger = logging.getLogger(__name__)
 
@@ -65,9 +66,15 @@ class Mark:
 
     log: Log
     truncations: int
+    compaction_rule: tuple[str, str]
     is_given_up: bool = False
     needs_compact: bool = True
     """Whether its policy has to be ``compact`` still."""
+
+    @classmethod
+    def of(cls, log: Log) -> Mark:
+        """Of the log as it is now."""
+        return cls(log, log.truncations, log.config.compaction_rule)
 
     def check(self, logs: LogManager) -> None:
         """Raises Abandoned unless the log may still be cleaned."""
@@ -82,6 +89,8 @@ class Mark:
             raise Abandoned("it is being moved to another log directory")
         if self.needs_compact and "compact" not in log.config.cleanup_policy:
             raise Abandoned("its cleanup.policy has changed")
+        if log.config.compaction_rule != self.compaction_rule:
+            raise Abandoned("its compaction.strategy has changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +374,7 @@ class LogCleaner:
         log = self._logs.logs.get(candidate.tp)
         if log is None:
             raise Abandoned("it was taken away")
-        return self._begin(log, candidate.sections), Mark(log, log.truncations)
+        return self._begin(log, candidate.sections), Mark.of(log)
 
     def _begin(self, log: Log, sections: Sections) -> CleaningTask:
         task = self._task(log, sections)
@@ -380,7 +389,7 @@ class LogCleaner:
             self._put_back(tp)
             self.under_way.discard(tp)
             return
-        mark = Mark(log, log.truncations)
+        mark = Mark.of(log)
         try:
             task = self._begin(log, now.sections)
             await self._run_task(task, mark, worker)
@@ -418,7 +427,7 @@ class LogCleaner:
             first_dirty=sections.first_dirty,
             first_uncleanable=sections.first_uncleanable,
             now_ms=self._clock.now_ms(),
-            config=log.config,
+            config=_settings_of(log),
             buffers=self._buffers(),
             last_offsets={each.producer_id: each.batches[-1].last_offset for each in log.producers if each.batches},
             marker_epochs={each.producer_id: each.epoch for each in log.producers if not each.batches},
@@ -583,6 +592,13 @@ def _follow(wish: asyncio.Future[CleanerStats], other: asyncio.Future[CleanerSta
 def _leave_nothing(directory: Path) -> None:
     swap.undo(directory)
     remove_drafts(directory)
+
+
+def _settings_of(log: Log) -> TopicConfig:
+    """What coordinators and sinks keep is compacted by offset, whatever a default says: so they read it."""
+    if log.tp.topic in STATE_TOPICS:
+        return replace(log.config, compaction_strategy=OFFSET_STRATEGY)
+    return log.config
 
 
 def _facts_of(log: Log) -> LogFacts:

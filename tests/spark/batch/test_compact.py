@@ -5,10 +5,10 @@ import threading
 import pytest
 from compaction.dump import differences
 
-from sparklog.client import Admin
+from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.clock import SystemClock
-from sparklog.compaction.split import RewriteStretch
+from sparklog.compaction.split import IndexStretch, RewriteStretch
 from sparklog.compaction.task import Failure
 from sparklog.errors import ApiError
 from sparklog.spark.batch import compact
@@ -182,19 +182,44 @@ def test_what_tasks_do_not_see_is_left_to_its_broker(logs, cleaned_by_broker):
     assert differences(logs.facts("spare-6"), logs.facts("own-6")) == []
 
 
-def test_a_map_that_is_full_ends_a_pass(logs, cleaned_by_broker):
-    ends = []
-    for _ in range(20):
-        report = run_here(logs, "spare-7", map_bytes=24 * 30, part_bytes=1 << 30)
-        (only,) = report.replicas
-        if only.stats is None:
-            break
-        ends.append(only.stats.end_offset)
-    assert ends == sorted(set(ends))
-    assert len(ends) > 1
-    assert logs.table("spare-7") == logs.table("own-7")
+def test_a_map_that_is_full_is_followed_by_another(logs, cleaned_by_broker):
+    maps = []
+
+    def counted(task, act):
+        outcome = act()
+        maps.extend(outcome.paths if isinstance(task, IndexStretch) else ())
+        return outcome
+
+    report = run_here(logs, "spare-7", twist=counted, map_bytes=24 * 30)
+    assert not report.has_failed, str(report)
+    assert len(maps) > 1
+    assert differences(logs.facts("spare-7"), logs.facts("own-7")) == []
+    assert logs.leftovers("spare-7") == []
 
 
 def test_a_topic_that_there_is_not_is_refused(logs):
     with pytest.raises(ApiError, match="no-such-topic"):
         run_here(logs, "no-such-topic")
+
+
+def test_by_version_the_job_leaves_what_the_broker_leaves_however_small_its_maps(logs, admin):
+    settings = {"cleanup.policy": "compact", "compaction.strategy": "timestamp"}
+    settings |= {"segment.bytes": "2000", "min.cleanable.dirty.ratio": "1"}
+    for name in ("own", "other"):
+        topic = f"{name}-{SEED}-by-version"
+        admin.create_topics([NewTopic(topic, 1, 1, settings)])
+        with Producer(bootstrap_servers=logs.servers, linger_ms=0, enable_idempotence=False) as producer:
+            for number in range(300):
+                key, time_ms = b"%d" % (number * 7 % 90), 1_700_000_000_000 + number * 31 % 97
+                value = None if number % 11 == 0 else b"%d" % number
+                producer.send(topic, value, key, partition=0, timestamp=time_ms).result()
+    own, other = f"own-{SEED}-by-version", f"other-{SEED}-by-version"
+    assert admin.compact([own])[replica(own)].error is None
+    report = run_here(logs, other, map_bytes=32 * 20, part_bytes=4_000)
+    assert not report.has_failed, str(report)
+    mine, theirs = logs.facts(other), logs.facts(own)
+    assert [each._replace(modified_ms=0) for each in mine.segments] == [
+        each._replace(modified_ms=0) for each in theirs.segments
+    ]
+    assert logs.leftovers(other) == []
+    assert report.replicas[0].stats.keys == 90

@@ -5,7 +5,7 @@ from compaction.dump import dump
 
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.clock import SystemClock
-from sparklog.compaction.split import IndexPart
+from sparklog.compaction.split import IndexStretch
 from sparklog.compaction.task import Failure
 from sparklog.spark.batch.compact import CompactOptions, run_on
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
@@ -70,7 +70,7 @@ def test_both_replicas_are_cleaned_by_one_map(servers, data):
         assert not report.has_failed, str(report)
         shared = {each.stats.end_offset for each in report.replicas if each.stats}
         if len(shared) == 1:
-            assert sum(isinstance(each, IndexPart) for each in ran) == 1
+            assert sum(isinstance(each, IndexStretch) for each in ran) == 1
         with Admin(bootstrap_servers=servers) as admin:
             states = admin.describe_compaction(["shared"]).replicas.values()
         ends = tuple(each.first_dirty_offset for each in states)

@@ -9,12 +9,13 @@ from sparklog.spark.batch.decisions import decide
 from sparklog.structs import BrokerId, TopicPartition
 
 TP = TopicPartition("t", 0)
+CONFIG = TopicConfig()
 
 
-def grant(broker, first_dirty, first_uncleanable, bases=range(0, 1100, 100)):
+def grant(broker, first_dirty, first_uncleanable, bases=range(0, 1100, 100), config=CONFIG):
     segments = tuple(SegmentFacts(base, 10, 0, 0, 0) for base in bases)
     buffers = Buffers(1 << 20, 0.9, 1 << 16, float("inf"))
-    task = CleaningTask("/d", "t-0", segments, 0, first_dirty, first_uncleanable, 0, TopicConfig(), buffers)
+    task = CleaningTask("/d", "t-0", segments, 0, first_dirty, first_uncleanable, 0, config, buffers)
     return Grant(TP, BrokerId(broker), broker, Target(task, {}))
 
 
@@ -24,7 +25,7 @@ def decided(*grants):
 
 def test_one_replica_is_cleaned_as_far_as_it_may_be():
     (only,) = decide([grant(1, 0, 1000)])
-    assert (only.end, only.dirty_bytes) == (1000, 100)
+    assert (only.end, only.indexed_bytes) == (1000, 100)
     assert only.indexed == only.source.target
 
 
@@ -51,6 +52,15 @@ def test_one_that_is_clean_up_to_the_end_goes_its_own_way():
         [(2, {2}, 800), (1, {1}, 700)],
         [(1, {1}, 700), (2, {2}, 800)],
     )
+
+
+def test_by_version_each_is_cleaned_by_its_own_map_of_the_whole_log():
+    config = TopicConfig(compaction_strategy="timestamp")
+    found = decide([grant(number, 100 * number, 1000, config=config) for number in (1, 2, 3)])
+    assert sorted((each.source.broker, len(each.grants), each.end) for each in found) == [
+        (1, 1, 1000), (2, 1, 1000), (3, 1, 1000)
+    ]  # fmt: skip
+    assert {(each.indexed.task.index_start, each.indexed_bytes) for each in found} == {(0, 100)}
 
 
 def test_every_replica_gets_a_decision_whatever_their_sections():

@@ -18,7 +18,7 @@ from sparklog.client.admin.admin import Admin, NewTopic
 from sparklog.errors import ConfigError
 from sparklog.local.jars import jar_set
 from sparklog.local.java import find_java
-from sparklog.spark.write.decisions import DECISIONS_TOPIC
+from sparklog.structs import DECISIONS_TOPIC
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.kafka import KafkaBroker
 

@@ -35,12 +35,12 @@ from sparklog.spark.write import decision_index, decisions
 from sparklog.spark.write.attempt import AttemptResult, write_prepared
 from sparklog.spark.write.attempt_names import AttemptName, ids_prefix, unnamed_scope
 from sparklog.spark.write.decider import Decider
-from sparklog.spark.write.decisions import DECISIONS_TOPIC, NO_BATCH, PARTITIONS, Decision, DecisionLog, Scope
+from sparklog.spark.write.decisions import NO_BATCH, PARTITIONS, Decision, DecisionLog, Scope
 from sparklog.spark.write.open_writes import abandoned, declare_last_batch, finish_abandoned, finish_scope, open_writes
 from sparklog.spark.write.options import BY_COLUMN, WriteOptions
 from sparklog.spark.write.task_attempt import TaskAttempt, stream_attempt
 from sparklog.spark.write.writer import Sink, SparklogStreamWriter, SparklogWriter, TaskCommitMessage
-from sparklog.structs import IsolationLevel, TopicPartition
+from sparklog.structs import DECISIONS_TOPIC, IsolationLevel, TopicPartition
 from sparklog.testing.cluster import ClusterHarness
 from sparklog.testing.eventually import eventually
 

@@ -14,8 +14,8 @@ from sparklog.record.compression import CompressionType
 from sparklog.spark.write import decider as module
 from sparklog.spark.write.attempt_names import AttemptName
 from sparklog.spark.write.decider import Decider
-from sparklog.spark.write.decisions import DECISIONS_TOPIC, NO_BATCH, Decision, Scope
-from sparklog.structs import TopicPartition
+from sparklog.spark.write.decisions import NO_BATCH, Decision, Scope
+from sparklog.structs import DECISIONS_TOPIC, TopicPartition
 from sparklog.testing.clock import ManualClock
 
 PLACE = TopicPartition(DECISIONS_TOPIC, 3)

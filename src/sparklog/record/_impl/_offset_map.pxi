@@ -1,4 +1,4 @@
-"""OffsetMap: the greatest offset of each key, in a table of hashes. See ``abc.OffsetMap``.
+"""OffsetMap: the record that wins for each key, in a table of hashes. See ``abc.OffsetMap``.
 
 Open addressing with linear probing. The first word of the hash, scaled to the slots in use, says where to look first;
 the second says which part of the keys it is. An offset is kept as one more than it is, so that 0 is an empty slot.
@@ -7,6 +7,9 @@ The table is an anonymous mapping of all slots, of which only the beginning is i
 takes the memory and the caches that its keys need, and what was never in use takes none. When half of the slots in use
 are taken, four times as many are. The entries are then copied out, and put back in the order of their hashes, so that
 the table is filled from its beginning to its end.
+
+Where versions decide, they stand in a second mapping, the n-th beside the n-th slot, and the highest bit of what is kept
+as the offset says that the record is followed by another of its key. Without versions nothing of that is there.
 
 A table of millions of keys is larger than any cache, so that each probe waits for memory. Records are therefore parsed
 ``CHUNK`` at a time, and the slots of all of them asked for before the first is looked at.
@@ -24,6 +27,8 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+
+    #define SPARKLOG_FOLLOWED ((uint64_t)1 << 63)
 
     /* The high word of a product: a hash becomes a number below n without a division. */
     static inline uint64_t sparklog_scale(uint64_t hash, uint64_t n) {
@@ -83,6 +88,7 @@ cdef extern from *:
         *high = v0 ^ v1 ^ v2 ^ v3;
     }
     """
+    const uint64_t SPARKLOG_FOLLOWED
     uint64_t sparklog_scale(uint64_t hash, uint64_t n) nogil
     void sparklog_siphash(const uint8_t* data, size_t length, const uint64_t* key, uint64_t* low, uint64_t* high) nogil
 
@@ -104,18 +110,16 @@ cdef struct slot_t:
     uint64_t stored
 
 
-cdef inline slot_t* _map_slots(Py_ssize_t count) noexcept nogil:
-    """Memory for so many empty slots, NULL where there is none."""
-    cdef void* memory = mmap(
-        NULL, count * sizeof(slot_t), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0
-    )
-    return NULL if memory == MAP_FAILED else <slot_t*>memory
+cdef inline void* _map_memory(size_t size) noexcept nogil:
+    """So many bytes, all 0; NULL where there are none."""
+    cdef void* memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    return NULL if memory == MAP_FAILED else memory
 
 
-cdef inline void _use_huge_pages(slot_t* slots, size_t count) noexcept nogil:
+cdef inline void _use_huge_pages(void* memory, size_t size) noexcept nogil:
     """For memory that will be touched all over: fewer faults, and fewer addresses to look up."""
-    if count * sizeof(slot_t) >= HUGE_PAGE:
-        madvise(slots, count * sizeof(slot_t), MADV_HUGEPAGE)
+    if size >= HUGE_PAGE:
+        madvise(memory, size, MADV_HUGEPAGE)
 
 
 cdef struct item_t:
@@ -323,21 +327,42 @@ cdef inline const slot_t* _probe(const slot_t* table, uint64_t room, uint64_t lo
     return slot
 
 
+cdef inline uint64_t _offset_bits(uint64_t stored, bint is_versioned) noexcept nogil:
+    return stored & ~SPARKLOG_FOLLOWED if is_versioned else stored
+
+
+cdef inline bint _gives_way(int64_t offset, uint64_t stored, bint is_versioned) noexcept nogil:
+    """See ``abc.OffsetMap.outdates``; ``stored`` is what is known of the record's key, 0 if nothing."""
+    if is_versioned:
+        return stored != 0 and _offset_bits(stored, True) != <uint64_t>offset + 1
+    return offset < <int64_t>(stored - 1)
+
+
+cdef inline bint _is_followed(uint64_t stored, bint is_versioned) noexcept nogil:
+    return is_versioned and stored & SPARKLOG_FOLLOWED != 0
+
+
 cdef class OffsetMap:
     cdef readonly Py_ssize_t size, slots, most
     cdef readonly int64_t latest_offset, messages
     cdef readonly bint is_full
+    cdef readonly bint is_versioned
     cdef slot_t* table
+    # NULL without versions; the header's name is NULL where timestamps are versions.
+    cdef int64_t* versions
+    cdef bytes header
+    cdef const uint8_t* header_name
+    cdef int32_t header_length
     # The slots in use; never 0.
     cdef uint64_t room
     cdef uint64_t part, parts
     cdef uint64_t[2] seed
-    # Of a map that was opened: a table for each part of the keys, and what keeps their memory.
+    # Of a map that was opened: for each layer a table for each part of the keys, and what keeps their memory.
     cdef table_t* files
-    cdef uint64_t file_count
+    cdef uint64_t file_count, layer_count
     cdef list views
 
-    def __cinit__(self, Py_ssize_t max_bytes, double load_factor, seed, part=(0, 1)):
+    def __cinit__(self, Py_ssize_t max_bytes, double load_factor, seed, part=(0, 1), versions=None):
         number, count = part
         if not 0 < load_factor <= 1 or len(seed) != 16 or max_bytes < 0:
             raise ValueError("an offset map needs a load factor above 0 and at most 1, and a seed of 16 bytes")
@@ -346,34 +371,54 @@ cdef class OffsetMap:
         cdef bytes key = bytes(seed)
         memcpy(self.seed, <const char*>key, 16)
         self.part, self.parts = number, count
-        self.slots = max_bytes // sizeof(slot_t)
+        self.is_versioned = versions is not None
+        self.slots = max_bytes // <Py_ssize_t>self.entry_size()
         self.most = int(self.slots * load_factor)
         self.room = max(min(self.slots, FIRST_ROOM), 1)
         self.latest_offset = -1
-        self.table = _map_slots(max(self.slots, 1))
+        self.table = <slot_t*>_map_memory(self.mapped(sizeof(slot_t)))
         if self.table == NULL:
             raise MemoryError
+        if versions is not None:
+            self.use_versions(versions.header)
+
+    cdef int use_versions(self, header) except -1:
+        if header is not None:
+            self.header = header.encode()
+            self.header_name = <const uint8_t*><const char*>self.header
+            self.header_length = <int32_t>len(self.header)
+        self.versions = <int64_t*>_map_memory(self.mapped(sizeof(int64_t)))
+        if self.versions == NULL:
+            raise MemoryError
+        return 0
 
     def __dealloc__(self):
         if self.table != NULL:
-            munmap(self.table, self.mapped())
+            munmap(self.table, self.mapped(sizeof(slot_t)))
+        if self.versions != NULL:
+            munmap(self.versions, self.mapped(sizeof(int64_t)))
         free(self.files)
 
     @property
     def nbytes(self):
-        return self.slots * sizeof(slot_t)
+        return self.slots * <Py_ssize_t>self.entry_size()
 
-    cdef inline size_t mapped(self) noexcept nogil:
-        return max(self.slots, 1) * sizeof(slot_t)
+    cdef inline size_t entry_size(self) noexcept nogil:
+        return sizeof(slot_t) + (sizeof(int64_t) if self.is_versioned else 0)
+
+    cdef inline size_t mapped(self, size_t size) noexcept nogil:
+        """Bytes of a mapping that has so many for each slot."""
+        return max(self.slots, 1) * size
 
     def advance(self, int64_t offset):
         self.latest_offset = max(self.latest_offset, offset)
 
-    def dump(self, path):
+    def dump(self, path, int64_t first_offset=0):
         if self.files != NULL:
             raise ValueError("a map that was opened is in files already")
         seed = PyBytes_FromStringAndSize(<char*>self.seed, 16)
-        head = MapHead(seed, self.part, self.parts, self.room, self.size, self.latest_offset, self.messages)
+        numbers = (self.part, self.parts, first_offset, self.room, self.size, self.latest_offset, self.messages)
+        head = MapHead(seed, *numbers, self.is_versioned)
         with open(path, "xb") as file:
             file.write(head.to_bytes())
             file.write(PyMemoryView_FromMemory(<char*>self.table, self.room * sizeof(slot_t), PyBUF_READ))
@@ -382,30 +427,35 @@ cdef class OffsetMap:
     def open(cls, paths):
         cdef OffsetMap found
         cdef const uint8_t[::1] view
-        heads, mappings = open_map_files(paths)
+        opened = open_map_files(paths)
+        heads = opened.heads
         found = cls(0, 1.0, heads[0].seed)
-        found.files = <table_t*>calloc(len(heads), sizeof(table_t))
+        found.is_versioned = heads[0].is_versioned
+        holders = [holder for layer in opened.layers for holder in layer]
+        found.files = <table_t*>calloc(len(holders), sizeof(table_t))
         if found.files == NULL:
             raise MemoryError
-        found.views = []
-        for number, (head, mapping) in enumerate(zip(heads, mappings)):
-            view = memoryview(mapping)[MAP_FILE_HEAD:]
-            found.views.append(view)
+        found.views = [memoryview(mapping)[MAP_FILE_HEAD:] for mapping in opened.mappings]
+        for number, holder in enumerate(holders):
+            view = found.views[holder]
             found.files[number].slots = <const slot_t*>&view[0]
-            found.files[number].room = head.room
-        found.file_count = len(heads)
+            found.files[number].room = heads[holder].room
+        found.layer_count = len(opened.layers)
+        found.file_count = len(holders) // len(opened.layers)
         found.size = sum(head.size for head in heads)
-        found.latest_offset = min(head.latest_offset for head in heads)
-        found.messages = heads[0].messages
+        found.latest_offset = opened.latest_offset
+        found.messages = opened.messages
         return found
 
     def clear(self):
         free(self.files)
         self.files = NULL
-        self.file_count = 0
+        self.file_count = self.layer_count = 0
         self.views = None
-        if madvise(self.table, self.mapped(), MADV_DONTNEED):
+        if madvise(self.table, self.mapped(sizeof(slot_t)), MADV_DONTNEED):
             memset(self.table, 0, self.room * sizeof(slot_t))
+        if self.versions != NULL:  # which count only where a slot is taken
+            madvise(self.versions, self.mapped(sizeof(int64_t)), MADV_DONTNEED)
         self.room = max(min(self.slots, FIRST_ROOM), 1)
         self.size = 0
         self.is_full = False
@@ -418,10 +468,19 @@ cdef class OffsetMap:
         return sparklog_scale(high, self.parts) == self.part
 
     def get(self, bytes key):
+        return <int64_t>(_offset_bits(self.stored_of(key), self.is_versioned) - 1)
+
+    def outdates(self, bytes key, int64_t offset):
+        return bool(_gives_way(offset, self.stored_of(key), self.is_versioned))
+
+    def is_followed(self, bytes key):
+        return bool(_is_followed(self.stored_of(key), self.is_versioned))
+
+    cdef uint64_t stored_of(self, bytes key):
         cdef item_t item
         item.key = <const uint8_t*><const char*>key
         item.key_length = <int32_t>len(key)
-        return self.find(&item) if self.hash(&item) else -1
+        return self.find(&item) if self.hash(&item) else 0
 
     def index(self, payload, fields, int64_t start_offset):
         cdef Py_buffer view
@@ -506,6 +565,8 @@ cdef class OffsetMap:
             return OUT_OF_MEMORY
         for i in range(count):
             items[i].is_hashed = items[i].key_length >= 0 and items[i].offset >= start_offset and self.hash(&items[i])
+        if self.is_versioned:
+            return self.put_versions(items, count)
         for i in range(count):
             if items[i].is_hashed:
                 if self.size >= self.most:
@@ -524,29 +585,82 @@ cdef class OffsetMap:
             self.messages += 1
         return OK
 
+    cdef int put_versions(self, item_t* items, int count) noexcept nogil:
+        """As ``put``, of items that are hashed, where versions decide which record wins."""
+        cdef slot_t* slot
+        cdef int i
+        for i in range(count):
+            if items[i].is_hashed and self.versions != NULL:
+                SPARKLOG_PREFETCH(<const uint8_t*>&self.versions[items[i].at])
+        for i in range(count):
+            if items[i].is_hashed:
+                slot = NULL  # as in a map that was opened
+                if self.versions != NULL:
+                    slot = <slot_t*>_probe(self.table, self.room, items[i].low, items[i].high, items[i].at)
+                if slot == NULL or (slot.stored == 0 and self.size >= self.most):
+                    self.is_full = True
+                    return MAP_FULL
+                self.put_version(&items[i], slot)
+                if items[i].offset > self.latest_offset:
+                    self.latest_offset = items[i].offset
+            self.messages += 1
+        return OK
+
+    cdef void put_version(self, item_t* item, slot_t* slot) noexcept nogil:
+        cdef int64_t* known = &self.versions[slot - self.table]
+        cdef uint64_t stored = <uint64_t>item.offset + 1
+        cdef uint64_t winner = slot.stored & ~SPARKLOG_FOLLOWED
+        cdef int64_t version = item.timestamp if self.header_name == NULL else (
+            _header_version(item, self.header_name, self.header_length)
+        )
+        version = max(version, -1)
+        if slot.stored == 0:
+            slot.low = item.low
+            slot.high = item.high
+            self.size += 1
+        elif version < known[0] or (version == known[0] and stored <= winner):
+            if stored > winner:
+                slot.stored |= SPARKLOG_FOLLOWED
+            return
+        known[0] = version
+        slot.stored = stored | (SPARKLOG_FOLLOWED if stored < winner else 0)
+
     cdef int grow(self) noexcept nogil:
         cdef uint64_t room = min(GROWTH * self.room, <uint64_t>self.slots)
         cdef Py_ssize_t count = max(self.size, 1)
-        cdef slot_t* entries = _map_slots(count)
+        cdef slot_t* entries = <slot_t*>_map_memory(count * self.entry_size())
+        cdef int64_t* versions = <int64_t*>(entries + count)
         cdef slot_t* end = entries
-        cdef slot_t* entry
         cdef uint64_t at
         if entries == NULL:
             return OUT_OF_MEMORY
-        _use_huge_pages(entries, count)
+        _use_huge_pages(entries, count * self.entry_size())
         for at in range(self.room):
             if self.table[at].stored:
+                if self.is_versioned:
+                    versions[end - entries] = self.versions[at]
                 end[0] = self.table[at]
                 end += 1
         memset(self.table, 0, self.room * sizeof(slot_t))
-        _use_huge_pages(self.table, room)
+        _use_huge_pages(self.table, room * sizeof(slot_t))
+        if self.is_versioned:
+            _use_huge_pages(self.versions, room * sizeof(int64_t))
         self.room = room
-        entry = entries
-        while entry < end:
-            (<slot_t*>_probe(self.table, room, entry.low, entry.high, sparklog_scale(entry.low, room)))[0] = entry[0]
-            entry += 1
-        munmap(entries, count * sizeof(slot_t))
+        self.put_back(entries, versions, end - entries)
+        munmap(entries, count * self.entry_size())
         return OK
+
+    cdef void put_back(self, const slot_t* entries, const int64_t* versions, Py_ssize_t count) noexcept nogil:
+        """Into an empty table."""
+        cdef const slot_t* entry
+        cdef slot_t* slot
+        cdef Py_ssize_t i
+        for i in range(count):
+            entry = &entries[i]
+            slot = <slot_t*>_probe(self.table, self.room, entry.low, entry.high, sparklog_scale(entry.low, self.room))
+            slot[0] = entry[0]
+            if self.is_versioned:
+                self.versions[slot - self.table] = versions[i]
 
     cdef inline bint hash(self, item_t* item) noexcept nogil:
         """Hash the key and ask for the memory of its slot; False for a key of another part."""
@@ -563,14 +677,39 @@ cdef class OffsetMap:
         SPARKLOG_PREFETCH(<const uint8_t*>&table[item.at] + 40)
         return True
 
-    cdef inline int64_t find(self, item_t* item) noexcept nogil:
-        cdef const slot_t* table = self.table
-        cdef uint64_t room = self.room
-        if self.files != NULL:
-            table = self.files[sparklog_scale(item.high, self.file_count)].slots
-            room = self.files[sparklog_scale(item.high, self.file_count)].room
-        cdef const slot_t* slot = _probe(table, room, item.low, item.high, item.at)
-        return -1 if slot == NULL else <int64_t>(slot.stored - 1)
+    cdef inline uint64_t find(self, item_t* item) noexcept nogil:
+        """What is stored of the key, 0 where it is not in the map; of an item that is hashed."""
+        cdef const slot_t* slot
+        cdef const table_t* file
+        cdef uint64_t layer, at = item.at
+        if self.files == NULL:
+            slot = _probe(self.table, self.room, item.low, item.high, at)
+            return 0 if slot == NULL else slot.stored
+        file = &self.files[sparklog_scale(item.high, self.file_count)]
+        for layer in range(self.layer_count):
+            if layer:
+                file += self.file_count
+                at = sparklog_scale(item.low, file.room)
+            slot = _probe(file.slots, file.room, item.low, item.high, at)
+            if slot != NULL and slot.stored:
+                return slot.stored
+        return 0
+
+
+cdef int64_t _header_version(item_t* item, const uint8_t* name, int32_t length) noexcept nogil:
+    """The version in the last header of this name, -1 where there is none; of a record that was read without fault."""
+    cdef const uint8_t* p = item.rest
+    cdef field_t field, content
+    cdef int64_t version = -1
+    cdef int32_t count, i
+    if _read_field(&p, item.end, &field) or _read_field(&p, item.end, &field) or _read_header_count(&p, item.end, &count):
+        return -1
+    for i in range(count):
+        if _read_header(&p, item.end, &field, &content):
+            return -1
+        if field.length == length and memcmp(field.data, name, length) == 0:
+            version = _be64(content.data) if content.length == 8 else -1
+    return version
 
 
 def skip_plain(buffer):

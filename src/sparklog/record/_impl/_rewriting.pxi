@@ -47,7 +47,7 @@ cdef class BatchRewriter:
     cdef readonly int64_t bytes_read, bytes_written, batches_read, batches_written
     cdef OffsetMap map
     cdef BatchScanner scanner
-    cdef int64_t now, new_horizon
+    cdef int64_t now, new_horizon, last_of_log
     cdef bint erases
     cdef object last_offsets
     cdef bytes_t out, kept, scratch
@@ -60,6 +60,7 @@ cdef class BatchRewriter:
         self.now = rules.now_ms
         self.new_horizon = rules.new_horizon
         self.last_offsets = rules.last_offsets
+        self.last_of_log = rules.last_of_log
         self.erases = rules.erases
         self.scanner = BatchScanner(limits)
 
@@ -187,7 +188,7 @@ cdef class BatchRewriter:
         for i in range(self.run.count):
             producer_id = _be64(p + 43)
             last = _be64(p) + <int32_t>_be32(p + 23)
-            self.pieces[i].stays_empty = self.erases or (
+            self.pieces[i].stays_empty = self.erases or last == self.last_of_log or (
                 producer_id >= 0 and self.last_offsets.get(producer_id) == last
             )
             p += self.run.sizes[i]
@@ -299,8 +300,10 @@ cdef class BatchRewriter:
 
     cdef void judge(self, item_t* items, int count, retained_t* found) noexcept nogil:
         cdef int64_t latest = self.map.latest_offset
+        cdef bint is_versioned = self.map.is_versioned
         cdef bint tombstones_go = found.has_horizon and self.now >= found.horizon and not self.erases
         cdef item_t* item
+        cdef uint64_t stored
         cdef int i
         for i in range(count):
             item = &items[i]
@@ -308,7 +311,10 @@ cdef class BatchRewriter:
         for i in range(count):
             item = &items[i]
             if item.is_hashed:
-                if item.offset < self.map.find(item) or (tombstones_go and not item.has_value):
+                stored = self.map.find(item)
+                if _gives_way(item.offset, stored, is_versioned):
+                    continue
+                if tombstones_go and not item.has_value and not _is_followed(stored, is_versioned):
                     continue
             elif item.key_length < 0 and item.offset <= latest and not self.erases:
                 found.invalid += 1

@@ -211,18 +211,41 @@ class BatchScanner(Protocol):
         """The packed entries of the offset index and of the time index."""
 
 
-class OffsetMap(Protocol):
-    """The greatest offset of each key in a stretch of log: what compaction goes by.
+NO_VERSION = -1
+"""Of a record that says none; every other is 0 or greater."""
 
-    An entry is a SipHash-2-4 of the key, of 128 bits and keyed by ``seed``, and the offset: 24 bytes. The key itself is
-    not kept. Records with an offset below 0 or below ``start_offset``, and those without a key, are looked at only; a
-    key of no bytes is a key.
+
+class Versions(NamedTuple):
+    """Where the version of a record is found; a negative one counts as none.
+
+    By ``header``: the last header of this name, compared as UTF-8 bytes, whose value is 8 bytes, a big-endian number of
+    64 bits. If its value is null or of another length the record has no version, whatever headers of the name precede.
+    Without ``header``: the record's timestamp.
+    """
+
+    header: str | None = None
+
+
+class OffsetMap(Protocol):
+    """The offset of the record that wins, for each key in a stretch of log: what compaction goes by.
+
+    The record with the greatest offset wins. With ``versions`` the one with the greatest version does, and of several
+    the one with the greatest offset.
+
+    An entry is a SipHash-2-4 of the key, of 128 bits and keyed by ``seed``, and the offset: 24 bytes. With ``versions``
+    there are 8 more for the version, which are needed only while records are put. The key itself is not kept. Records
+    with an offset below 0 or below ``start_offset``, and those without a key, are looked at only; a key of no bytes is
+    a key. Records are put in the order of their offsets.
 
     ``part`` (i, n) makes a map of the i-th of n parts of all keys, chosen by hash: several tasks share the keys of one
     log. A map knows nothing of keys of other parts.
 
     CorruptRecord leaves in the map what was put before the record that is corrupt.
     """
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether versions decide which record wins."""
 
     @property
     def size(self) -> int:
@@ -252,7 +275,14 @@ class OffsetMap(Protocol):
     def messages(self) -> int:
         """Records looked at."""
 
-    def __init__(self, max_bytes: int, load_factor: float, seed: bytes, part: tuple[int, int] = (0, 1)) -> None:
+    def __init__(
+        self,
+        max_bytes: int,
+        load_factor: float,
+        seed: bytes,
+        part: tuple[int, int] = (0, 1),
+        versions: Versions | None = None,
+    ) -> None:
         """ValueError unless the load factor is above 0 and at most 1, the seed 16 bytes long, and ``0 <= i < n``."""
 
     def advance(self, offset: int) -> None:
@@ -264,7 +294,8 @@ class OffsetMap(Protocol):
     def index(self, payload: Buffer, fields: BatchFields, start_offset: int) -> None:
         """Put every record of one decompressed section, in order.
 
-        When the map has ``most`` keys, the next record with a key makes it full, and nothing behind that is looked at.
+        When the map has ``most`` keys, the next record with a key makes it full, and nothing behind that is looked at;
+        with ``versions`` the next record with a key that is not in the map.
         ``latest_offset`` follows the records that are put.
         """
 
@@ -280,17 +311,32 @@ class OffsetMap(Protocol):
         """Whether the key is of this map's part."""
 
     def get(self, key: bytes) -> int:
-        """The greatest offset of the key, -1 where there is none."""
+        """The offset of the key's record that wins, -1 where there is none."""
 
-    def dump(self, path: str | PathLike[str]) -> None:
-        """Write the map into a new file, for ``open``. Raises OSError; ValueError of a map that was opened."""
+    def outdates(self, key: bytes, offset: int) -> bool:
+        """Whether a record of the key at ``offset``, ``latest_offset`` at most, gives way to the one that wins.
+
+        It does if its offset is lower, with versions if it is another. A key that is not in the map outdates nothing.
+        """
+
+    def is_followed(self, key: bytes) -> bool:
+        """Whether a record of the key was put behind the one that wins, which happens with versions alone."""
+
+    def dump(self, path: str | PathLike[str], first_offset: int = 0) -> None:
+        """Write the map into a new file, for ``open``. It is of the log from ``first_offset`` on.
+
+        Raises OSError; ValueError of a map that was opened.
+        """
 
     @classmethod
     def open(cls, paths: Sequence[str | PathLike[str]]) -> OffsetMap:
         """One map of all keys out of the files of its parts, in any order, which are read where they lie.
 
-        Its ``latest_offset`` is the least of its parts: some may have become full before others. Nothing can be put
-        into it. Raises OSError, CorruptRecord for a file that is none, ValueError where a part is missing.
+        A part may have been divided into parts of its own: (i, n) into (k i, k n) to (k i + k - 1, k n). Without
+        versions there may be such parts of several stretches of the log, told apart by their ``first_offset``. The
+        ``latest_offset`` is where the first of them ends that became full. Nothing can be put into the map.
+
+        Raises OSError, CorruptRecord for a file that is none, ValueError where a part is missing.
         """
 
 
@@ -302,6 +348,8 @@ class RewriteRules(NamedTuple):
     """Tombstones stay for so long after the first compaction that has met them."""
     last_offsets: Mapping[int, int]
     """By producer id the last offset of its last batch, which stays even when it is empty."""
+    last_of_log: int = -1
+    """The batch that ends at this offset stays even when it is empty; -1 for none."""
     erases: bool = False
     """Only records of which the map has a later offset go: none for lack of a key, no tombstone for its age. No batch
     gets a delete horizon, and every batch stays, even when it is empty.
@@ -314,7 +362,9 @@ class RewriteRules(NamedTuple):
 
     def keeps_empty(self, producer_id: int, last_offset: int) -> bool:
         """Whether a batch stays even when none of its records does."""
-        return self.erases or (producer_id >= 0 and self.last_offsets.get(producer_id) == last_offset)
+        if self.erases or last_offset == self.last_of_log:
+            return True
+        return producer_id >= 0 and self.last_offsets.get(producer_id) == last_offset
 
 
 class Retained(NamedTuple):
@@ -338,8 +388,9 @@ class BatchRewriter(Protocol):
     """Compaction's second pass: takes the batches of a log in order, writes what stays, and makes the index entries.
 
     A record stays if it lies beyond the map's ``latest_offset``, or its key is not of the map's part. Otherwise it goes
-    if it has no key, if the map has a later offset of its key, or if it is a tombstone and its batch has a delete
-    horizon that ``now_ms`` has reached.
+    if it has no key, if the map outdates it, or if it is a tombstone and its batch has a delete horizon that ``now_ms``
+    has reached. A tombstone that is followed (``OffsetMap.is_followed``) stays all the same: were it gone, and those
+    that it outdates behind it not yet, because the pass ended in between, the next pass would let these win.
 
     A batch of which every record stays is written as it is, unless it has a tombstone and no delete horizon yet. Any
     other is written anew. Its header fields and offset deltas are kept, and keys, values and headers are copied as they

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sparklog.errors import CorruptRecord, LogError
 from sparklog.record import layout
-from sparklog.record._impl.abc import BatchFields, Retained, RewriteRules, ScanLimits
+from sparklog.record._impl.abc import NO_VERSION, BatchFields, Retained, RewriteRules, ScanLimits, Versions
 from sparklog.record._impl.abc import OffsetMap as AnyOffsetMap
-from sparklog.record._impl.map_file import MAP_FILE_HEAD, SLOT, MapHead, open_map_files
-from sparklog.record._impl.pure_reading import iter_prefixes, iter_section, read_body, wrap64
+from sparklog.record._impl.map_file import FOLLOWED, MAP_FILE_HEAD, SLOT, MapHead, open_map_files
+from sparklog.record._impl.pure_reading import Prefix, RawBody, iter_prefixes, read_body, read_raw_body, wrap64
 from sparklog.record._impl.pure_scanner import BatchScanner
 from sparklog.record._impl.siphash import siphash128
 from sparklog.record.batch import RecordBatch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _ENTRY = 24
+_VERSION = 8
 _SEED = 16
 _NOT_PLAIN = layout.COMPRESSION_MASK | layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT
 
@@ -46,31 +47,73 @@ def _fields(batch: RecordBatch) -> BatchFields:
     )
 
 
+def _version(versions: Versions | None, prefix: Prefix, body: RawBody) -> int:
+    """The version of a record; the same of all where offsets decide alone."""
+    if versions is None:
+        return NO_VERSION
+    if versions.header is None:
+        return max(prefix.timestamp, NO_VERSION)
+    name = versions.header.encode()
+    value = next((content for each, content in reversed(body.headers) if each == name), None)
+    if value is None or len(value) != layout.INT64.size:
+        return NO_VERSION
+    return max(int.from_bytes(value, "big", signed=True), NO_VERSION)
+
+
+class _Winner(NamedTuple):
+    """What is known of a key."""
+
+    version: int
+    offset: int
+    is_followed: bool
+
+    def to_slot(self) -> int:
+        return self.offset + 1 | (FOLLOWED if self.is_followed else 0)
+
+    @classmethod
+    def from_slot(cls, stored: int, *, is_versioned: bool) -> _Winner:
+        is_followed = is_versioned and stored >= FOLLOWED
+        return cls(NO_VERSION, (stored & ~FOLLOWED if is_followed else stored) - 1, is_followed)
+
+
+_NOBODY = _Winner(NO_VERSION, -1, is_followed=False)
+
+
 class OffsetMap:
     """A dictionary; keys are told apart by their bytes, and hashed only to tell the parts apart."""
 
-    def __init__(self, max_bytes: int, load_factor: float, seed: bytes, part: tuple[int, int] = (0, 1)) -> None:
+    def __init__(
+        self,
+        max_bytes: int,
+        load_factor: float,
+        seed: bytes,
+        part: tuple[int, int] = (0, 1),
+        versions: Versions | None = None,
+    ) -> None:
         if not 0 < load_factor <= 1 or len(seed) != _SEED or max_bytes < 0:
             raise ValueError("an offset map needs a load factor above 0 and at most 1, and a seed of 16 bytes")
         if not 0 <= part[0] < part[1]:
             raise ValueError(f"{part} is no part of the keys: (i, n) with 0 <= i < n")
-        self.slots = max_bytes // _ENTRY
-        self.nbytes = self.slots * _ENTRY
+        entry = _ENTRY if versions is None else _ENTRY + _VERSION
+        self.slots = max_bytes // entry
+        self.nbytes = self.slots * entry
+        self.is_versioned = versions is not None
+        self._versions = versions
         self.most = int(self.slots * load_factor)
         self._seed = bytes(seed)
         self._part = part
         self.clear()
 
     def clear(self) -> None:
-        self._offsets: dict[bytes, int] = {}
-        self._opened: dict[bytes, int] | None = None  # by the keys' hashes, of a map that was opened
+        self._winners: dict[bytes, _Winner] = {}
+        self._opened: dict[bytes, _Winner] | None = None  # by the keys' hashes, of a map that was opened
         self.is_full = False
         self.latest_offset = -1
         self.messages = 0
 
     @property
     def size(self) -> int:
-        return len(self._offsets if self._opened is None else self._opened)
+        return len(self._winners if self._opened is None else self._opened)
 
     def advance(self, offset: int) -> None:
         self.latest_offset = max(self.latest_offset, offset)
@@ -81,38 +124,52 @@ class OffsetMap:
         return high * count >> 64 == number
 
     def get(self, key: bytes) -> int:
-        if self._opened is not None:
-            return self._opened.get(siphash128(self._seed, key), -1)
-        return self._offsets.get(key, -1)
+        return self._find(key).offset
 
-    def dump(self, path: str | os.PathLike[str]) -> None:
+    def outdates(self, key: bytes, offset: int) -> bool:
+        winner = self.get(key)
+        return winner >= 0 and offset != winner if self.is_versioned else offset < winner
+
+    def is_followed(self, key: bytes) -> bool:
+        return self._find(key).is_followed
+
+    def _find(self, key: bytes) -> _Winner:
+        if self._opened is not None:
+            return self._opened.get(siphash128(self._seed, key), _NOBODY)
+        return self._winners.get(key, _NOBODY)
+
+    def dump(self, path: str | os.PathLike[str], first_offset: int = 0) -> None:
         if self._opened is not None:
             raise ValueError("a map that was opened is in files already")
         room = max(2 * self.size, 1)
         slots: list[bytes | None] = [None] * room
-        for key, offset in self._offsets.items():
+        for key, winner in self._winners.items():
             hashed = siphash128(self._seed, key)
             at = int.from_bytes(hashed[:8], "little") * room >> 64
             while slots[at] is not None:
                 at = (at + 1) % room
-            slots[at] = hashed + (offset + 1).to_bytes(8, "little")
-        head = MapHead(self._seed, *self._part, room, self.size, self.latest_offset, self.messages)
+            slots[at] = hashed + winner.to_slot().to_bytes(8, "little")
+        numbers = (*self._part, first_offset, room, self.size, self.latest_offset, self.messages)
+        head = MapHead(self._seed, *numbers, self.is_versioned)
         with open(path, "xb") as file:
             file.write(head.to_bytes())
             file.writelines(each or bytes(_ENTRY) for each in slots)
 
     @classmethod
     def open(cls, paths: Sequence[str | os.PathLike[str]]) -> OffsetMap:
-        heads, mappings = open_map_files(paths)
-        found = cls(0, 1.0, heads[0].seed)
+        opened = open_map_files(paths)
+        found = cls(0, 1.0, opened.heads[0].seed)
+        found.is_versioned = opened.heads[0].is_versioned
         found._opened = {
-            low.to_bytes(8, "little") + high.to_bytes(8, "little"): stored - 1
-            for mapping in mappings
+            low.to_bytes(8, "little") + high.to_bytes(8, "little"): _Winner.from_slot(
+                stored, is_versioned=found.is_versioned
+            )
+            for mapping in reversed(opened.mappings)  # those of later records come last, and count
             for low, high, stored in SLOT.iter_unpack(mapping[MAP_FILE_HEAD:])
             if stored
         }
-        found.latest_offset = min(head.latest_offset for head in heads)
-        found.messages = heads[0].messages
+        found.latest_offset = opened.latest_offset
+        found.messages = opened.messages
         return found
 
     def index(self, payload: Buffer, fields: BatchFields, start_offset: int) -> None:
@@ -120,16 +177,24 @@ class OffsetMap:
 
     def _index(self, payload: Buffer, fields: BatchFields, start_offset: int) -> bool:
         """False where the map has become full."""
-        start_offset = max(start_offset, 0)
-        for record in iter_section(payload, fields, layout.MIN_INT64, layout.MAX_INT64 + 1):
-            if record.key is not None and record.offset >= start_offset and self.covers(record.key):
-                if self.size >= self.most:
+        start_offset, view = max(start_offset, 0), memoryview(payload)
+        for prefix in iter_prefixes(view, fields):
+            body = read_raw_body(view, prefix)
+            if body.key is not None and prefix.offset >= start_offset and self.covers(body.key):
+                if self.size >= self.most and not (self.is_versioned and body.key in self._winners):
                     self.is_full = True
                     return False
-                self._offsets[record.key] = max(self.get(record.key), record.offset)
-                self.advance(record.offset)
+                self._put(body.key, _version(self._versions, prefix, body), prefix.offset)
+                self.advance(prefix.offset)
             self.messages += 1
         return True
+
+    def _put(self, key: bytes, version: int, offset: int) -> None:
+        known = self._winners.get(key, _NOBODY)
+        if (version, offset) > known[:2]:
+            self._winners[key] = _Winner(version, offset, is_followed=offset < known.offset)
+        elif offset > known.offset:
+            self._winners[key] = known._replace(is_followed=True)
 
     def index_batches(self, buffer: Buffer, start_offset: int) -> int:
         view = memoryview(buffer)
@@ -308,9 +373,10 @@ class BatchRewriter:
             return self.rules.erases
         if not self._map.covers(record.key):
             return True
-        if record.offset < self._map.get(record.key):
+        if self._map.outdates(record.key, record.offset):
             return False
-        return record.has_value or horizon_ms is None or self.rules.erases or self.rules.now_ms < horizon_ms
+        is_over = horizon_ms is not None and self.rules.now_ms >= horizon_ms and not self.rules.erases
+        return record.has_value or not is_over or self._map.is_followed(record.key)
 
     def _retained(self, kept: list[_Raw], fields: BatchFields, horizon_ms: int | None, needs_horizon: bool) -> Retained:
         read = fields.record_count

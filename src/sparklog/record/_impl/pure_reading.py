@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-_Headers = tuple[tuple[str, bytes | None], ...]
+RawHeaders = tuple[tuple[bytes, bytes | None], ...]
 
 
 class Prefix(NamedTuple):
@@ -69,14 +69,28 @@ def _read_prefix(view: memoryview, position: int, fields: BatchFields) -> Prefix
     return Prefix(position + size, end, timestamp, offset_delta, wrap64(fields.base_offset + offset_delta))
 
 
+class RawBody(NamedTuple):
+    """The rest of a record, the names of its headers as they stand there."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: RawHeaders
+
+
 def read_body(view: memoryview, prefix: Prefix) -> Record:
+    key, value, raw = read_raw_body(view, prefix)
+    headers = tuple((name.decode("utf-8", "replace"), content) for name, content in raw)
+    return Record(prefix.offset, prefix.timestamp, key, value, headers)
+
+
+def read_raw_body(view: memoryview, prefix: Prefix) -> RawBody:
     body = view[: prefix.end]
     key, position = _read_bytes(body, prefix.position)
     value, position = _read_bytes(body, position)
     headers, position = _read_headers(body, position)
     if position != prefix.end:
         raise CorruptRecord(f"record at offset {prefix.offset} is {prefix.end - position} bytes longer than its fields")
-    return Record(prefix.offset, prefix.timestamp, key, value, headers)
+    return RawBody(key, value, headers)
 
 
 def _read_bytes(view: memoryview, position: int) -> tuple[bytes | None, int]:
@@ -89,7 +103,7 @@ def _read_bytes(view: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(view[position : position + length]), position + length
 
 
-def _read_headers(view: memoryview, position: int) -> tuple[_Headers, int]:
+def _read_headers(view: memoryview, position: int) -> tuple[RawHeaders, int]:
     count, size = read_varint(view, position)
     position += size
     if not 0 <= count <= len(view) - position:
@@ -100,7 +114,7 @@ def _read_headers(view: memoryview, position: int) -> tuple[_Headers, int]:
         if key is None:
             raise CorruptRecord("record header has no key")
         value, position = _read_bytes(view, position)
-        headers.append((key.decode("utf-8", "replace"), value))
+        headers.append((key, value))
     return tuple(headers), position
 
 

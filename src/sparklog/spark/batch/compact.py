@@ -36,11 +36,11 @@ from sparklog.compaction.rewriting import groups_of
 from sparklog.compaction.split import (
     Group,
     IndexedPart,
-    IndexPart,
     RewriteStretch,
     Rewritten,
     Traced,
     TraceStretch,
+    index_tasks,
     states_between,
     stretches_of,
     within,
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MB = 1 << 20
 _SEED_BYTES = 16
+_MOST_INDEXING = 8
+"""Maps of one log that are filled at a time: a key is looked up in one after another."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,15 @@ class CompactOptions:
     parallelism: int = 0
     """Spark tasks at a time, at most; 0 for as many as Spark has cores."""
     part_bytes: int = 2048 * _MB
-    """A task for the keys of so much of a dirty section. Each reads all of it: more tasks than maps need cost time."""
+    """Where records are compared by version, a task for a part of the keys of so much. Each reads all of that: more
+    tasks than maps need cost time.
+    """
     stretch_bytes: int = 256 * _MB
-    """A task rewrites so much, or one group of segments if that is more."""
+    """A task rewrites so much, or one group of segments if that is more; and one puts the keys of so much into a map at
+    least.
+    """
     map_bytes: int = 512 * _MB
-    """The memory that the map of one task may take: 24 bytes a key."""
+    """The memory that the map of one task may take: 24 bytes a key, 32 where records are compared by version."""
     grant_ms: int = 60_000
     """So long a log is kept for a job of which nothing is heard."""
 
@@ -339,15 +345,14 @@ class _Job:
         return _Work(decision, cleanings, token_bytes(_SEED_BYTES))
 
     def _index(self, works: Sequence[_Work]) -> None:
-        """Stage 1: the parts of each map, and what is said of transactions in all stretches of each replica but the
-        last one, which no other follows.
+        """Stage 1: each map, and what is said of transactions in all stretches of each replica but the last one, which
+        no other follows.
         """
         tasks: list[tuple[Any, Callable[[Any], None], list[_Cleaning]]] = []
         for work in works:
-            count = min(-(-work.decision.dirty_bytes // self._options.part_bytes), self._options.parallelism)
-            for number in range(max(count, 1)):
-                part = (number, max(count, 1))
-                index = IndexPart(work.decision.indexed, work.seed, part, self._options.map_bytes)
+            for index in index_tasks(
+                work.decision.indexed, work.seed, self._options.map_bytes, self._index_tasks(work.decision)
+            ):
                 tasks.append((index, work.parts.append, work.cleanings))
             for cleaning in work.cleanings:
                 for bases in [_bases(stretch) for stretch in cleaning.stretches[:-1]] or [()]:
@@ -359,27 +364,15 @@ class _Job:
             else:
                 take(outcome)
         for work in works:
-            self._fit(work)
+            for cleaning in work.open:
+                for part in work.parts:
+                    cleaning.stats.add_index(part.stats)
 
-    def _fit(self, work: _Work) -> None:
-        """Take over the numbers of the map, and give up the stretches behind its end, where it became full."""
-        if not work.open:
-            return
-        end = min(each.stats.end_offset for each in work.parts)
-        for cleaning in work.open:
-            stats, first = cleaning.stats, work.parts[0].stats
-            stats.end_offset = end
-            stats.map_bytes_read, stats.map_messages_read = first.map_bytes_read, first.map_messages_read
-            stats.keys = sum(each.stats.keys for each in work.parts)
-            stats.buffer_utilization = max(each.stats.buffer_utilization for each in work.parts)
-            if end <= cleaning.grant.target.task.first_dirty:
-                failure = TaskFailed(
-                    Failure.NO_ROOM, f"the map is full at offset {end}, before where it is clean up to"
-                )
-                self._fail([cleaning], failure)
-            elif end < work.decision.end:
-                groups = groups_of(cleaning.grant.target.task, end)
-                cleaning.stretches = stretches_of(cleaning.grant.target, groups, self._options.stretch_bytes)
+    def _index_tasks(self, decision: Decision) -> int:
+        """How many tasks fill the map. By version each reads all; else each makes a map more to look a key up in."""
+        if decision.source.target.task.versions is not None:
+            return min(-(-decision.indexed_bytes // self._options.part_bytes), self._options.parallelism)
+        return min(decision.indexed_bytes // self._options.stretch_bytes, self._options.parallelism, _MOST_INDEXING)
 
     def _rewrite(self, works: Sequence[_Work]) -> None:
         """Stage 2, some tasks at a time: what they wrote is put in place before the next need room."""
@@ -393,7 +386,7 @@ class _Job:
                     self._put_in_place(cleaning, outcome)
 
     def _rewriting(self, work: _Work) -> Iterator[tuple[_Cleaning, RewriteStretch]]:
-        maps = tuple(each.path for each in work.parts)
+        maps = tuple(path for each in work.parts for path in each.paths)
         for cleaning in work.open:
             states, target = states_between(cleaning.traced), cleaning.grant.target
             for number, stretch in enumerate(cleaning.stretches):

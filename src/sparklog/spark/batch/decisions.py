@@ -6,6 +6,9 @@ the replica that has cleaned least, up to where one of its segments begins. Tomb
 cleaned yet is not missing there, as it may be in a replica that has.
 
 A replica that is far behind does not hold back the others: it gets a decision of its own.
+
+By version every replica gets its own. A map is then of the whole log, and what a replica has cleaned counts too: one of
+which a tombstone is gone already, or whose log begins later, would let an old record win in one that still has a newer.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ class Decision:
         return limited(self.source.target, self.source.target.task.first_dirty, self.end)
 
     @property
-    def dirty_bytes(self) -> int:
+    def indexed_bytes(self) -> int:
         """About how much that is."""
-        start = self.source.target.task.first_dirty
+        start = self.source.target.task.index_start
         return sum(each.size for each in self.source.target.task.segments if start <= each.base_offset < self.end)
 
 
@@ -53,6 +56,8 @@ def _decision(grants: Sequence[Grant]) -> Decision:
     """Those that may be cleaned about as far as the foremost of them."""
     foremost = max(grants, key=lambda each: each.target.task.first_uncleanable)
     task = foremost.target.task
+    if task.versions is not None:
+        return Decision(foremost, (foremost,), task.first_uncleanable)
     near = (task.first_dirty + task.first_uncleanable) // 2
     chosen = [each for each in grants if each.target.task.first_uncleanable > near]
     source = min(chosen, key=lambda each: (each.target.task.first_dirty, each.broker))

@@ -21,8 +21,7 @@ from sparklog.spark.options.selection import Assign, Subscribe
 from sparklog.spark.read.offsets import OffsetRange, Offsets
 from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import Resolver, TopicIds
-from sparklog.spark.write.decisions import DECISIONS_TOPIC
-from sparklog.structs import INTERNAL_TOPICS, IsolationLevel, TopicPartition
+from sparklog.structs import DECISIONS_TOPIC, INTERNAL_TOPICS, IsolationLevel, TopicPartition
 
 _log = logging.getLogger(__name__)
 _NEVER_BY_PATTERN = INTERNAL_TOPICS | {DECISIONS_TOPIC}

@@ -15,8 +15,7 @@ from sparklog.spark.options.selection import Assign, Subscribe, SubscribePattern
 from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets
 from sparklog.spark.read.options import ReadOptions
-from sparklog.spark.write.decisions import DECISIONS_TOPIC
-from sparklog.structs import NO_EPOCH, LeaderEpoch, TopicPartition
+from sparklog.structs import DECISIONS_TOPIC, NO_EPOCH, LeaderEpoch, TopicPartition
 
 TopicIds = dict[TopicPartition, UUID]
 

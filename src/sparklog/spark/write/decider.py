@@ -26,7 +26,6 @@ from sparklog.client.producer.transaction import is_fenced
 from sparklog.errors import ApiError, DataSourceError, ErrorCode, SparklogError
 from sparklog.spark.write.attempt_names import AttemptName, ids_prefix
 from sparklog.spark.write.decisions import (
-    DECISIONS_TOPIC,
     NO_BATCH,
     Decision,
     DecisionLog,
@@ -36,6 +35,7 @@ from sparklog.spark.write.decisions import (
     recovery_steps,
 )
 from sparklog.spark.write.options import BY_COLUMN
+from sparklog.structs import DECISIONS_TOPIC
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -50,9 +50,8 @@ from sparklog.record.partitioning import partition_for
 from sparklog.spark.write.attempt_names import AttemptName, ids_prefix
 from sparklog.spark.write.decision_index import DecisionIndex
 from sparklog.spark.write.transactions_encoding import decode_transactions, encode_transactions
-from sparklog.structs import TopicPartition
+from sparklog.structs import DECISIONS_TOPIC, TopicPartition
 
-DECISIONS_TOPIC = "__spark_decisions"
 GROUP_PREFIX = "spark-decisions."
 """The prefix of the group, and of the transactional id, of a scope."""
 PARTITIONS = 8
