@@ -66,10 +66,9 @@ class Mark:
 
     log: Log
     truncations: int
-    compaction_rule: tuple[str, str]
+    compaction_rule: tuple[str, str] | None = None
+    """What it is compacted by; None for what is done whether it is compacted or not."""
     is_given_up: bool = False
-    needs_compact: bool = True
-    """Whether its policy has to be ``compact`` still."""
 
     @classmethod
     def of(cls, log: Log) -> Mark:
@@ -87,7 +86,9 @@ class Mark:
             raise Abandoned("it was cut")
         if logs.future_of(tp) is not None:
             raise Abandoned("it is being moved to another log directory")
-        if self.needs_compact and "compact" not in log.config.cleanup_policy:
+        if self.compaction_rule is None:
+            return
+        if "compact" not in log.config.cleanup_policy:
             raise Abandoned("its cleanup.policy has changed")
         if log.config.compaction_rule != self.compaction_rule:
             raise Abandoned("its compaction.strategy has changed")

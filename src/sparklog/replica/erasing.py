@@ -251,7 +251,7 @@ class LogEraser:
         if why is not None:  # its log was cut or cleaned while it had to wait for its turn
             replica.wait(why)
             return
-        mark = Mark(log, log.truncations, needs_compact=False)
+        mark = Mark(log, log.truncations)
         self._cleaner.under_way.add(replica.tp)
         try:
             await self._erase(known, replica, mark, worker)
