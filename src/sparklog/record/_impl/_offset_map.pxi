@@ -416,12 +416,36 @@ cdef class OffsetMap:
     def dump(self, path, int64_t first_offset=0):
         if self.files != NULL:
             raise ValueError("a map that was opened is in files already")
+        cdef uint64_t room = min(self.room, <uint64_t>max(2 * self.size, 1))
+        cdef slot_t* table = self.table if room == self.room else self.packed(room)
+        if table == NULL:
+            raise MemoryError
         seed = PyBytes_FromStringAndSize(<char*>self.seed, 16)
-        numbers = (self.part, self.parts, first_offset, self.room, self.size, self.latest_offset, self.messages)
+        numbers = (self.part, self.parts, first_offset, room, self.size, self.latest_offset, self.messages)
         head = MapHead(seed, *numbers, self.is_versioned)
-        with open(path, "xb") as file:
-            file.write(head.to_bytes())
-            file.write(PyMemoryView_FromMemory(<char*>self.table, self.room * sizeof(slot_t), PyBUF_READ))
+        try:
+            with open(path, "xb") as file:
+                file.write(head.to_bytes())
+                file.write(PyMemoryView_FromMemory(<char*>table, room * sizeof(slot_t), PyBUF_READ))
+        finally:
+            if table != self.table:
+                munmap(table, room * sizeof(slot_t))
+
+    cdef slot_t* packed(self, uint64_t room) noexcept nogil:
+        """The same keys in a table of ``room`` slots, NULL where there is no memory for it; filled in the order of the
+        hashes, so from its beginning to its end.
+        """
+        cdef slot_t* table = <slot_t*>_map_memory(room * sizeof(slot_t))
+        cdef const slot_t* entry
+        cdef uint64_t at
+        if table == NULL:
+            return NULL
+        _use_huge_pages(table, room * sizeof(slot_t))
+        for at in range(self.room):
+            entry = &self.table[at]
+            if entry.stored:
+                (<slot_t*>_probe(table, room, entry.low, entry.high, sparklog_scale(entry.low, room)))[0] = entry[0]
+        return table
 
     @classmethod
     def open(cls, paths):

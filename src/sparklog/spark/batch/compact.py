@@ -38,6 +38,7 @@ from sparklog.compaction.split import (
     IndexedPart,
     RewriteStretch,
     Rewritten,
+    Target,
     Traced,
     TraceStretch,
     index_tasks,
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _MB = 1 << 20
 _SEED_BYTES = 16
+_TASKS_A_CORE = 4
+"""Of one log at least, so that cores have about as much to do."""
 _MOST_INDEXING = 8
 """Maps of one log that are filled at a time: a key is looked up in one after another."""
 
@@ -341,7 +344,8 @@ class _Job:
             if each.grant is decision.source:
                 each.dependents = cleanings
             groups = groups_of(each.grant.target.task, decision.end)
-            each.stretches = stretches_of(each.grant.target, groups, self._options.stretch_bytes)
+            size = self._stretch_bytes(each.grant.target, decision.end)
+            each.stretches = stretches_of(each.grant.target, groups, size)
         return _Work(decision, cleanings, token_bytes(_SEED_BYTES))
 
     def _index(self, works: Sequence[_Work]) -> None:
@@ -367,6 +371,12 @@ class _Job:
             for cleaning in work.open:
                 for part in work.parts:
                     cleaning.stats.add_index(part.stats)
+
+    def _stretch_bytes(self, target: Target, end: int) -> int:
+        """What a task rewrites of a log up to ``end``: less than the options allow, where cores would have none."""
+        size = sum(each.size for each in target.task.segments if each.base_offset < end)
+        evenly = size // (_TASKS_A_CORE * self._options.parallelism)
+        return max(min(self._options.stretch_bytes, evenly), 1)
 
     def _index_tasks(self, decision: Decision) -> int:
         """How many tasks fill the map. By version each reads all; else each makes a map more to look a key up in."""

@@ -17,25 +17,25 @@ _SCHEMA = "task long, outcome binary"
 def run_in_workers(
     spark: SparkSession, tasks: Sequence[Task], begin: Callable[[], Callable[[Task], Any]], slices: int | None = None
 ) -> list[Any]:
-    """What comes of each task, in their order; each is a task of Spark, or in one of ``slices`` of these.
+    """What comes of each task, in their order; each is a task of Spark, or in one of ``slices`` of these, in turn.
 
     A worker calls ``begin`` first, and then what that returns for each of its tasks. Both are sent to the workers. What
     they raise fails the Spark job, after Spark has tried it again where it does so.
     """
     if not tasks:
         return []
-    chosen = list(tasks)
+    chosen, count = list(tasks), min(len(tasks), slices or len(tasks))
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
 
         act = begin()
         for batch in batches:
-            numbers = batch.column(0)
-            outcomes = [pickle.dumps(act(chosen[number])) for number in numbers.to_pylist()]
-            columns = [numbers, pyarrow.array(outcomes, pyarrow.binary())]
+            numbers = [number for first in batch.column(0).to_pylist() for number in range(first, len(chosen), count)]
+            outcomes = [pickle.dumps(act(chosen[number])) for number in numbers]
+            columns = [pyarrow.array(numbers, pyarrow.int64()), pyarrow.array(outcomes, pyarrow.binary())]
             yield pyarrow.RecordBatch.from_arrays(columns, names=["task", "outcome"])
 
-    rows = spark.range(0, len(chosen), 1, min(len(chosen), slices or len(chosen))).mapInArrow(work, _SCHEMA).collect()
+    rows = spark.range(0, count, 1, count).mapInArrow(work, _SCHEMA).collect()
     outcomes = {row.task: pickle.loads(row.outcome) for row in rows}
     return [outcomes[number] for number in range(len(chosen))]
