@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 _MB = 1024 * 1024
+_LARGEST_COUNT = (1 << 63) - 1
+_LONGEST_S = 1e9
 
 
 @dataclass(slots=True)
@@ -33,6 +35,17 @@ class CleanerStats:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, told: object) -> CleanerStats:
+        """What somebody else counted. Raises ValueError for a field that is none, or a number that none can be."""
+        if not isinstance(told, dict):
+            raise ValueError(f"the numbers of a cleaning are no {type(told).__name__}")
+        kinds = {each.name: type(each.default) for each in fields(cls)}
+        for name, number in told.items():
+            if not _is_possible(number, kinds.get(name)):
+                raise ValueError(f"{str(number)[:40]!r} cannot be the {str(name)[:40]!r} of a cleaning")
+        return cls(**told)
+
     def summary(self, name: str, worker: int) -> str:
         """Kafka's summary of a cleaning, in its words."""
         clean_seconds = max(self.seconds - self.index_seconds, 0.0)
@@ -53,6 +66,13 @@ class CleanerStats:
             f" ({100 - _share(self.messages_written, self.messages_read):.1f}% fewer messages)",
         )
         return "\n\t" + "\n\t".join(lines)
+
+
+def _is_possible(number: object, kind: type | None) -> bool:
+    """Whether it may be a count, where ``kind`` is int, or else a share or a time."""
+    if kind is int:
+        return type(number) is int and 0 <= number <= _LARGEST_COUNT
+    return kind is float and isinstance(number, int | float) and 0 <= number <= _LONGEST_S  # which NaN is not
 
 
 def _mb(size: float) -> str:
