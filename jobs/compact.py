@@ -1,11 +1,15 @@
 """Compact topics whose cleanup.policy is compact: once, or again and again. Needs to see the brokers' files."""
 
 import argparse
+import os
 import sys
 
+from sparklog.client import Admin
+from sparklog.errors import SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.compact import CompactOptions, run
 from sparklog.spark.batch.repetition import duration, rounds
+from sparklog.spark.batch.unattended import run_rounds
 
 
 def main() -> int:
@@ -17,20 +21,44 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="what is due now, and then end (the default)")
     parser.add_argument("--every", type=duration, help="again and again, so long after the last: 30s, 10m, 2h")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be cleaned")
-    parser.add_argument("--parallelism", type=int, default=0, help="tasks at a time (default: Spark's cores)")
+    parser.add_argument("--parallelism", type=_count, default=0, help="tasks at a time (default: Spark's cores)")
+    parser.add_argument(
+        "--master", help="where Spark runs (default: all cores of this machine, and a task that dies is tried again)"
+    )
     args = parser.parse_args()
     if args.once and args.every:
         parser.error("--once and --every exclude each other")
     options = CompactOptions(args.bootstrap_server, tuple(args.topic), args.dry_run, args.parallelism)
-    spark, failed = session("compaction"), False
+    if not args.every:
+        try:
+            _check(options)
+        except SparklogError as error:
+            print(f"{parser.prog}: {error}", file=sys.stderr)
+            return 1
+    spark = session("compaction", master=args.master or _all_cores())
     try:
-        for _ in rounds(args.every):
-            report = run(spark, options)
-            print(report, flush=True)
-            failed = report.has_failed
+        return run_rounds(rounds(args.every), lambda: run(spark, options), lambda line: print(line, flush=True))
     finally:
         spark.stop()
-    return int(failed)
+
+
+def _count(text: str) -> int:
+    """Raises ArgumentTypeError."""
+    if not text.isascii() or not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of tasks: write 1 or more")
+    return int(text)
+
+
+def _all_cores() -> str | None:
+    """Unless it is chosen elsewhere: by spark-submit, or in SPARK_REMOTE."""
+    chosen = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
+    return None if chosen else "local[*,2]"
+
+
+def _check(options: CompactOptions) -> None:
+    """See before Spark starts whether there are brokers and topics of these names. Raises SparklogError."""
+    with Admin(bootstrap_servers=options.bootstrap_servers) as admin:
+        admin.describe_compaction(options.topics or None)
 
 
 if __name__ == "__main__":

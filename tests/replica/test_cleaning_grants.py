@@ -21,7 +21,7 @@ from sparklog.errors import LogError
 from sparklog.log.directories.manager import LogManager
 from sparklog.record.builder import RecordBatchBuilder
 from sparklog.replica.cleaning import Abandoned, LogCleaner, NotCleaned, NothingToClean
-from sparklog.replica.cleaning_grants import CleaningGrants
+from sparklog.replica.cleaning_grants import SWEPT_EACH_S, SWEPT_FOR_S, CleaningGrants
 from sparklog.replica.manager import ReplicaManager
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
@@ -159,6 +159,98 @@ def test_a_grant_that_is_not_renewed_lapses_and_its_job_comes_too_late(stage):
                 await at.grants.put_in_place(again, group, done.tag)
             await at.grants.finish(again, done.stats)
             assert at.logs.cleaner_point(TP) == RECORDS
+
+    asyncio.run(run())
+
+
+async def freed(at):
+    while TP in at.cleaner.under_way:
+        await asyncio.sleep(0)
+
+
+def test_a_grant_ends_by_the_timer_where_nobody_cleans(stage):
+    async def run():
+        async with stage() as at:
+            _, target = await begin(at)
+            written(target, at.clock)
+            assert leftovers(at.log)
+            at.clock.advance(SECONDS)
+            at.grants.tend()
+            await freed(at)
+            assert leftovers(at.log) == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_what_a_task_writes_after_its_job_goes_as_well(stage, gives_up):
+    async def run():
+        async with stage() as at:
+            token, target = await begin(at)
+            if gives_up:
+                await at.grants.give_up(token, CleaningFailed(Failure.GONE, "stopped"))
+            else:
+                at.clock.advance(SECONDS)
+                at.grants.tend()
+                await freed(at)
+            written(target, at.clock)
+            at.clock.advance(SWEPT_EACH_S)
+            at.grants.tend()
+            assert TP in at.cleaner.under_way  # and so kept from workers
+            again, target = await begin(at)  # waits for that
+            assert leftovers(at.log) == []
+            written(target, at.clock)
+            at.clock.advance(SECONDS - 1)
+            at.grants.renew([again], SECONDS)
+            at.clock.advance(2)
+            at.grants.tend()
+            assert TP in at.cleaner.under_way
+            await asyncio.sleep(0)
+            assert leftovers(at.log)  # they are of the one that has the grant
+
+    asyncio.run(run())
+
+
+def test_late_tasks_are_waited_for_no_longer_than_an_hour(stage):
+    async def run():
+        async with stage() as at:
+            token, target = await begin(at)
+            await at.grants.give_up(token, CleaningFailed(Failure.GONE, "stopped"))
+            at.clock.advance(SWEPT_FOR_S)
+            at.grants.tend()
+            await freed(at)
+            written(target, at.clock)
+            at.clock.advance(SWEPT_EACH_S)
+            at.grants.tend()
+            assert TP not in at.cleaner.under_way
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", [Failure.DISK, Failure.NO_ROOM, Failure.GONE])
+def test_a_jobs_own_trouble_is_none_of_the_log(stage, kind):
+    async def run():
+        async with stage() as at:
+            token, _ = await begin(at)
+            await at.grants.give_up(token, CleaningFailed(kind, "Input/output error"))
+            assert TP not in at.cleaner.uncleanable
+            await at.grants.begin(TP, rolls=False, duration_s=SECONDS)
+
+    asyncio.run(run())
+
+
+def test_a_log_that_cannot_be_read_is_granted_to_who_asks_for_it_by_name_or_when_it_has_changed(stage):
+    async def run():
+        async with stage() as at:
+            token, _ = await begin(at)
+            await at.grants.give_up(token, CleaningFailed(Failure.CORRUPT, "damaged"))
+            for _ in range(2):
+                with pytest.raises(NotCleaned, match="cannot be read: damaged"):
+                    await at.grants.begin(TP, rolls=False, duration_s=SECONDS)
+            write(at.replicas, b"k", b"v")
+            at.log.roll()
+            assert at.cleaner.known_failure(TP) is None
+            await at.grants.begin(TP, rolls=False, duration_s=SECONDS)
 
     asyncio.run(run())
 

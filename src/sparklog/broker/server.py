@@ -74,6 +74,7 @@ _logger = logging.getLogger(__name__)
 _READY_TIMEOUT = 30.0
 _GRACE_S = 5.0
 _HAND_OVER_S = 10.0
+_GRANTS_INTERVAL_MS = 1000
 _REPORT_AGAIN_S = 1.0
 T = TypeVar("T")
 
@@ -447,6 +448,7 @@ class Broker:
             (config.log_retention_check_interval_ms, self._context.replicas.apply_retention),
             (config.transaction_abort_timed_out_interval_ms, self._context.transactions.abort_timed_out),
             (config.transaction_remove_expired_interval_ms, self._context.transactions.expire_ids),
+            (_GRANTS_INTERVAL_MS, self._context.cleaning_grants.tend),
         )
         self._chores = [self._loop.create_task(self._every(interval, work)) for interval, work in chores]
         self._context.cleaner.start()

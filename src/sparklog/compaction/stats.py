@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 _MB = 1024 * 1024
+_LARGEST_COUNT = (1 << 63) - 1
+_LONGEST_S = 1e9
 
 
 @dataclass(slots=True)
@@ -31,15 +33,28 @@ class CleanerStats:
     seconds: float = 0.0
 
     def add_index(self, more: CleanerStats) -> None:
-        """Count what was put into a map besides; a key that is in two maps counts twice."""
+        """Count what was put into a map besides, ``more.seconds`` long; a key that is in two maps counts twice."""
         self.end_offset = max(self.end_offset, more.end_offset)
         self.map_bytes_read += more.map_bytes_read
         self.map_messages_read += more.map_messages_read
         self.keys += more.keys
         self.buffer_utilization = max(self.buffer_utilization, more.buffer_utilization)
+        self.index_seconds += more.seconds
+        self.seconds += more.seconds
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, told: object) -> CleanerStats:
+        """What somebody else counted. Raises ValueError for a field that is none, or a number that none can be."""
+        if not isinstance(told, dict):
+            raise ValueError(f"the numbers of a cleaning are no {type(told).__name__}")
+        kinds = {each.name: type(each.default) for each in fields(cls)}
+        for name, number in told.items():
+            if not _is_possible(number, kinds.get(name)):
+                raise ValueError(f"{str(number)[:40]!r} cannot be the {str(name)[:40]!r} of a cleaning")
+        return cls(**told)
 
     def summary(self, name: str, worker: int) -> str:
         """Kafka's summary of a cleaning, in its words."""
@@ -61,6 +76,13 @@ class CleanerStats:
             f" ({100 - _share(self.messages_written, self.messages_read):.1f}% fewer messages)",
         )
         return "\n\t" + "\n\t".join(lines)
+
+
+def _is_possible(number: object, kind: type | None) -> bool:
+    """Whether it may be a count, where ``kind`` is int, or else a share or a time."""
+    if kind is int:
+        return type(number) is int and 0 <= number <= _LARGEST_COUNT
+    return kind is float and isinstance(number, int | float) and 0 <= number <= _LONGEST_S  # which NaN is not
 
 
 def _mb(size: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -13,6 +14,8 @@ from sparklog.log.files import is_full
 from sparklog.log.segment import SegmentFacts
 from sparklog.record.compacting import Versions
 
+_SCARCE = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EINTR}
+
 
 class Failure(StrEnum):
     """Why a cleaning ended before its end."""
@@ -22,7 +25,7 @@ class Failure(StrEnum):
     GONE = "gone"
     """A segment went while it was to be read."""
     NO_ROOM = "no room"
-    """The disk is full, or the memory."""
+    """The disk is full, or the memory, or there are too many open files: it may go another time."""
     DISK = "disk"
     """The disk refused."""
 
@@ -31,11 +34,15 @@ def kind_of(error: BaseException) -> Failure:
     """What an error of reading or writing is."""
     if isinstance(error, CorruptRecord):
         return Failure.CORRUPT
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.errno == errno.ESTALE):
         return Failure.GONE
-    if isinstance(error, DiskFull | MemoryError) or (isinstance(error, OSError) and is_full(error)):
+    if isinstance(error, DiskFull | MemoryError) or (isinstance(error, OSError) and _passes(error)):
         return Failure.NO_ROOM
     return Failure.DISK
+
+
+def _passes(error: OSError) -> bool:
+    return is_full(error) or error.errno in _SCARCE
 
 
 def text_of(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -156,8 +156,6 @@ class LogCleaner:
         self.uncleanable: dict[TopicPartition, Uncleanable] = {}
         self.last_runs: dict[TopicPartition, LastRun] = {}
         self._last_of_thread: dict[int, CleanerStats] = {}
-        self.before_looking: Callable[[], object] = lambda: None
-        """Called before a log is chosen."""
 
     @property
     def threads(self) -> int:
@@ -247,6 +245,20 @@ class LogCleaner:
         self._woken.set()
         return await asyncio.shield(wish)
 
+    def forget_pause(self, tp: TopicPartition) -> None:
+        """A job may try again at once. Raises NotCleaned for a log that cannot be read, and is as it was."""
+        self._postponed.pop(tp, None)
+        if self.known_failure(tp) is not None:
+            raise NotCleaned(self._why_not(tp))
+
+    def known_failure(self, tp: TopicPartition) -> Uncleanable | None:
+        """Why the log cannot be cleaned; None for one that has changed since."""
+        known, log = self.uncleanable.get(tp), self._logs.logs.get(tp)
+        if known is not None and log is not None and not known.is_still(log):
+            del self.uncleanable[tp]
+            return None
+        return known
+
     def forget_failure(self, tp: TopicPartition) -> None:
         """Somebody asks for a cleaning: it is tried, whatever became of earlier ones."""
         self.uncleanable.pop(tp, None)
@@ -254,7 +266,6 @@ class LogCleaner:
 
     async def _next(self) -> Candidate | None:
         """The log that is to be cleaned next: one that was asked for, else the dirtiest."""
-        self.before_looking()
         for number, tp in enumerate(list(self._wishes)):
             if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -317,12 +328,8 @@ class LogCleaner:
         return f"{tp} cannot be read: {known.why}" if known else f"the cleanup.policy of {tp} has changed"
 
     def _may_clean(self, tp: TopicPartition, log: Log) -> bool:
-        known = self.uncleanable.get(tp)
-        if known is not None and not known.is_still(log):
-            del self.uncleanable[tp]
-            known = None
         return (
-            known is None
+            self.known_failure(tp) is None
             and self._postponed.get(tp, 0.0) <= self._clock.monotonic()
             and tp not in self.under_way
             and tp not in self._logs.being_cut

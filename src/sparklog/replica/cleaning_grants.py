@@ -4,29 +4,37 @@ A grant is a token, and what is to be done. Who has it writes drafts beside the 
 group by group, with the checks that the broker's own workers meet. A grant that is not renewed lapses: then its log is
 free again, and what comes under its token is refused. So whoever dies costs the log a pause, and one who comes late
 changes nothing. The clean section grows only when every group below its new end is in place.
+
+A task may outlive its job, and leave drafts when the log is free already. They do no harm but take room: where a job
+did not end its cleaning, they are removed again and again for a while, at moments when nobody cleans the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sparklog.clock import Clock
 from sparklog.compaction.process import CleaningFailed
 from sparklog.compaction.rewriting import CleanedGroup
 from sparklog.compaction.split import Target
 from sparklog.compaction.stats import CleanerStats
-from sparklog.compaction.task import CleaningTask
+from sparklog.compaction.task import CleaningTask, Failure
 from sparklog.errors import LogError
 from sparklog.log.files import draft_suffix
+from sparklog.log.log import Log
 from sparklog.net.tasks import Tasks
 from sparklog.replica.cleaning import Abandoned, LogCleaner, Mark, NotCleaned
 from sparklog.structs import TopicPartition
 
 LONGEST_S = 300.0
 """No grant runs longer without being renewed."""
+SWEPT_EACH_S = 60.0
+SWEPT_FOR_S = 3600.0
+"""For so long a task may go on whose job has lost the grant."""
 _REMEMBERED = 1000
 _logger = logging.getLogger(__name__)
 
@@ -51,6 +59,16 @@ class _Grant:
         return any(not each.done() for each in self.placed.values())
 
 
+@dataclass(slots=True)
+class _Abandoned:
+    """A log in which tasks without a grant may still leave drafts."""
+
+    log: Log
+    until: float
+    next: float
+    """When it is looked at again. Both monotonic, in seconds."""
+
+
 class CleaningGrants:
     """Those of one broker; belongs to the loop's thread. A restart forgets them, and their tokens with them."""
 
@@ -60,8 +78,9 @@ class CleaningGrants:
         self._tasks = Tasks(loop, lambda name, error: _logger.error("%s failed", name, exc_info=error))
         self._grants: dict[int, _Grant] = {}
         self._done: dict[int, None] = {}
+        self._abandoned: dict[TopicPartition, _Abandoned] = {}
+        self._clearing: dict[TopicPartition, asyncio.Task[None]] = {}
         self._last_token = clock.now_ms()  # so that a token from before a restart is not given again
-        cleaner.before_looking = self.expire
 
     async def close(self) -> None:
         """Wait for swaps under way; no grant is of use any more."""
@@ -75,9 +94,14 @@ class CleaningGrants:
         Raises NotCleaned, in words, where it is being cleaned already, or cannot be; NothingToClean; LogError.
         """
         self.expire()
+        while tp in self._clearing:
+            await asyncio.wait([self._clearing[tp]])
         if tp in self._cleaner.under_way:
-            raise NotCleaned(f"{tp} is being cleaned already: by {self._who_cleans(tp)}; one cleaning a log at a time")
-        self._cleaner.forget_failure(tp)
+            raise NotCleaned(f"{tp} is being cleaned already: by {self.who_cleans(tp)}; one cleaning a log at a time")
+        if rolls:
+            self._cleaner.forget_failure(tp)
+        else:
+            self._cleaner.forget_pause(tp)
         candidate = self._cleaner.examine(tp, rolls=rolls)
         self._cleaner.under_way.add(tp)
         try:
@@ -95,7 +119,8 @@ class CleaningGrants:
         self._grants[grant.token] = grant
         return grant.token, target
 
-    def _who_cleans(self, tp: TopicPartition) -> str:
+    def who_cleans(self, tp: TopicPartition) -> str:
+        """Of a log that is being cleaned, in words."""
         found = next((each for each in self._grants.values() if each.tp == tp), None)
         if found is None:
             return "the broker itself"
@@ -118,11 +143,33 @@ class CleaningGrants:
         return lapsed
 
     def expire(self) -> None:
-        """End the grants that have lapsed."""
+        """End the grants that have lapsed. A timer of the broker calls ``tend``, which does so."""
         now = self._clock.monotonic()
         for grant in list(self._grants.values()):
             if grant.until <= now and not grant.is_busy:
                 self._end(grant, Abandoned("the job that cleaned it was not heard of for too long"))
+
+    def tend(self) -> None:
+        """What is to be done about once a second: end what has lapsed, and sweep where late tasks may have written."""
+        self.expire()
+        now = self._clock.monotonic()
+        for tp, each in list(self._abandoned.items()):
+            if each.next <= now and tp not in self._cleaner.under_way:
+                each.next = now + SWEPT_EACH_S
+                if now >= each.until:
+                    del self._abandoned[tp]
+                self._cleaner.under_way.add(tp)
+                self._clear_later(tp, self._sweep(tp, each.log))
+
+    def _clear_later(self, tp: TopicPartition, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._clearing[tp] = self._tasks.spawn(work, f"removing what a job left in {tp}")
+
+        def forget(_: object) -> None:
+            if self._clearing.get(tp) is task:
+                del self._clearing[tp]
+
+        task.add_done_callback(forget)
+        return task
 
     async def put_in_place(self, token: int, group: CleanedGroup, tag: str) -> None:
         """Take over the drafts of a group, written under ``tag``; once more is the same as once.
@@ -209,15 +256,30 @@ class CleaningGrants:
         """The log is free when nothing is left of what was written for it."""
         del self._grants[grant.token]
         grant.mark.is_given_up = True  # a group may wait to be put in place
-        return self._tasks.spawn(self._clear(grant, error), f"ending the cleaning of {grant.tp}")
+        if error is not None:
+            now = self._clock.monotonic()
+            self._abandoned[grant.tp] = _Abandoned(grant.mark.log, now + SWEPT_FOR_S, now + SWEPT_EACH_S)
+        return self._clear_later(grant.tp, self._clear(grant, error))
 
     async def _clear(self, grant: _Grant, error: Exception | None) -> None:
+        await asyncio.gather(*grant.placed.values(), return_exceptions=True)
         try:
-            await asyncio.gather(*grant.placed.values(), return_exceptions=True)
-            await self._cleaner.undo(grant.mark.log)
-        except (LogError, OSError) as left:
-            _logger.warning("what a job left in %s stays until the next cleaning: %s", grant.task.directory, left)
-        finally:
             if error is not None:
-                self._cleaner.failed(grant.tp, grant.mark.log, error)
-            self._cleaner.release(grant.tp)
+                self._cleaner.failed(grant.tp, grant.mark.log, _as_of_a_job(error))
+        finally:
+            await self._sweep(grant.tp, grant.mark.log)
+
+    async def _sweep(self, tp: TopicPartition, log: Log) -> None:
+        """Then the log is free."""
+        try:
+            await self._cleaner.undo(log)
+        except (LogError, OSError) as left:
+            _logger.warning("what a job left in %s stays for now: %s", log.directory, left)
+        finally:
+            self._cleaner.release(tp)
+
+
+def _as_of_a_job(error: Exception) -> Exception:
+    """That a disk refused somebody else, who may be at fault, does not make the log one that cannot be cleaned."""
+    is_its_own = isinstance(error, CleaningFailed) and error.kind is Failure.DISK
+    return Abandoned(str(error)) if is_its_own else error

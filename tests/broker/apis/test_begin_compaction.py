@@ -164,10 +164,28 @@ def test_a_step_that_is_not_taken_says_why(broker, failure):
         (2, {"kind": "none", "text": ""}),
         (2, {}),
         (1, b"\xff"),
+        (1, b"[" * 100_000),
+        (2, b"[" * 100_000),
+        (1, {"end_offset": 0.0}),
+        (1, {"end_offset": True}),
+        (1, {"end_offset": -1}),
+        (1, {"bytes_read": 10**26 - 1}),
+        (1, b'{"bytes_read": 1e400}'),
+        (1, {"bytes_read": "much"}),
+        (1, {"seconds": float("nan")}),
+        (1, {"seconds": 1e300}),
+        (1, {"seconds": [1]}),
+        (1, []),
     ],
 )
 def test_what_makes_no_sense_is_refused(broker, step, report):
     assert committed(broker, step, report)[0] is ErrorCode.INVALID_REQUEST
+    assert broker.cleaning_grants.said == []  # nothing has changed
+
+
+def test_a_reason_is_cut_short(broker):
+    assert committed(broker, 2, {"kind": "gone", "text": "x" * 5000}) == (ErrorCode.NONE, None)
+    assert broker.cleaning_grants.said == [("give up", 42, Failure.GONE, "x" * 1000)]
 
 
 def test_a_group_that_waits_is_answered_in_time(broker):

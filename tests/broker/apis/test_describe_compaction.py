@@ -59,6 +59,9 @@ class Cleaner:
         self.uncleanable = {BROKEN: Uncleanable("it is damaged", 1, 0, 0, 77)}
         self.last_runs = {CLEAN: LastRun(1234, STATS)}
 
+    def known_failure(self, tp):
+        return self.uncleanable.get(tp)
+
     def is_due(self, candidate):
         return candidate.tp == DIRTY
 

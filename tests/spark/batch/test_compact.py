@@ -8,11 +8,12 @@ from compaction.dump import differences
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.clock import SystemClock
-from sparklog.compaction.split import IndexStretch, RewriteStretch
+from sparklog.compaction.split import IndexStretch, RewriteStretch, Target
+from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
-from sparklog.errors import ApiError
+from sparklog.errors import ApiError, ConnectionFailed
 from sparklog.spark.batch import compact
-from sparklog.spark.batch.compact import CompactOptions, run, run_on
+from sparklog.spark.batch.compact import CompactOptions, ReplicaReport, run, run_on
 from sparklog.spark.batch.tasks import Look, TaskFailed, perform
 from sparklog.spark.read.direct_options import DirectOptions
 from sparklog.spark.read.segment_files import SegmentFiles
@@ -223,3 +224,86 @@ def test_by_version_the_job_leaves_what_the_broker_leaves_however_small_its_maps
     ]
     assert logs.leftovers(other) == []
     assert report.replicas[0].stats.keys == 90
+
+
+def test_a_topic_that_is_not_compacted_is_told(logs, admin):
+    admin.create_topics([NewTopic("plain", 1, 1, {"cleanup.policy": "delete"})])
+    report = run_here(logs, "plain", "spare-3")
+    assert report.has_failed
+    assert "plain-0 at broker 0: not cleaned: plain-0: its cleanup.policy is delete" in str(report)
+    assert "spare-3-0 at broker 0: cleaned" in str(report)
+
+
+def test_a_log_that_cannot_be_read_is_not_tried_again(logs, admin):
+    def damaged(_, act):
+        return TaskFailed(Failure.CORRUPT, "damaged")
+
+    admin.alter_topic_configs("other-1", {"min.cleanable.dirty.ratio": "0"})
+    assert run_here(logs, "other-1", twist=damaged).has_failed
+    told = "other-1-0 at broker 0: left alone until it changes, or is named: damaged"
+    assert str(run_here(logs)) == told
+    assert told in str(run_here(logs, dry_run=True))
+    assert not run_here(logs, "other-1").has_failed
+
+
+def test_a_broker_of_another_version_keeps_nobody(logs, admin, monkeypatch):
+    read = Target.from_json
+
+    def newer(text):
+        if "other-2-0" in text:
+            raise TypeError("unexpected keyword argument 'shape'")
+        return read(text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "from_json", newer)
+        report = run_here(logs, "other-2", "other-3")
+    assert "other-2-0 at broker 0: not cleaned: what its broker tells of it is of another version" in str(report)
+    assert "other-3-0 at broker 0: cleaned" in str(report)
+    assert not admin.describe_compaction(["other-2"]).replicas[replica("other-2")].is_under_way
+
+
+def test_a_broker_that_does_not_answer_is_asked_no_more(logs, monkeypatch):
+    asked = []
+
+    def silent(cluster, grant, group, tag):
+        asked.append(grant.tp.topic)
+        raise ConnectionFailed("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compact, "put_in_place", silent)
+        patch.setattr(compact, "give_up_cleaning", lambda _, grant, *more: asked.append(("given up", grant.tp.topic)))
+        report = run_here(logs, "other-4", "other-5", grant_ms=1000)
+    assert len(asked) == 1
+    assert [str(each) for each in report.replicas] == [
+        f"other-{seed}-0 at broker 0: not cleaned: no answer" for seed in (4, 5)
+    ]
+
+
+def test_a_log_is_free_as_soon_as_its_last_group_is_in_place(logs, admin):
+    free = []
+
+    def looks(task, act):
+        if task.target.task.name == "other-7-0" and isinstance(task, RewriteStretch):
+            states = admin.describe_compaction(["other-6"]).replicas
+            free.append(not states[replica("other-6")].is_under_way)
+        return act()
+
+    report = run_here(logs, "other-6", "other-7", twist=looks, stretch_bytes=1)
+    assert not report.has_failed, str(report)
+    assert free[-1]
+
+
+def test_a_dry_run_counts_the_active_segment_of_a_topic_that_is_named(logs, admin):
+    admin.create_topics([NewTopic("young", 1, 1, {"cleanup.policy": "compact"})])
+    with Producer(bootstrap_servers=logs.servers) as producer:
+        producer.send("young", bytes(1_000_000), key=b"k")
+    said = str(run_here(logs, "young", dry_run=True))
+    assert "would be cleaned, 0.0 MB of it" in said
+    assert "of the 1.0 MB beyond, its active segment among them, what may be cleaned" in said
+
+
+@pytest.mark.parametrize(("written", "said"), [(50, "(50.0% less)"), (150, "(50.0% more)")])
+def test_a_line_tells_growth_as_such(written, said):
+    assert said in str(
+        ReplicaReport(replica("t"), "cleaned", stats=CleanerStats(bytes_read=100, bytes_written=written))
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from enum import IntEnum
+from typing import Any
 
 from sparklog.broker.context import ApiRequest, BrokerContext
 from sparklog.compaction.process import CleaningFailed
@@ -22,6 +23,7 @@ from sparklog.replica.cleaning import Abandoned
 
 API = ApiKey.COMMIT_COMPACTION
 VERSIONS = range(0, 1)
+_LONGEST_REASON = 1000
 
 
 class Step(IntEnum):
@@ -59,14 +61,23 @@ async def _take(broker: BrokerContext, message: CommitCompactionRequest) -> None
             group = CleanedGroup(tuple(message.old), tuple(message.new))
             await grants.put_in_place(message.token, group, message.tag)
         elif message.step == Step.DONE:
-            await grants.finish(message.token, CleanerStats(**json.loads(bytes(message.report))))
+            await grants.finish(message.token, CleanerStats.from_dict(_read(message)))
         elif message.step == Step.GIVEN_UP:
-            why = json.loads(bytes(message.report))
-            await grants.give_up(message.token, CleaningFailed(Failure(why["kind"]), str(why["text"])))
+            why = _read(message)
+            text = str(why["text"])[:_LONGEST_REASON]
+            await grants.give_up(message.token, CleaningFailed(Failure(why["kind"]), text))
         else:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{message.step} is no step of a cleaning")
     except (ValueError, TypeError, KeyError) as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"the report cannot be read: {error}") from error
+
+
+def _read(message: CommitCompactionRequest) -> Any:
+    """What the report says. Raises ValueError."""
+    try:
+        return json.loads(bytes(message.report))
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
 
 
 def _answer(code: ErrorCode, message: str | None) -> CommitCompactionResponse:

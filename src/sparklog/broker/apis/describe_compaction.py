@@ -41,7 +41,7 @@ def handle(broker: BrokerContext, request: ApiRequest[DescribeCompactionRequest]
     worst, told = _Worst(), dict[TopicPartition, _Partition]()
     for candidate in broker.cleaner.candidates():
         if candidate is not None:
-            if candidate.tp not in broker.cleaner.uncleanable:
+            if broker.cleaner.known_failure(candidate.tp) is None:
                 worst = worst.with_candidate(candidate)
             if wanted is None or candidate.tp.topic in wanted:
                 told[candidate.tp] = _partition(broker, candidate.tp, candidate)
@@ -85,7 +85,7 @@ def _refusal(broker: BrokerContext, tp: TopicPartition) -> tuple[ErrorCode, str 
 def _partition(broker: BrokerContext, tp: TopicPartition, candidate: Candidate | None) -> _Partition:
     cleaner = broker.cleaner
     sections = None if candidate is None else candidate.sections
-    known, last = cleaner.uncleanable.get(tp), cleaner.last_runs.get(tp)
+    known, last = cleaner.known_failure(tp), cleaner.last_runs.get(tp)
     stats = None if last is None else last.stats
     return _Partition(
         partition_index=tp.partition,

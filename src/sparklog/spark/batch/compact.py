@@ -20,6 +20,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 from sparklog.client.admin.admin import Admin, CompactionDescription, CompactionOutcome
+from sparklog.client.admin.compaction import CompactionState
 from sparklog.client.admin.log_dirs import Replica
 from sparklog.client.cluster.compaction_grants import (
     Grant,
@@ -31,7 +32,7 @@ from sparklog.client.cluster.compaction_grants import (
 )
 from sparklog.client.cluster.config import ClientConfig
 from sparklog.client.cluster.metadata import ClusterMetadata
-from sparklog.clock import Clock, SystemClock
+from sparklog.client.cluster.retry import OutOfTime
 from sparklog.compaction.rewriting import groups_of
 from sparklog.compaction.split import (
     Group,
@@ -48,7 +49,7 @@ from sparklog.compaction.split import (
 )
 from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure
-from sparklog.errors import SparklogError
+from sparklog.errors import ApiError, SparklogError
 from sparklog.spark.batch.decisions import Decision, decide
 from sparklog.spark.batch.renewal import Renewal
 from sparklog.spark.batch.tasks import Look, Runner, SparkTasks, TaskFailed
@@ -105,10 +106,11 @@ class ReplicaReport:
         if stats is None:
             return where
         saved = 100 - 100 * stats.bytes_written / stats.bytes_read if stats.bytes_read else 0.0
+        change = f"{saved:.1f}% less" if saved >= 0 else f"{-saved:.1f}% more"
         return (
             f"{where} up to {stats.end_offset}, {stats.bytes_read / _MB:,.1f} MB -> {stats.bytes_written / _MB:,.1f} MB"
-            f" ({saved:.1f}% less), {stats.messages_read:,} -> {stats.messages_written:,} records,"
-            f" {stats.seconds:.1f} s"
+            f" ({change}), {stats.messages_read:,} -> {stats.messages_written:,} records,"
+            f" {stats.seconds:.1f} s of tasks"
         )
 
 
@@ -139,12 +141,15 @@ def run_on(runner: Callable[[str | None], Runner], options: CompactOptions) -> R
     with Admin(config) as admin, ClusterMetadata(config) as cluster:
         found = admin.describe_compaction(options.topics or None)
         due = _due(found, by_name=bool(options.topics))
+        left = _left_alone(found, by_name=bool(options.topics))
         if options.dry_run:
-            return Report([_described(each, found) for each in sorted(due)])
+            places = admin.describe_replica_log_dirs(due) if options.topics else {}
+            reports = [_described(each, found, places[each].size if places else None) for each in due]
+            return Report(sorted(reports + left, key=lambda each: each.replica))
         cluster.fetch([])
-        with Renewal(config, options.grant_ms) as renewal:
-            job = _Job(cluster, runner(cluster.cluster_id), renewal, options, SystemClock())
-            report = Report(job.run(due))
+        with Renewal(cluster, options.grant_ms) as renewal:
+            job = _Job(cluster, runner(cluster.cluster_id), renewal, options)
+            report = Report(job.run(due) + left)
         report.replicas += _leave_to_brokers(admin, job.invisible)
     report.replicas.sort(key=lambda each: each.replica)
     return report
@@ -160,22 +165,48 @@ def _cores(spark: SparkSession) -> int:
 
 def _due(found: CompactionDescription, *, by_name: bool) -> list[Replica]:
     """All replicas of partitions of which one is due."""
-    partitions = {replica.tp for replica, state in found.replicas.items() if by_name or state.is_due}
+    partitions = {replica.tp for replica, state in found.replicas.items() if by_name or _is_due(state)}
     return [
         replica
         for replica, state in found.replicas.items()
-        if replica.tp in partitions and state.error is None and (by_name or state.cleanable_bytes > 0)
+        if replica.tp in partitions
+        and state.error is None
+        and (by_name or (state.cleanable_bytes > 0 and state.uncleanable is None))
     ]
 
 
-def _described(replica: Replica, found: CompactionDescription) -> ReplicaReport:
+def _is_due(state: CompactionState) -> bool:
+    return state.is_due and state.uncleanable is None
+
+
+def _left_alone(found: CompactionDescription, *, by_name: bool) -> list[ReplicaReport]:
+    """What is not tried: that is not compacted though it was named, or known to be unreadable and not named."""
+    reports = [
+        ReplicaReport(replica, f"not cleaned: {state.error.reason}", is_failure=True)
+        for replica, state in found.replicas.items()
+        if state.error is not None
+    ]
+    if not by_name:
+        reports += [
+            ReplicaReport(replica, f"left alone until it changes, or is named: {state.uncleanable}", is_failure=True)
+            for replica, state in found.replicas.items()
+            if state.uncleanable is not None
+        ]
+    return reports
+
+
+def _described(replica: Replica, found: CompactionDescription, size: int | None) -> ReplicaReport:
+    """``size``: of the whole log, if its active segment is to be cleaned too."""
     state = found.replicas[replica]
+    if state.uncleanable:
+        return ReplicaReport(replica, f"cannot be cleaned: {state.uncleanable}")
     said = (
-        f"cannot be cleaned: {state.uncleanable}"
-        if state.uncleanable
-        else f"would be cleaned, {state.cleanable_bytes / _MB:,.1f} MB of it from offset {state.first_dirty_offset} to"
+        f"would be cleaned, {state.cleanable_bytes / _MB:,.1f} MB of it from offset {state.first_dirty_offset} to"
         f" {state.first_uncleanable_offset}"
     )
+    if size is not None:
+        beyond = max(size - state.clean_bytes - state.cleanable_bytes, 0)
+        said += f", and of the {beyond / _MB:,.1f} MB beyond, its active segment among them, what may be cleaned"
     return ReplicaReport(replica, said)
 
 
@@ -210,6 +241,8 @@ class _Cleaning:
     stats: CleanerStats
     traced: list[Traced] = field(default_factory=list)
     stretches: list[list[Group]] = field(default_factory=list)
+    in_place: int = 0
+    """Of the stretches."""
     is_over: bool = False
     dependents: list[_Cleaning] = field(default_factory=list)
     """They go by a map of this replica's records: where it fails, nobody knows whether these still hold."""
@@ -236,16 +269,15 @@ class _Work:
 class _Job:
     """One run over what is due."""
 
-    def __init__(
-        self, cluster: ClusterMetadata, runner: Runner, renewal: Renewal, options: CompactOptions, clock: Clock
-    ) -> None:
+    def __init__(self, cluster: ClusterMetadata, runner: Runner, renewal: Renewal, options: CompactOptions) -> None:
         self._cluster = cluster
         self._runner = runner
         self._renewal = renewal
         self._options = options
-        self._clock = clock
         self._reports: dict[Replica, ReplicaReport] = {}
         self._held: dict[Replica, Grant] = {}
+        self._works: list[_Work] = []
+        self._away: dict[BrokerId, str] = {}  # of this batch: they did not answer, and are asked no more
         self.invisible: dict[Replica, str] = {}
         """Those whose files tasks do not see, and why."""
 
@@ -302,9 +334,12 @@ class _Job:
         self._renewal.drop(grant)
         if replica not in self.invisible:
             self._reports.setdefault(replica, ReplicaReport(replica, f"not cleaned: {why}", is_failure=True))
+        if grant.broker in self._away:
+            return
         try:
             give_up_cleaning(self._cluster, grant, kind, why)
         except (SparklogError, KeyError) as error:
+            self._away[grant.broker] = str(error)
             _log.warning("%s at broker %s stays granted until that lapses: %s", *replica, error)
 
     def _say(self, replica: Replica, outcome: str, *, failed: bool = False, stats: CleanerStats | None = None) -> None:
@@ -313,26 +348,27 @@ class _Job:
     # The stages
 
     def _clean(self, replicas: Sequence[Replica]) -> None:
+        self._away.clear()
         grants = self._visible(self._begin(replicas))
         by_partition: defaultdict[TopicPartition, list[Grant]] = defaultdict(list)
         for each in grants:
             by_partition[each.tp].append(each)
         works = [self._work(decision) for mine in by_partition.values() for decision in decide(mine)]
-        started = self._clock.monotonic()
+        self._works = works
         self._index(works)
-        indexed_s = self._clock.monotonic() - started
-        self._rewrite(works)
-        for cleaning in [each for work in works for each in work.open]:
-            cleaning.stats.index_seconds, cleaning.stats.seconds = indexed_s, self._clock.monotonic() - started
+        for cleaning in [each for work in works for each in work.open if not each.stretches]:
             self._finish(cleaning)
+        self._rewrite(works)
 
     def _visible(self, grants: Sequence[Grant]) -> list[Grant]:
         visible = []
         for grant, outcome in zip(grants, self._run([Look(each.target) for each in grants]), strict=True):
             replica = Replica(grant.tp, grant.broker)
-            if isinstance(outcome, TaskFailed):
+            if isinstance(outcome, TaskFailed) and not outcome.is_visible:
                 self.invisible[replica] = outcome.text
                 self._give_up(replica, Failure.GONE, f"it is left to the broker: {outcome.text}")
+            elif isinstance(outcome, TaskFailed):
+                self._give_up(replica, outcome.kind, outcome.text)
             else:
                 visible.append(grant)
         return visible
@@ -409,19 +445,30 @@ class _Job:
             for group in written.groups:
                 put_in_place(self._cluster, cleaning.grant, group, written.tag)
         except (SparklogError, KeyError) as error:
-            self._fail([cleaning], TaskFailed(Failure.GONE, str(error)))
-        else:
-            _add(cleaning.stats, written.stats)
+            self._refused(cleaning, error)
+            return
+        _add(cleaning.stats, written.stats)
+        cleaning.in_place += 1
+        if cleaning.in_place == len(cleaning.stretches):
+            self._finish(cleaning)  # the log is kept no longer than it must be
 
     def _finish(self, cleaning: _Cleaning) -> None:
         try:
             finish_cleaning(self._cluster, cleaning.grant, cleaning.stats)
         except (SparklogError, KeyError) as error:
-            self._fail([cleaning], TaskFailed(Failure.GONE, str(error)))
+            self._refused(cleaning, error)
         else:
             cleaning.is_over = True
             self._renewal.drop(self._held.pop(cleaning.replica))
             self._say(cleaning.replica, "cleaned", stats=cleaning.stats)
+
+    def _refused(self, cleaning: _Cleaning, error: Exception) -> None:
+        """The broker does not go on with a cleaning; or it does not answer, and then with none."""
+        failed, broker = [cleaning], cleaning.grant.broker
+        if not isinstance(error, ApiError) or isinstance(error, OutOfTime):
+            self._away[broker] = str(error)
+            failed = [each for work in self._works for each in work.open if each.grant.broker == broker]
+        self._fail(failed, TaskFailed(Failure.GONE, str(error)))
 
     def _fail(self, cleanings: Iterable[_Cleaning], failure: TaskFailed) -> None:
         for each in cleanings:
@@ -442,5 +489,5 @@ def _bases(stretch: Iterable[Group]) -> tuple[int, ...]:
 
 
 def _add(stats: CleanerStats, more: CleanerStats) -> None:
-    for name in ("bytes_read", "messages_read", "bytes_written", "messages_written", "invalid_messages"):
+    for name in ("bytes_read", "messages_read", "bytes_written", "messages_written", "invalid_messages", "seconds"):
         setattr(stats, name, getattr(stats, name) + getattr(more, name))

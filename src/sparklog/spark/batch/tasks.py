@@ -1,29 +1,39 @@
 """Running tasks on files in Spark's Python workers: a task is a value, and so is what becomes of it.
 
 No record passes the JVM. A task that cannot do its work, because it does not see the files or the disk refuses, says so
-in its result; others go on. What nobody foresaw fails the Spark job, after Spark has tried it again.
+in its result; others go on. What nobody foresaw, such as a worker that is killed, fails a job of Spark, and with it all
+tasks in it: these are run once more in two halves, and so on, until the one that fails is alone.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from sparklog.clock import Clock, SystemClock
 from sparklog.compaction.split import Target
+from sparklog.compaction.stats import CleanerStats
 from sparklog.compaction.task import Failure, kind_of, text_of
 from sparklog.compaction.walk import number_of
 from sparklog.errors import CorruptRecord, DataSourceError, DiskFull, NotDirect
 from sparklog.log.files import LOG_SUFFIX, parse_partition_dir, segment_path
+from sparklog.spark.batch.unattended import line_of
 from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.read.direct_options import DirectOptions
 from sparklog.spark.read.segment_files import NOT_VISIBLE, SegmentFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+_CUT = "its first segment went while it was cleaned, by retention or by a new start: the next run cleans what is left"
 
 
 class FileTask(Protocol):
@@ -71,11 +81,24 @@ def perform(task: FileTask, files: SegmentFiles, clock: Clock) -> Any:
     """What the task returns, or TaskFailed."""
     try:
         _check_place(task.target, files)
-        return task.run(clock)
+        started = clock.monotonic()
+        outcome = task.run(clock)
     except (NotDirect, DataSourceError) as error:
+        if not isinstance(task, Look) and _is_cut(task.target):
+            return TaskFailed(Failure.GONE, _CUT)
         return TaskFailed(Failure.GONE, str(error), is_visible=False)
     except (CorruptRecord, OSError, MemoryError, DiskFull) as error:
         return TaskFailed(kind_of(error), text_of(error))
+    stats = getattr(outcome, "stats", None)
+    if isinstance(stats, CleanerStats):
+        stats.seconds = clock.monotonic() - started
+    return outcome
+
+
+def _is_cut(target: Target) -> bool:
+    """Whether the log is here, and its first segment is not any more."""
+    directory = Path(target.task.directory)
+    return directory.is_dir() and not segment_path(directory, target.task.segments[0].base_offset, LOG_SUFFIX).exists()
 
 
 def _check_place(target: Target, files: SegmentFiles) -> None:
@@ -97,6 +120,19 @@ class SparkTasks:
         self._slices = slices
 
     def run(self, tasks: Sequence[FileTask]) -> list[Any]:
+        if not tasks:
+            return []
+        try:
+            return self._run_all(tasks)
+        except (PySparkException, Py4JError) as error:
+            _log.warning("of %d tasks at least one died: %s", len(tasks), line_of(error))
+            if len(tasks) == 1:
+                return [TaskFailed(Failure.GONE, f"its task died: {line_of(error)}")]
+        middle = len(tasks) // 2
+        return [*self.run(tasks[:middle]), *self.run(tasks[middle:])]
+
+    def _run_all(self, tasks: Sequence[FileTask]) -> list[Any]:
+        """Raises what Spark does where a task dies."""
         cluster_id = self._cluster_id
 
         def begin() -> Callable[[FileTask], Any]:
