@@ -102,7 +102,7 @@ class GroupRewriting:
         left = status.f_bavail * status.f_frsize
         if left < size:
             raise DiskFull(
-                f"{self._directory} has {left >> 20} MB left, and to clean its next segments takes {size >> 20} MB: "
+                f"{self._directory} has {left:,} bytes left, and to clean its next segments takes {size:,}: "
                 "free some room, or delete records that are needed no more"
             )
 
