@@ -14,6 +14,6 @@ def check_room(directory: Path, size: int, purpose: str) -> None:
     left = status.f_bavail * status.f_frsize
     if left < size:
         raise DiskFull(
-            f"{directory} has {left >> 20} MB left, and {purpose} takes {size >> 20} MB: "
+            f"{directory} has {left:,} bytes left, and {purpose} takes {size:,}: "
             "free some room, or delete records that are needed no more"
         )

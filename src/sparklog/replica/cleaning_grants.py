@@ -39,6 +39,10 @@ _REMEMBERED = 1000
 _logger = logging.getLogger(__name__)
 
 
+class CleanedAlready(NotCleaned):
+    """Another is at it."""
+
+
 @dataclass(slots=True)
 class _Grant:
     """One cleaning by somebody else."""
@@ -91,13 +95,14 @@ class CleaningGrants:
     async def begin(self, tp: TopicPartition, *, rolls: bool, duration_s: float) -> tuple[int, Target]:
         """Let the caller clean a log: a token, and what is to be done. ``rolls``: its active segment ends before.
 
-        Raises NotCleaned, in words, where it is being cleaned already, or cannot be; NothingToClean; LogError.
+        Raises CleanedAlready, in words; NotCleaned where it cannot be; NothingToClean; LogError.
         """
         self.expire()
         while tp in self._clearing:
             await asyncio.wait([self._clearing[tp]])
         if tp in self._cleaner.under_way:
-            raise NotCleaned(f"{tp} is being cleaned already: by {self.who_cleans(tp)}; one cleaning a log at a time")
+            said = f"{tp} is being cleaned already: by {self.who_cleans(tp)}; one cleaning a log at a time"
+            raise CleanedAlready(said)
         if rolls:
             self._cleaner.forget_failure(tp)
         else:

@@ -19,6 +19,7 @@ from sparklog.errors import ApiError, CorruptRecord, ErrorCode
 from sparklog.log.segment import SegmentFacts
 from sparklog.protocol.messages import BeginCompactionRequest, CommitCompactionRequest, decode_response, encode
 from sparklog.replica.cleaning import Abandoned, NotCleaned, NothingToClean
+from sparklog.replica.cleaning_grants import CleanedAlready
 
 TASK = CleaningTask(
     "/d/users-0", "users-0", (SegmentFacts(0, 1, 2, 3, 4),), 0, 5, 6, 7, TopicConfig(),
@@ -117,7 +118,8 @@ def test_a_grant_comes_with_all_that_is_to_be_known(broker):
 @pytest.mark.parametrize(
     ("failure", "code"),
     [
-        (NotCleaned("by a job"), ErrorCode.OPERATION_NOT_ATTEMPTED),
+        (NotCleaned("it is being moved"), ErrorCode.OPERATION_NOT_ATTEMPTED),
+        (CleanedAlready("by a job"), ErrorCode.NONE),
         (NothingToClean("clean"), ErrorCode.NONE),
         (CorruptRecord("bad"), ErrorCode.KAFKA_STORAGE_ERROR),
     ],

@@ -135,9 +135,10 @@ def test_a_job_that_dies_between_groups_leaves_the_log_to_the_next_one(logs, adm
     assert admin.describe_compaction(["spare-4"]).replicas[replica("spare-4")].is_under_way
     refused = run_here(logs, "spare-4")
     assert "spare-4-0 is being cleaned already: by a job that has it for" in str(refused)
-    assert refused.has_failed
-    while (report := run_here(logs, "spare-4")).has_failed:
-        assert "being cleaned already" in str(report)
+    assert not refused.has_failed  # another is at it
+    while "being cleaned already" in str(report := run_here(logs, "spare-4")):
+        pass
+    assert not report.has_failed, str(report)
     assert logs.table("spare-4") == logs.table("own-4")
     assert logs.leftovers("spare-4") == []
     states = admin.describe_compaction(["spare-4", "own-4"]).replicas
@@ -162,7 +163,7 @@ def test_of_two_jobs_at_once_one_wins_and_the_broker_keeps_away(logs, admin, cle
     first.start()
     assert begun.wait(60)
     second = run_here(logs, "spare-5")
-    assert second.has_failed
+    assert not second.has_failed
     assert "one cleaning a log at a time" in str(second)
     by_broker = threading.Thread(target=admin.compact, args=(["spare-5"],))
     by_broker.start()

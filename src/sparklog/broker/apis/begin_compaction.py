@@ -2,7 +2,8 @@
 
 One cleaning a log at a time: where it is being cleaned, by whomever, the answer says so, and grants nothing. What is
 granted comes with a token and with all that is to be known of the log, as JSON (``compaction/split.py``). A log in
-which nothing may be cleaned is no error; a message says so. Tokens that are unknown come back as lapsed.
+which nothing may be cleaned is no error, nor is one that another cleans; a message says so. Tokens that are unknown
+come back as lapsed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from sparklog.errors import ApiError, CorruptRecord, ErrorCode, LogError
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import BeginCompactionRequest, BeginCompactionResponse
 from sparklog.replica.cleaning import NothingToClean
+from sparklog.replica.cleaning_grants import CleanedAlready
 from sparklog.structs import TopicPartition
 
 API = ApiKey.BEGIN_COMPACTION
@@ -46,7 +48,7 @@ async def _granted(broker: BrokerContext, tp: TopicPartition, message: BeginComp
         target = found.to_json().encode()
     except ApiError as error:
         code, said = error.code, error.reason
-    except NothingToClean as nothing:
+    except (NothingToClean, CleanedAlready) as nothing:
         said = str(nothing)
     except CorruptRecord as error:
         code, said = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
