@@ -201,7 +201,7 @@ def test_a_full_disk_is_told_before_anything_is_written(log, monkeypatch):
     before = raw(log.directory)
     full = os.statvfs(log.directory)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*full[:4], 0, *full[5:])))
-    with pytest.raises(DiskFull, match="0 MB left"):
+    with pytest.raises(DiskFull, match="has 0 bytes left"):
         erase(log, [b"k1"], end)
     assert raw(log.directory) == before
     assert erase(log, [b"none"], end).records_found == 0
