@@ -107,6 +107,14 @@ def test_the_table_has_what_the_log_has(spark, cluster, table, options, make, se
     assert run(spark, options(name)) == []
 
 
+def test_a_table_may_lie_where_names_are_odd(spark, cluster, table, options, make, send):
+    name, odd = make(), f"{table}/a b%20c#d/"
+    send(name, 0, 10)
+    run(spark, options(name, table=odd))
+    assert in_table(spark, odd) == in_log(spark, cluster, name)
+    assert run(spark, options(name, table=odd)) == []
+
+
 def test_rows_lie_by_day_and_files_that_a_filter_cannot_mean_are_skipped(spark, table, options, make, send):
     name = make(1)
     send(name, 0, 60, partitions=1)

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs
 
 from sparklog.spark.lake import files as module
-from sparklog.spark.lake.files import TableFiles, _TableWriter
+from sparklog.spark.lake.files import TableFiles, _TableWriter, remove_files
 
 _DAY_US = 86_400_000_000
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "day")
@@ -100,6 +100,18 @@ def test_many_days_at_a_time_need_few_open_files_and_bounded_memory(tmp_path, mo
     assert len(offsets) == 20
     assert sorted(chain.from_iterable(offsets.values())) == list(range(400))
     assert all(each == sorted(each) for each in offsets.values())
+
+
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a#b?c", "a[b]", "\u00e4", "a:b=c", "100%"])
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_names_that_a_uri_would_read_otherwise(tmp_path, scheme, name):
+    home = tmp_path / name
+    writer = _TableWriter(TableFiles(f"{scheme}{home}", COLUMNS, ("day",)))
+    writer.write(batch(0, 3))
+    (written,) = writer.finish()
+    assert read(home, written).num_rows == 3
+    remove_files(f"{scheme}{home}", [written])
+    assert on_disk(home) == []
 
 
 @pytest.mark.parametrize("compression", ["snappy", "zstd", "lz4", "gzip", "none"])

@@ -44,7 +44,7 @@ class TableFiles:
     """Where and how the files of a table are written."""
 
     location: str
-    """A URI, or an absolute path."""
+    """A Hadoop path: ``/a``, ``file:/a`` or ``scheme://host/a``, without escapes."""
     columns: tuple[str, ...]
     partition_by: tuple[str, ...]
     compression: str = "snappy"
@@ -114,7 +114,7 @@ class _TableWriter:
 
     def __init__(self, table: TableFiles) -> None:
         self._table = table
-        self._fs, self._root = fs.FileSystem.from_uri(table.location)
+        self._fs, self._root = _opened(table.location)
         self._pending: dict[PartitionValue, _Pending] = {}
         self._open: dict[PartitionValue, _FileWriter] = {}
         self._written: list[WrittenFile] = []
@@ -265,6 +265,19 @@ def _told(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
+def _opened(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a Hadoop path, and what the place is called there.
+
+    A local path is none of a URI: it may have spaces, and ``%20`` in it is ``%20``.
+    """
+    if location.startswith("file:"):
+        return fs.LocalFileSystem(), "/" + location.removeprefix("file:").lstrip("/")
+    if "://" not in location:
+        return fs.LocalFileSystem(), location
+    filesystem, root = fs.FileSystem.from_uri(quote(location, safe=":/@+=&,;!$'()*~"))
+    return filesystem, root
+
+
 def _sync(path: str) -> None:
     """Put a local file and its name on the disk."""
     for each in (path, os.path.dirname(path)):
@@ -277,7 +290,7 @@ def _sync(path: str) -> None:
 
 def remove_files(location: str, files: list[WrittenFile]) -> None:
     """Remove files that no commit names, as far as that can be done."""
-    filesystem, root = fs.FileSystem.from_uri(location)
+    filesystem, root = _opened(location)
     for each in files:
         with suppress(OSError):  # VACUUM removes it
             filesystem.delete_file(f"{root.rstrip('/')}/{each.path}")

@@ -8,10 +8,12 @@ Invariants and reasons: ``docs/adr/0029-offload.md``. Source: Delta's protocol, 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from delta.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
@@ -75,11 +77,12 @@ class DeltaTable:
     """One table. It belongs to one thread."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
-        """``name`` is a path or a URI if it has a slash, else a table of the catalog.
+        """``name`` is a path or a URI if it has a slash, else a table of the catalog. A path may be relative.
 
-        Raises ConfigError where the session has no Delta Lake.
+        Raises ConfigError where the session has no Delta Lake, DataSourceError for a ``file:`` URI without a path.
         """
         self.name = name
+        self._path = _path_of(name) if "/" in name else None
         self._spark = spark
         self._delta = _delta_of(spark)
         self._log: Any = None
@@ -87,7 +90,7 @@ class DeltaTable:
     def create(self, partition_by: Sequence[str]) -> None:
         """Make the table unless it is there. Raises DataSourceError for a place that holds something else."""
         table = SparkTable.createIfNotExists(self._spark).addColumns(new_table_schema(partition_by))
-        table = table.location(self.name) if self._is_path else table.tableName(self.name)
+        table = table.tableName(self.name) if self._path is None else table.location(self._path)
         try:
             table.partitionedBy(*partition_by).execute()
         except Exception as error:
@@ -95,13 +98,9 @@ class DeltaTable:
 
     @property
     def exists(self) -> bool:
-        if self._is_path:
-            return bool(SparkTable.isDeltaTable(self._spark, self.name))
+        if self._path is not None:
+            return bool(SparkTable.isDeltaTable(self._spark, self._path))
         return bool(self._spark.catalog.tableExists(self.name))
-
-    @property
-    def _is_path(self) -> bool:
-        return "/" in self.name
 
     def begin(self) -> Commit:
         """Begin a commit on the table as it is now. Raises DataSourceError for a table that does not suit."""
@@ -112,8 +111,8 @@ class DeltaTable:
     def _location(self) -> str:
         if not self.exists:
             raise DataSourceError("SPARKLOG_NO_TABLE", f"there is no Delta table {self.name}")
-        if self._is_path:
-            return self.name
+        if self._path is not None:
+            return self._path
         return str(SparkTable.forName(self._spark, self.name).detail().first()["location"])
 
 
@@ -193,6 +192,16 @@ class Commit:
         return write(append, none, none, said, none, none, none, none, none)
 
 
+def _path_of(name: str) -> str:
+    """A local path in full, whether it comes as one or as a ``file:`` URI; another URI as it is."""
+    scheme, colon, rest = name.partition(":")
+    if colon and scheme == "file":
+        if not rest.startswith("/"):
+            raise DataSourceError("SPARKLOG_INVALID_OPTION", f"table {name}: write file:///PATH, or the path alone")
+        return os.path.abspath(unquote(urlsplit(name).path))
+    return name.rstrip("/") if "://" in name else os.path.abspath(name)
+
+
 def _delta_of(spark: SparkSession) -> Any:
     """Delta's package in the session's JVM."""
     jvm = getattr(spark, "_jvm", None)
@@ -237,5 +246,5 @@ def refuse(name: str, why: str) -> None:
 
 
 def _said(error: Exception) -> str:
-    """The first line of an error of Spark's."""
-    return (str(error) or type(error).__name__).splitlines()[0]
+    """The first line of an error of Spark's that has words in it."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
