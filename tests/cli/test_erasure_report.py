@@ -89,3 +89,21 @@ def test_a_report_has_a_name_of_its_own():
     assert default_path("users").name.startswith("erasure-users-2")
     with pytest.raises(click.UsageError, match="there is no directory"):
         check_free(default_path("no/users"))
+
+
+@pytest.mark.parametrize(
+    "replicas",
+    [
+        [],
+        [{"partition": 0, "up_to_offset": -5}],
+        [{"partition": 0, "up_to_offset": 10**20}],
+        [{"partition": -1, "up_to_offset": 5}],
+        [{"partition": 2**31, "up_to_offset": 5}],
+    ],
+)
+def test_a_report_that_would_check_nothing_is_refused(tmp_path, replicas):
+    path = tmp_path / "proof.json"
+    keys = {"count": 1, "sha256": "ab" * 32}
+    path.write_text(json.dumps({"topic": "t", "topic_id": str(UUID(int=1)), "replicas": replicas, "keys": keys}))
+    with pytest.raises(click.UsageError, match="is not the report of an erasure"):
+        read_report(path)

@@ -21,6 +21,10 @@ def of(tmp_path):
     return read
 
 
+def test_what_editors_write_before_the_first_line_is_of_no_key(of):
+    assert of(b"\xef\xbb\xbfk3\nk4\n") == [b"k3", b"k4"]
+
+
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
 def test_a_key_a_line(of, end):
     assert of(b"b\na b\r\n\xc3\xa4" + end) == [b"b", b"a b", b"\xc3\xa4"]

@@ -27,7 +27,7 @@ from sparklog.log.loader import Knowledge
 from sparklog.record.control import ControlType
 from sparklog.replica import cleaning, erasing
 from sparklog.replica.cleaning import LogCleaner
-from sparklog.replica.erasing import FORGOTTEN_S, LogEraser, RoundId, State
+from sparklog.replica.erasing import FORGOTTEN_S, LogEraser, RoundId, RoundRefused, State
 from sparklog.structs import TopicPartition
 from sparklog.testing.clock import ManualClock
 
@@ -535,3 +535,19 @@ async def test_a_cleaning_that_is_asked_for_waits_for_the_erasure(stage):
         await built.over(end)
         await wish
         assert SECRET not in table_of(log)
+
+
+@on_loop
+async def test_a_round_keeps_its_keys_and_all_rounds_have_bounded_ones(stage, monkeypatch):
+    async with stage() as built:
+        built.begin()
+        built.begin()
+        for other in ({"keys": (b"another",)}, {"scan_only": True}):
+            with pytest.raises(RoundRefused, match="other keys, or for something else"):
+                built.begin(**other)
+        monkeypatch.setattr(erasing, "_MOST_KEY_BYTES", 100)
+        with pytest.raises(RoundRefused, match="take 100 bytes already"):
+            built.begin(RoundId(UUID(int=9), 1), keys=(bytes(100),))
+        built.clock.advance(FORGOTTEN_S + 1)
+        built.eraser._expire()
+        built.begin(RoundId(UUID(int=9), 1), keys=(bytes(50),))

@@ -10,6 +10,8 @@ from uuid import UUID
 
 import click
 
+from sparklog.record.layout import MAX_INT32, MAX_INT64
+
 if TYPE_CHECKING:
     from sparklog.client.admin.erasure import ErasedReplica, ErasureReport
     from sparklog.client.admin.log_dirs import Replica
@@ -91,6 +93,8 @@ def read_report(path: Path) -> KnownErasure:
     try:
         found = json.loads(path.read_bytes())
         ends = {int(each["partition"]): int(each["up_to_offset"]) for each in found["replicas"]}
+        if not ends or min(*ends, *ends.values()) < 0 or max(ends) > MAX_INT32 or max(ends.values()) > MAX_INT64:
+            raise ValueError
         keys = found["keys"]
         return KnownErasure(found["topic"], UUID(found["topic_id"]), ends, int(keys["count"]), str(keys["sha256"]))
     except (ValueError, KeyError, TypeError):

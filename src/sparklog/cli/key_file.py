@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ def read_keys(path: str, spelling: str) -> list[bytes]:
 
     Raises click.UsageError where a line is empty, is none, or says a key for the second time, and where there is none.
     """
-    data = _read(path)
+    data = _read(path).removeprefix(codecs.BOM_UTF8)  # which some editors write, and which is of no key
     lines: dict[bytes, int] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
         line = line.removesuffix(b"\r")

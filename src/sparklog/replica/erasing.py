@@ -37,6 +37,8 @@ _logger = logging.getLogger(__name__)
 
 FORGOTTEN_S = 600.0
 """An erasure that nobody has asked about for so long is forgotten."""
+_MOST_KEY_BYTES = 64 << 20
+"""Of all erasures together."""
 _DELETED = "a segment was deleted while it was read"
 _MOST_ATTEMPTS = 10
 """Of one replica, where its log changes again and again."""
@@ -102,6 +104,10 @@ class _Round:
     replicas: dict[TopicPartition, Erasing] = field(default_factory=dict)
 
 
+class RoundRefused(LogError):
+    """Keys are not taken, and why."""
+
+
 class LogEraser:
     """Belongs to the loop's thread."""
 
@@ -137,10 +143,17 @@ class LogEraser:
     # What is asked
 
     def begin(self, round_id: RoundId, keys: bytes, digest: bytes, *, scan_only: bool) -> None:
-        """Learn the keys of a round, packed; ``scan_only``: they are only searched for. Once more is the same."""
+        """Learn the keys of a round, packed; ``scan_only``: they are only searched for. Once more is the same.
+
+        Raises RoundRefused for other keys than the round has, and where keys of too many rounds are held.
+        """
         known = self._rounds.get(round_id)
         if known is None:
+            if sum(len(each.keys or b"") for each in self._rounds.values()) + len(keys) > _MOST_KEY_BYTES:
+                raise RoundRefused(f"other erasures are under way, whose keys take {_MOST_KEY_BYTES:,} bytes already")
             self._rounds[round_id] = _Round(scan_only, keys, digest.hex(), self._clock.monotonic())
+        elif (known.digest, known.scan_only) != (digest.hex(), scan_only):
+            raise RoundRefused("the round was begun with other keys, or for something else")
         elif known.keys is None:
             known.keys = keys
         self._expire()

@@ -11,6 +11,7 @@ from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions, run
 from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.lake.table import Overtaken
+from sparklog.spark.read.resolver import OffsetResolver
 from sparklog.structs import TopicPartition
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
@@ -219,6 +220,7 @@ class TestRefusals:
         [
             ("value string", {}, "column value string is not one of a log"),
             ("value binary, price double", {}, "column price double is not one of a log"),
+            ("key binary not null, value binary", {}, "generated or constrained"),
             ("value binary, offset bigint", {"delta.constraints.high": "offset > 3"}, "constraints"),
             ("value binary", {"delta.columnMapping.mode": "name"}, "other names in its files"),
             ("value binary", {"delta.setTransactionRetentionDuration": "interval 7 days"}, "forgets how far"),
@@ -254,6 +256,37 @@ class TestRefusals:
             run(spark, options(name))
         run(spark, options(name, fail_on_data_loss=False))
         assert [row[5] for row in in_table(spark, table)] == [*range(10), *range(15, 20)]
+
+    def test_a_log_that_was_cut_off(self, spark, options, make, send, monkeypatch, table):
+        """As an unclean election leaves it: the log ends before the table does."""
+        name = make(1)
+        send(name, 0, 10, partitions=1)
+        run(spark, options(name))
+        latest = OffsetResolver.latest
+        monkeypatch.setattr(OffsetResolver, "latest", lambda *_: {TopicPartition(name, 0): 6})
+        with pytest.raises(DataSourceError, match=r"ends at offset 6, but table .* has it up to 10"):
+            run(spark, options(name))
+        (went_back,) = run(spark, options(name, fail_on_data_loss=False))
+        assert went_back.records == 0
+        monkeypatch.setattr(OffsetResolver, "latest", latest)
+        (again,) = run(spark, options(name))
+        assert again.records == 4, "what was written since is not passed over"
+
+    def test_of_two_first_jobs_with_different_topics_one_wins(self, spark, options, make, send):
+        one, other = make(suffix="-a"), make(suffix="-b")
+        send(one, 0, 4)
+        send(other, 0, 4)
+
+        def overtaken(*arguments, **more):
+            outcomes = run_in_workers(*arguments, **more)
+            patch.undo()
+            run(spark, options(other))
+            return outcomes
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(offload, "run_in_workers", overtaken)
+            with pytest.raises(Overtaken):
+                run(spark, options(one))
 
     @pytest.mark.parametrize(
         ("more", "why"),

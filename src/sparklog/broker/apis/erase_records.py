@@ -14,7 +14,7 @@ from sparklog.errors import ApiError, ErrorCode
 from sparklog.protocol.api_key import ApiKey
 from sparklog.protocol.messages import EraseRecordsRequest, EraseRecordsResponse
 from sparklog.protocol.wire import ZERO_UUID
-from sparklog.replica.erasing import Erasing, RoundId, State
+from sparklog.replica.erasing import Erasing, RoundId, RoundRefused, State
 from sparklog.structs import INTERNAL_TOPICS, TopicPartition
 
 API = ApiKey.ERASE_RECORDS
@@ -35,7 +35,10 @@ async def handle(broker: BrokerContext, request: ApiRequest[EraseRecordsRequest]
         if len(message.keys) > MOST_BYTES:
             return _refused(ErrorCode.INVALID_REQUEST, f"the keys take more than {MOST_BYTES} bytes")
         digest = await broker.loop.run_in_executor(None, digest_of, message.keys)
-        broker.eraser.begin(round_id, message.keys, digest, scan_only=message.scan_only)
+        try:
+            broker.eraser.begin(round_id, message.keys, digest, scan_only=message.scan_only)
+        except RoundRefused as error:
+            return _refused(ErrorCode.INVALID_REQUEST, str(error))
     told, needs_keys = [], False
     async for asked in broker.turns.paced(message.partitions):
         result = _result(broker, message, round_id, asked)

@@ -162,7 +162,7 @@ class Offload:
             commit = self._table.begin()
             plan = self._plan(commit.table, topic_ids, ends)
             self._tell_group(plan.starts)
-            if not plan.ranges:
+            if not plan.ends:
                 return
             commit.expect(plan.progress.values())
             yield self._commit(commit, plan, started)
@@ -209,7 +209,8 @@ class Offload:
         upto = limited(starts, ends, self._options.commit_bytes, weights)
         ranges = [OffsetRange(tp, starts[tp], upto[tp], topic_ids[tp]) for tp in topic_ids if starts[tp] < upto[tp]]
         behind = sum(max(ends[tp] - max(upto[tp], starts[tp]), 0) for tp in topic_ids)
-        return _Plan(progress, starts, ranges, weights, behind)
+        back = {tp for tp in topic_ids if starts[tp] < table.progress.get(progress[tp], 0)}
+        return _Plan(progress, starts, ranges, back, weights, behind)
 
     @property
     def _cluster_id(self) -> str:
@@ -265,7 +266,7 @@ class Offload:
         except Overtaken:
             remove_files(commit.table.location, files)
             raise
-        self._tell_group({each.tp: each.end for each in plan.ranges})
+        self._tell_group({known.tp: end for known, end in plan.ends.items()})
         return Committed(
             version,
             sum(each.rows for each in files),
@@ -307,12 +308,15 @@ class _Plan(NamedTuple):
     progress: dict[TopicPartition, Progress]
     starts: Offsets
     ranges: list[OffsetRange]
+    back: set[TopicPartition]
+    """Those whose log was cut off, and the loss accepted: the table's offset goes back to where the log ends."""
     weights: Mapping[TopicPartition, float]
     behind: int
 
     @property
     def ends(self) -> dict[Progress, int]:
-        return {self.progress[each.tp]: each.end for each in self.ranges}
+        back = {self.progress[tp]: self.starts[tp] for tp in self.back}
+        return back | {self.progress[each.tp]: each.end for each in self.ranges}
 
 
 class _Refused(NamedTuple):

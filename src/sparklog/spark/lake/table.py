@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _APPLICATION = "sparklog"
+_FIRST = f"{_APPLICATION}:first"
+"""What the first offload to a table writes besides, so that of two with different topics one fails."""
 _FORGETS = "delta.setTransactionRetentionDuration"
 
 
@@ -85,7 +87,6 @@ class DeltaTable:
         self._path = _path_of(name) if "/" in name else None
         self._spark = spark
         self._delta = _delta_of(spark)
-        self._log: Any = None
 
     def create(self, partition_by: Sequence[str]) -> None:
         """Make the table unless it is there. Raises DataSourceError for a place that holds something else."""
@@ -104,9 +105,8 @@ class DeltaTable:
 
     def begin(self) -> Commit:
         """Begin a commit on the table as it is now. Raises DataSourceError for a table that does not suit."""
-        if self._log is None:
-            self._log = self._delta.DeltaLog.forTable(self._spark._jsparkSession, self._location())
-        return Commit(self._spark, self._delta, self._log.startTransaction(), self.name)
+        log = self._delta.DeltaLog.forTable(self._spark._jsparkSession, self._location())
+        return Commit(self._spark, self._delta, log.startTransaction(), self.name)
 
     def _location(self) -> str:
         if not self.exists:
@@ -148,9 +148,11 @@ class Commit:
         )
 
     def expect(self, partitions: Iterable[Progress]) -> None:
-        """Let the commit fail if another one writes the offsets of these before it."""
+        """Let the commit fail if another one writes the offsets of these before it; the first of all, if any does."""
         for each in partitions:
             self._transaction.txnVersion(each.to_application())
+        if not self.table.progress:
+            self._transaction.txnVersion(_FIRST)
 
     def finish(self, files: Iterable[WrittenFile], offsets: Mapping[Progress, int]) -> int:
         """Commit; the version of the table with it. All of it is in the table afterwards, or nothing.
@@ -160,8 +162,11 @@ class Commit:
         """
         actions = [{"add": each.to_action()} for each in files]
         now_ms = int(time.time() * 1000)
-        for each, offset in offsets.items():
-            actions.append({"txn": {"appId": each.to_application(), "version": offset, "lastUpdated": now_ms}})
+        versions = {each.to_application(): offset for each, offset in offsets.items()}
+        if not self.table.progress:
+            versions[_FIRST] = 1
+        for application, version in versions.items():
+            actions.append({"txn": {"appId": application, "version": version, "lastUpdated": now_ms}})
         try:
             return int(self._transaction.commit(self._seq(actions), self._operation(offsets)))
         except ConcurrentTransactionException as error:
@@ -223,7 +228,8 @@ def _check(name: str, schema: StructType, partition_by: Sequence[str], configura
         known = TABLE_COLUMNS.get(column.name)
         if known is None or not _same(known, column.dataType):
             refuse(name, f"column {column.name} {column.dataType.simpleString()} is not one of a log")
-        if column.metadata.get("delta.generationExpression") or column.metadata.get("delta.invariants"):
+        is_checked = not column.nullable or column.metadata.get("delta.invariants")
+        if is_checked or column.metadata.get("delta.generationExpression"):
             refuse(name, f"column {column.name} is generated or constrained, which is checked for rows, not for files")
     for each in partition_by:
         if each not in PARTITION_COLUMNS:
