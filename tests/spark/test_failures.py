@@ -44,7 +44,7 @@ def listener():
                 if answer is None:
                     kept.append(caller)
                     continue
-                with caller, suppress(ConnectionError):
+                with caller, suppress(OSError):  # a caller may be gone already
                     caller.recv(1 << 16)
                     caller.sendall(answer)
                     caller.shutdown(socket.SHUT_WR)
