@@ -90,7 +90,9 @@ def test_a_listener_of_tls_hangs_up(listener):
 
 
 def test_a_web_server_is_no_broker(listener):
-    assert _refused(listener(b"HTTP/1.1 400 Bad Request\r\n\r\n")).error_code == "SPARKLOG_NOT_A_BROKER"
+    patient = {"kafka.default.api.timeout.ms": "60000"}  # its answer says it all: nothing is tried again
+    error = _refused(listener(b"HTTP/1.1 400 Bad Request\r\n\r\n"), **patient)
+    assert error.error_code == "SPARKLOG_NOT_A_BROKER"
 
 
 @pytest.mark.parametrize("setting", ["security.protocol", "security.PROTOCOL"])
