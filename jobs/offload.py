@@ -9,6 +9,7 @@ from sparklog.errors import SparklogError
 from sparklog.spark import session
 from sparklog.spark.batch.offload import Committed, Offload, OffloadOptions
 from sparklog.spark.batch.repetition import duration, rounds
+from sparklog.spark.lake.raw_table import RawTable
 
 
 def _repeated(offload: Offload, pause_s: float | None) -> Iterator[Committed]:
@@ -35,12 +36,10 @@ def main() -> int:
     options = OffloadOptions(
         args.bootstrap_server,
         tuple(args.topic),
-        args.table,
-        tuple(filter(None, args.partition_by.split(","))),
+        RawTable(args.table, tuple(filter(None, args.partition_by.split(","))), args.compression),
         add_topics=args.add_topics,
         fail_on_data_loss=not args.accept_loss,
         group=args.group,
-        compression=args.compression,
     )
     spark = session("offload", delta=True)
     try:

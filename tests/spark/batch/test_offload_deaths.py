@@ -8,7 +8,9 @@ import pytest
 from sparklog.client import Admin, NewTopic, Producer
 from sparklog.spark.batch import offload
 from sparklog.spark.batch.offload import Offload, OffloadOptions
-from sparklog.spark.lake.table import Commit, Overtaken
+from sparklog.spark.lake.destination import Overtaken
+from sparklog.spark.lake.raw_table import RawTable, RawTableIntake
+from sparklog.spark.lake.table import Commit
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
 STEPS = ("nothing written", "some written", "all written", "committed")
@@ -32,7 +34,7 @@ class Job:
         """Offload once, as far as that goes."""
         with pytest.MonkeyPatch.context() as patch, closing(self._offload):
             patch.setattr(offload, "run_in_workers", self._run_tasks)
-            patch.setattr(offload, "remove_files", self._remove)
+            patch.setattr(RawTableIntake, "discard", self._discard)
 
             def committed(commit, files, offsets):
                 self._die_at("all written")
@@ -55,7 +57,7 @@ class Job:
         self._meanwhile()
         return outcomes
 
-    def _remove(self, *_):
+    def _discard(self, *_):
         """The dead remove nothing, and the living need not."""
 
     def _die_at(self, step):
@@ -74,8 +76,7 @@ def test_every_record_is_in_the_table_once(spark, interpreted, delta_jars, clust
     options = OffloadOptions(
         servers,
         (topic,),
-        table,
-        chance.choice([("day",), ("hour", "partition"), ()]),
+        RawTable(table, chance.choice([("day",), ("hour", "partition"), ()])),
         commit_bytes=4000,
         task_bytes=1500,
     )

@@ -1,7 +1,7 @@
-"""Offload: what topics hold is moved into a Delta table, exactly once, commit by commit.
+"""Offload: what topics hold is moved to another place, such as a Delta table, exactly once, commit by commit.
 
-A commit has files with the records of a range of each partition, and the offsets behind these ranges
-(``lake/table.py``). Whatever dies, the table says where to go on. Invariants: ``docs/adr/0029-offload.md``.
+A commit has the records of a range of each partition, and the offsets behind these ranges
+(``lake/destination.py``). Whatever dies, the place says where to go on. Invariants: ``docs/adr/0029-offload.md``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from pyarrow import ArrowException
@@ -20,9 +20,8 @@ from sparklog.clock import Clock, SystemClock
 from sparklog.errors import DataSourceError
 from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.lake.ages import Timestamps
-from sparklog.spark.lake.columns import DAY, PARTITION_COLUMNS
-from sparklog.spark.lake.files import Offloaded, TableFiles, WriteRanges, WrittenFile, remove_files
-from sparklog.spark.lake.table import Commit, DeltaTable, Overtaken, Progress, TableFacts, refuse
+from sparklog.spark.lake.destination import Intake, Outcome, Overtaken, Target, Task, refuse
+from sparklog.spark.lake.progress import Progress
 from sparklog.spark.read.data_loss import DataLoss, DataLossReporter
 from sparklog.spark.read.offsets import OffsetRange, Offsets, Split, into_tasks, limited
 from sparklog.spark.read.options import ReadOptions
@@ -40,7 +39,6 @@ _WORTH_A_TASK = 16 * _MB
 """Bytes of the log."""
 _LEAST_PAUSE_S = 0.2
 """Between two looks for new records."""
-_COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 
 
 @dataclass(frozen=True)
@@ -49,19 +47,13 @@ class OffloadOptions:
 
     bootstrap_servers: str
     topics: tuple[str, ...]
-    table: str
-    """A path or URI, which has a slash, or a table of the catalog. It is made if it is not there."""
-    partition_by: tuple[str, ...] = (DAY,)
-    """Of a table that is made: ``day``, ``hour`` (UTC's), ``topic``, ``partition``, or none."""
+    target: Target
     add_topics: bool = False
-    """Offload topics to a table that has others already."""
+    """Offload topics to a place that has others already."""
     fail_on_data_loss: bool = True
     """Stop where records are gone before they were offloaded; else go on behind them, with a warning."""
     group: str | None = None
     """A consumer group whose offsets follow, for those who watch lag."""
-    compression: str = "snappy"
-    file_bytes: int = 256 * _MB
-    """A file is complete when it has so much."""
     task_bytes: int = 512 * _MB
     """A task reads about so much of the log, at most."""
     commit_bytes: int = 8192 * _MB
@@ -70,17 +62,6 @@ class OffloadOptions:
     """More options of the source, such as ``directRead`` and what begins with ``kafka.``."""
 
     def __post_init__(self) -> None:
-        for each in self.partition_by:
-            if each not in PARTITION_COLUMNS:
-                raise DataSourceError(
-                    "SPARKLOG_INVALID_OPTION",
-                    f"a table is partitioned by {', '.join(PARTITION_COLUMNS)} or none of them, not by {each!r}",
-                )
-        if self.compression not in _COMPRESSIONS:
-            raise DataSourceError(
-                "SPARKLOG_INVALID_OPTION",
-                f"compression is one of {', '.join(_COMPRESSIONS)}, not {self.compression!r}",
-            )
         if not self.topics:
             raise DataSourceError("SPARKLOG_INVALID_OPTION", "no topic is named")
 
@@ -102,9 +83,10 @@ class Committed(NamedTuple):
     """One commit."""
 
     version: int
-    """Of the table."""
+    """Of the table, or what numbers the commits of another place."""
     records: int
-    file_bytes: int
+    nbytes: int
+    """Written."""
     files: int
     seconds: float
     ages_s: tuple[float, ...]
@@ -117,7 +99,7 @@ class Committed(NamedTuple):
         behind = f"; {self.behind:,} offsets behind" if self.behind else ""
         return (
             f"version {self.version}: {self.records:,} records{ages} in {self.files} files,"
-            f" {self.file_bytes / _MB:,.1f} MB, {self.seconds:.1f} s{behind}"
+            f" {self.nbytes / _MB:,.1f} MB, {self.seconds:.1f} s{behind}"
         )
 
 
@@ -128,14 +110,14 @@ def run(spark: SparkSession, options: OffloadOptions) -> list[Committed]:
 
 
 class Offload:
-    """An offload of some topics to one table. It belongs to one thread. Close it."""
+    """An offload of some topics to one place. It belongs to one thread. Close it."""
 
     def __init__(self, spark: SparkSession, options: OffloadOptions, clock: Clock | None = None) -> None:
         self._spark = spark
         self._options = options
         self._reading = options.reading()
         self._clock = clock or SystemClock()
-        self._table = DeltaTable(spark, options.table)
+        self._destination = options.target.open(spark)
         self._cluster = ClusterMetadata(self._reading.client, self._clock)
         self._resolver = OffsetResolver(self._cluster, self._reading)
         self._sizes = PartitionSizes(self._cluster)
@@ -143,6 +125,7 @@ class Offload:
         self._group = GroupProgress(self._reading.client, options.group, self._clock) if options.group else None
 
     def close(self) -> None:
+        self._destination.close()
         self._cluster.close()
         if self._group is not None:
             self._group.close()
@@ -150,29 +133,28 @@ class Offload:
     def commits(self) -> Iterator[Committed]:
         """Offload up to where the partitions end now, a commit a step. Nothing where there is nothing new.
 
-        Raises Overtaken where another job was quicker, DataSourceError for a table or a topic that does not suit and
+        Raises Overtaken where another job was quicker, DataSourceError for a place or a topic that does not suit and
         for records that are gone, ApiError for a topic that there is not, ConnectionFailed.
         """
         topic_ids = self._resolver.partitions()
-        if not self._table.exists:
-            self._table.create(self._options.partition_by)
+        self._destination.prepare()
         ends = self._resolver.latest(topic_ids)
         while True:
             started = self._clock.monotonic()
-            commit = self._table.begin()
-            plan = self._plan(commit.table, topic_ids, ends)
+            intake = self._destination.begin()
+            plan = self._plan(intake, topic_ids, ends)
             self._tell_group(plan.starts)
             if not plan.ends:
                 return
-            commit.expect(plan.progress.values())
-            yield self._commit(commit, plan, started)
+            intake.expect(plan.progress.values())
+            yield self._commit(intake, plan, started)
 
     def _tell_group(self, offsets: Offsets) -> None:
         if self._group is not None:
             self._group.commit(offsets)
 
     def fresh(self, freshness_s: float) -> Iterator[Committed]:
-        """Offload on and on, so that records are in the table ``freshness_s`` seconds after their timestamps.
+        """Offload on and on, so that records are in their place ``freshness_s`` seconds after their timestamps.
 
         Half of that is for a commit to be made in, and a little to spare: so long a record waits for the next commit. A
         warning says when the objective is missed. Raises as ``commits`` does.
@@ -190,9 +172,9 @@ class Offload:
     def _warn_if_late(self, commit: Committed, freshness_s: float) -> None:
         if commit.ages_s and commit.ages_s[1] > freshness_s:
             _log.warning(
-                "records come into table %s later than %g s after their timestamps: 95 %% within %.1f s, and %d offsets"
+                "records come into %s later than %g s after their timestamps: 95 %% within %.1f s, and %d offsets"
                 " wait; where that stays so, give Spark more cores",
-                self._options.table,
+                self._destination.place,
                 freshness_s,
                 commit.ages_s[1],
                 commit.behind,
@@ -200,16 +182,16 @@ class Offload:
 
     # What is next
 
-    def _plan(self, table: TableFacts, topic_ids: TopicIds, ends: Offsets) -> _Plan:
+    def _plan(self, intake: Intake[Any], topic_ids: TopicIds, ends: Offsets) -> _Plan:
         progress = {tp: Progress(self._cluster_id, tp, topic_id) for tp, topic_id in topic_ids.items()}
-        self._check_owner(table, progress)
+        self._check_owner(intake, progress)
         first = self._resolver.earliest(topic_ids)
-        starts = {tp: self._start(tp, table.progress.get(progress[tp]), first[tp], ends[tp]) for tp in topic_ids}
+        starts = {tp: self._start(tp, intake.progress.get(progress[tp]), first[tp], ends[tp]) for tp in topic_ids}
         weights = self._sizes.bytes_per_offset(topic_ids)
         upto = limited(starts, ends, self._options.commit_bytes, weights)
         ranges = [OffsetRange(tp, starts[tp], upto[tp], topic_ids[tp]) for tp in topic_ids if starts[tp] < upto[tp]]
         behind = sum(max(ends[tp] - max(upto[tp], starts[tp]), 0) for tp in topic_ids)
-        back = {tp for tp in topic_ids if starts[tp] < table.progress.get(progress[tp], 0)}
+        back = {tp for tp in topic_ids if starts[tp] < intake.progress.get(progress[tp], 0)}
         return _Plan(progress, starts, ranges, back, weights, behind)
 
     @property
@@ -217,84 +199,86 @@ class Offload:
         return self._cluster.cluster_id or "-"
 
     def _start(self, tp: TopicPartition, known: int | None, first: int, end: int) -> int:
-        """Where to go on; ``known`` is what the table says."""
+        """Where to go on; ``known`` is what the destination says."""
         if known is None:
             return first
         if known < first:
             self._data_loss.report(
                 DataLoss.EXPIRED,
-                f"partition {tp} is in table {self._options.table} up to offset {known}, and begins at {first} now: the"
+                f"partition {tp} is in {self._destination.place} up to offset {known}, and begins at {first} now: the"
                 " records between were deleted before they were offloaded",
             )
             return first
         if known > end:
             self._data_loss.report(
                 DataLoss.TRUNCATED,
-                f"partition {tp} ends at offset {end}, but table {self._options.table} has it up to {known}: the log"
+                f"partition {tp} ends at offset {end}, but {self._destination.place} has it up to {known}: the log"
                 " was cut off, or is another one",
             )
             return end
         return known
 
-    def _check_owner(self, table: TableFacts, progress: Mapping[TopicPartition, Progress]) -> None:
-        """Raises DataSourceError for a table that belongs to others."""
-        if not table.progress and not table.is_empty:
-            refuse(self._options.table, "it has rows, but no offsets: somebody else has written them")
-        others = {known for known in table.progress if known.cluster_id != self._cluster_id}
+    def _check_owner(self, intake: Intake[Any], progress: Mapping[TopicPartition, Progress]) -> None:
+        """Raises DataSourceError for a place that belongs to others."""
+        place = self._destination.place
+        if not intake.progress and not intake.is_empty:
+            refuse(place, "it has rows, but no offsets: somebody else has written them")
+        others = {known for known in intake.progress if known.cluster_id != self._cluster_id}
         if others:
             cluster = min(each.cluster_id for each in others)
-            refuse(self._options.table, f"it is of cluster {cluster}, and this is cluster {self._cluster_id}")
-        ids = {known.tp.topic: known.topic_id for known in table.progress}
+            refuse(place, f"it is of cluster {cluster}, and this is cluster {self._cluster_id}")
+        ids = {known.tp.topic: known.topic_id for known in intake.progress}
         for each in progress.values():
             known_id = ids.get(each.tp.topic, each.topic_id)
             if known_id != each.topic_id:
-                refuse(self._options.table, _made_again(each, known_id))
+                refuse(place, _made_again(each, known_id))
         added = {each.tp.topic for each in progress.values()} - ids.keys()
         if ids and added and not self._options.add_topics:
             refuse(
-                self._options.table,
+                place,
                 f"it has topic {', '.join(sorted(ids))}, not {', '.join(sorted(added))}; say that topics are added, or"
-                " name another table",
+                " name another place",
             )
 
     # One commit
 
-    def _commit(self, commit: Commit, plan: _Plan, started: float) -> Committed:
-        files, timestamps = self._write(commit.table, plan)
+    def _commit(self, intake: Intake[Outcome], plan: _Plan, started: float) -> Committed:
+        outcomes = self._write(intake, plan)
         try:
-            version = commit.finish(files, plan.ends)
+            version = intake.finish(outcomes, plan.ends)
         except Overtaken:
-            remove_files(commit.table.location, files)
+            intake.discard(outcomes)
             raise
         self._tell_group({known.tp: end for known, end in plan.ends.items()})
+        timestamps = Timestamps()
+        for each in outcomes:
+            timestamps.merge(each.timestamps)
         return Committed(
             version,
-            sum(each.rows for each in files),
-            sum(each.size for each in files),
-            len(files),
+            sum(each.rows for each in outcomes),
+            sum(each.nbytes for each in outcomes),
+            sum(each.file_count for each in outcomes),
             self._clock.monotonic() - started,
             tuple(timestamps.ages_s(self._clock.now_ms(), (0.5, 0.95))),
             plan.behind,
         )
 
-    def _write(self, table: TableFacts, plan: _Plan) -> tuple[list[WrittenFile], Timestamps]:
-        options = self._options
-        files = TableFiles(table.location, table.columns, table.partition_by, options.compression, options.file_bytes)
-        split = Split(self._least_tasks(plan), None, options.task_bytes, plan.weights)
-        tasks = [WriteRanges(self._reading, tuple(ranges), files) for ranges in into_tasks(plan.ranges, split)]
-        written: list[WrittenFile] = []
-        timestamps = Timestamps()
+    def _write(self, intake: Intake[Outcome], plan: _Plan) -> list[Outcome]:
+        split = Split(self._least_tasks(plan), None, self._options.task_bytes, plan.weights)
+        tasks = [
+            _Named(intake.task(self._reading, each), self._destination.place) for each in into_tasks(plan.ranges, split)
+        ]
+        written: list[Outcome] = []
         failures: list[_Refused] = []
         for outcome in run_in_workers(self._spark, tasks, _begin):
-            if isinstance(outcome, Offloaded):
-                written += outcome.files
-                timestamps.merge(outcome.timestamps)
-            else:
+            if isinstance(outcome, _Refused):
                 failures.append(outcome)
+            else:
+                written.append(outcome)
         if failures:
-            remove_files(table.location, written)
+            intake.discard(written)
             raise DataSourceError(*failures[0])
-        return written, timestamps
+        return written
 
     def _least_tasks(self, plan: _Plan) -> int:
         """One for each core, where that makes no tiny files."""
@@ -309,7 +293,7 @@ class _Plan(NamedTuple):
     starts: Offsets
     ranges: list[OffsetRange]
     back: set[TopicPartition]
-    """Those whose log was cut off, and the loss accepted: the table's offset goes back to where the log ends."""
+    """Those whose log was cut off, and the loss accepted: the offset goes back to where the log ends."""
     weights: Mapping[TopicPartition, float]
     behind: int
 
@@ -326,22 +310,29 @@ class _Refused(NamedTuple):
     text: str
 
 
-def _begin() -> Callable[[WriteRanges], Offloaded | _Refused]:
+class _Named(NamedTuple):
+    """A task, and the place it writes to."""
+
+    task: Task[Outcome]
+    place: str
+
+
+def _begin() -> Callable[[_Named], Outcome | _Refused]:
     return _perform
 
 
-def _perform(task: WriteRanges) -> Offloaded | _Refused:
+def _perform(named: _Named) -> Outcome | _Refused:
     """What the task wrote, or why it could not."""
     try:
-        return task.run()
+        return named.task.run()
     except DataSourceError as error:
         return _Refused(error.error_code, str(error).removeprefix(f"[{error.error_code}] "))
     except (OSError, ArrowException) as error:
-        return _Refused("SPARKLOG_TABLE_NOT_WRITTEN", f"table {task.table.location} cannot be written: {error}")
+        return _Refused("SPARKLOG_TABLE_NOT_WRITTEN", f"{named.place} cannot be written: {error}")
 
 
 def _made_again(each: Progress, known_id: UUID) -> str:
     return (
         f"it has topic {each.tp.topic} with id {known_id}, which was deleted; the topic of that name now has id"
-        f" {each.topic_id}. Name another table"
+        f" {each.topic_id}. Name another place"
     )

@@ -81,6 +81,18 @@ class Offloaded(NamedTuple):
     files: list[WrittenFile]
     timestamps: Timestamps
 
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.files)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(each.size for each in self.files)
+
+    @property
+    def file_count(self) -> int:
+        return len(self.files)
+
 
 @dataclass(frozen=True, slots=True)
 class WriteRanges:

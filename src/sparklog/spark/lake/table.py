@@ -12,9 +12,8 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
-from uuid import UUID
 
 from delta.exceptions import ConcurrentTransactionException, DeltaConcurrentModificationException
 from delta.tables import DeltaTable as SparkTable
@@ -23,43 +22,16 @@ from pyspark.sql.types import DataType, StructType
 
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.spark.lake.columns import PARTITION_COLUMNS, TABLE_COLUMNS, new_table_schema
+from sparklog.spark.lake.destination import Overtaken, refuse
 from sparklog.spark.lake.files import WrittenFile
-from sparklog.structs import TopicPartition
+from sparklog.spark.lake.progress import APPLICATION, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_APPLICATION = "sparklog"
-_FIRST = f"{_APPLICATION}:first"
+_FIRST = f"{APPLICATION}:first"
 """What the first offload to a table writes besides, so that of two with different topics one fails."""
 _FORGETS = "delta.setTransactionRetentionDuration"
-
-
-class Overtaken(DataSourceError):
-    """Another job has offloaded to the table what this one was about to."""
-
-
-class Progress(NamedTuple):
-    """What an application transaction of ours is about."""
-
-    cluster_id: str
-    tp: TopicPartition
-    topic_id: UUID
-
-    def to_application(self) -> str:
-        return ":".join([_APPLICATION, self.cluster_id, self.tp.topic, str(self.topic_id), str(self.tp.partition)])
-
-    @classmethod
-    def from_application(cls, text: str) -> Progress | None:
-        """None for an application of somebody else."""
-        parts = text.split(":")
-        if len(parts) != 5 or parts[0] != _APPLICATION:
-            return None
-        _, cluster_id, topic, topic_id, partition = parts
-        try:
-            return cls(cluster_id, TopicPartition(topic, int(partition)), UUID(topic_id))
-        except ValueError:
-            return None
 
 
 @dataclass(frozen=True)
@@ -227,28 +199,27 @@ def _check(name: str, schema: StructType, partition_by: Sequence[str], configura
     for column in schema.fields:
         known = TABLE_COLUMNS.get(column.name)
         if known is None or not _same(known, column.dataType):
-            refuse(name, f"column {column.name} {column.dataType.simpleString()} is not one of a log")
+            _refuse(name, f"column {column.name} {column.dataType.simpleString()} is not one of a log")
         is_checked = not column.nullable or column.metadata.get("delta.invariants")
         if is_checked or column.metadata.get("delta.generationExpression"):
-            refuse(name, f"column {column.name} is generated or constrained, which is checked for rows, not for files")
+            _refuse(name, f"column {column.name} is generated or constrained, which is checked for rows, not for files")
     for each in partition_by:
         if each not in PARTITION_COLUMNS:
-            refuse(name, f"it is partitioned by {each}, not by one of {', '.join(PARTITION_COLUMNS)}")
+            _refuse(name, f"it is partitioned by {each}, not by one of {', '.join(PARTITION_COLUMNS)}")
     if configuration.get("delta.columnMapping.mode", "none") != "none":
-        refuse(name, "its columns have other names in its files (delta.columnMapping.mode)")
+        _refuse(name, "its columns have other names in its files (delta.columnMapping.mode)")
     if any(key.startswith("delta.constraints.") for key in configuration):
-        refuse(name, "it has constraints, which are checked for rows, not for files")
+        _refuse(name, "it has constraints, which are checked for rows, not for files")
     if _FORGETS in configuration:
-        refuse(name, f"it forgets how far it has come ({_FORGETS} is set)")
+        _refuse(name, f"it forgets how far it has come ({_FORGETS} is set)")
 
 
 def _same(one: DataType, other: DataType) -> bool:
     return bool(one.simpleString() == other.simpleString())
 
 
-def refuse(name: str, why: str) -> None:
-    """Raises DataSourceError: the table cannot take what a log has."""
-    raise DataSourceError("SPARKLOG_UNSUITABLE_TABLE", f"table {name} cannot be offloaded to: {why}")
+def _refuse(name: str, why: str) -> NoReturn:
+    refuse(f"table {name}", why)
 
 
 def _said(error: Exception) -> str:

@@ -1,0 +1,125 @@
+"""Where an offload goes to: a place that takes rows and the offsets behind them in one commit, or neither.
+
+The contract, which ``spark/batch/offload.py`` relies on and every kind of place keeps:
+
+- ``Intake.progress`` is what the place itself says, as of the moment when the intake began.
+- ``Intake.finish`` makes all rows visible together with the offsets, or nothing. It fails if another job has moved one
+  of the offsets since the intake began (``Overtaken``).
+- What a task writes is invisible until then. A task may run twice, or die: only the outcomes that ``finish`` is given
+  count. ``discard`` removes the others as far as it can, and what stays is harmless.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+
+from sparklog.errors import DataSourceError
+from sparklog.spark.lake.ages import Timestamps
+from sparklog.spark.lake.progress import Progress
+from sparklog.spark.read.offsets import OffsetRange
+from sparklog.spark.read.options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Overtaken(DataSourceError):
+    """Another job has offloaded to the place what this one was about to."""
+
+
+class Outcome(Protocol):
+    """What a task wrote. It is pickled."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Written."""
+
+    @property
+    def file_count(self) -> int: ...
+
+    @property
+    def timestamps(self) -> Timestamps:
+        """Of the records that were read."""
+
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+OutcomeT_co = TypeVar("OutcomeT_co", bound=Outcome, covariant=True)
+
+
+class Task(Protocol[OutcomeT_co]):
+    """Reads some ranges and writes them. It is pickled, and run in a Python worker of Spark."""
+
+    def run(self) -> OutcomeT_co:
+        """Raises DataSourceError; OSError and ArrowException where the place cannot be written."""
+
+
+class Intake(ABC, Generic[OutcomeT]):
+    """A commit that has begun: how far the place was then, and what is to be added. It belongs to one thread."""
+
+    @property
+    @abstractmethod
+    def progress(self) -> Mapping[Progress, int]:
+        """The next offset of each partition that has been offloaded to the place."""
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Nobody has written rows to it."""
+
+    @abstractmethod
+    def expect(self, partitions: Iterable[Progress]) -> None:
+        """Let the commit fail if another one writes the offsets of these before it; the first of all, if any does."""
+
+    @abstractmethod
+    def task(self, reading: ReadOptions, ranges: Sequence[OffsetRange]) -> Task[OutcomeT]:
+        """What is to be run for these ranges."""
+
+    @abstractmethod
+    def finish(self, outcomes: Sequence[OutcomeT], offsets: Mapping[Progress, int]) -> int:
+        """Commit; the number of the commit.
+
+        Raises Overtaken where another job has moved one of the offsets, DataSourceError for a place that was changed
+        meanwhile. Of any other error the place alone tells whether the commit took place.
+        """
+
+    @abstractmethod
+    def discard(self, outcomes: Iterable[OutcomeT]) -> None:
+        """Remove what tasks wrote, as far as that can be done."""
+
+
+class Destination(ABC, Generic[OutcomeT]):
+    """One place. It belongs to one thread."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """How messages name it, such as ``table /data/clicks``. Without passwords."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make the place unless it is there. Raises DataSourceError where it is something else."""
+
+    @abstractmethod
+    def begin(self) -> Intake[OutcomeT]:
+        """Begin a commit on the place as it is now. Raises DataSourceError for one that does not suit."""
+
+    def close(self) -> None:
+        """Give up what the destination holds, such as a connection."""
+
+
+class Target(ABC):
+    """The description of a place. A value, without a session or a connection."""
+
+    @abstractmethod
+    def open(self, spark: SparkSession) -> Destination[Any]:
+        """Raises ConfigError where the session lacks what the place needs, DataSourceError for a wrong description."""
+
+
+def refuse(place: str, why: str) -> NoReturn:
+    """Raises DataSourceError: the place cannot take what a log has."""
+    raise DataSourceError("SPARKLOG_UNSUITABLE_TABLE", f"{place} cannot be offloaded to: {why}")

@@ -1,0 +1,34 @@
+"""How far one partition of a log has come in the place that it is offloaded to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from sparklog.structs import TopicPartition
+
+APPLICATION = "sparklog"
+
+
+class Progress(NamedTuple):
+    """Whose offset it is. A topic that is made again under its name has another id, and other offsets."""
+
+    cluster_id: str
+    tp: TopicPartition
+    topic_id: UUID
+
+    def to_application(self) -> str:
+        """The text that names it, of one line: ``sparklog:CLUSTER:TOPIC:TOPIC-ID:PARTITION``."""
+        return ":".join([APPLICATION, self.cluster_id, self.tp.topic, str(self.topic_id), str(self.tp.partition)])
+
+    @classmethod
+    def from_application(cls, text: str) -> Progress | None:
+        """None for an application of somebody else."""
+        parts = text.split(":")
+        if len(parts) != 5 or parts[0] != APPLICATION:
+            return None
+        _, cluster_id, topic, topic_id, partition = parts
+        try:
+            return cls(cluster_id, TopicPartition(topic, int(partition)), UUID(topic_id))
+        except ValueError:
+            return None

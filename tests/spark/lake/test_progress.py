@@ -1,0 +1,29 @@
+"""The names under which a table keeps how far it has come."""
+
+from uuid import UUID
+
+import pytest
+
+from sparklog.spark.lake.progress import Progress
+from sparklog.structs import TopicPartition
+
+PROGRESS = Progress("q-A_4", TopicPartition("clicks.eu-1_x", 12), UUID(int=7))
+
+
+def test_there_and_back():
+    assert Progress.from_application(PROGRESS.to_application()) == PROGRESS
+
+
+@pytest.mark.parametrize(
+    "application",
+    [
+        "",
+        "a-streaming-query",
+        PROGRESS.to_application().replace("sparklog", "other"),
+        PROGRESS.to_application() + ":1",
+        PROGRESS.to_application().replace(":12", ":twelve"),
+        "sparklog:c:t:no-uuid:1",
+    ],
+)
+def test_the_applications_of_others(application):
+    assert Progress.from_application(application) is None
