@@ -3785,6 +3785,7 @@ class DescribeCompactionResponse(Response):
             delay_ms: int
             is_due: bool
             is_under_way: bool
+            cleaned_by: str | None
             uncleanable_reason: str | None
             uncleanable_bytes: int
             last_ended_ms: int
@@ -3806,6 +3807,7 @@ class DescribeCompactionResponse(Response):
                 delay_ms: int = ...,
                 is_due: bool = ...,
                 is_under_way: bool = ...,
+                cleaned_by: str | None = ...,
                 uncleanable_reason: str | None = ...,
                 uncleanable_bytes: int = ...,
                 last_ended_ms: int = ...,

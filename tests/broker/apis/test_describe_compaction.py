@@ -83,6 +83,7 @@ def broker():
         metadata=Metadata(),
         held=replicas.partition,
         config=BrokerConfig(),
+        cleaning_grants=SimpleNamespace(who_cleans=lambda _: "a job"),
     )
 
 
@@ -113,6 +114,7 @@ def test_every_compacted_log_is_told_of(broker):
     assert (clean.last_bytes_before, clean.last_bytes_after) == (100, 25)
     assert (clean.last_messages_before, clean.last_messages_after) == (40, 10)
     assert (dirty.delay_ms, dirty.is_under_way) == (5500, True)
+    assert (clean.cleaned_by, dirty.cleaned_by) == (None, "a job")
     assert (dirty.last_ended_ms, dirty.last_seconds, dirty.last_bytes_before, dirty.last_messages_after) == (-1,) * 4
 
 

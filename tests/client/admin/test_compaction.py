@@ -133,7 +133,7 @@ def described(**changes):
     topic = DescribeCompactionResponse.DescribedTopic
     numbers = {"first_dirty_offset": 1, "first_uncleanable_offset": 2, "clean_bytes": 30, "cleanable_bytes": 10}
     last = dict.fromkeys(("last_bytes_before", "last_bytes_after", "last_messages_before", "last_messages_after"), -1)
-    fields = {"error_code": 0, "error_message": None, "delay_ms": 0, "is_under_way": False}
+    fields = {"error_code": 0, "error_message": None, "delay_ms": 0, "is_under_way": False, "cleaned_by": None}
     fields |= {"uncleanable_reason": None, "uncleanable_bytes": -1, "last_ended_ms": -1, "last_seconds": -1.0}
     each = topic.DescribedPartition(partition_index=0, **numbers | last | fields | changes)
     figures = (
@@ -171,4 +171,4 @@ def test_all_topics_are_described_where_none_is_named():
 
 
 def test_an_empty_log_is_not_dirty():
-    assert CompactionState(None, 0, 0, 0, 0, 0, False, False, None, -1, None).dirty_ratio == 0
+    assert CompactionState(None, 0, 0, 0, 0, 0, False, False, None, None, -1, None).dirty_ratio == 0

@@ -132,7 +132,9 @@ def test_a_job_that_dies_between_groups_leaves_the_log_to_the_next_one(logs, adm
         patch.setattr(compact, "give_up_cleaning", lambda *_: None)
         with pytest.raises(Killed):
             run_here(logs, "spare-4", twist=dies, stretch_bytes=1, grant_ms=3000)
-    assert admin.describe_compaction(["spare-4"]).replicas[replica("spare-4")].is_under_way
+    held = admin.describe_compaction(["spare-4"]).replicas[replica("spare-4")]
+    assert held.is_under_way
+    assert held.cleaned_by.startswith("a job that has it for")
     refused = run_here(logs, "spare-4")
     assert "spare-4-0 is being cleaned already: by a job that has it for" in str(refused)
     assert not refused.has_failed  # another is at it

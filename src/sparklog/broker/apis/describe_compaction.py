@@ -98,6 +98,7 @@ def _partition(broker: BrokerContext, tp: TopicPartition, candidate: Candidate |
         delay_ms=0 if candidate is None else candidate.delay_ms,
         is_due=candidate is not None and cleaner.is_due(candidate),
         is_under_way=tp in cleaner.under_way,
+        cleaned_by=broker.cleaning_grants.who_cleans(tp) if tp in cleaner.under_way else None,
         uncleanable_reason=None if known is None else known.why,
         uncleanable_bytes=_NOTHING if known is None else known.bytes,
         last_ended_ms=_NOTHING if last is None else last.ended_ms,

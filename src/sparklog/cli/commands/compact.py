@@ -191,7 +191,7 @@ def _state(state: CompactionState) -> str | None:
         return state.error.reason
     if state.uncleanable is not None:
         return f"cannot be cleaned: {state.uncleanable}"
-    return "is being cleaned" if state.is_under_way else None
+    return f"is being cleaned, by {state.cleaned_by}" if state.is_under_way else None
 
 
 def _percent(state: CompactionState) -> float | None:
@@ -225,6 +225,7 @@ def _told(replica: Replica, state: CompactionState) -> dict[str, object]:
         "cleanable_bytes": _known(state.cleanable_bytes),
         "delay_ms": state.delay_ms,
         "is_under_way": state.is_under_way,
+        "cleaned_by": state.cleaned_by,
         "uncleanable": state.uncleanable,
         "uncleanable_bytes": _known(state.uncleanable_bytes),
         "last_run": None if state.last_run is None else state.last_run._asdict(),

@@ -66,6 +66,8 @@ class CompactionState(NamedTuple):
     is_due: bool
     """Whether it is dirty enough, or overdue, to be cleaned without being asked for."""
     is_under_way: bool
+    cleaned_by: str | None
+    """In words, while that is under way."""
     uncleanable: str | None
     """Why it cannot be cleaned; None for one that can."""
     uncleanable_bytes: int
@@ -242,6 +244,7 @@ def _state(each: _Described, tp: TopicPartition) -> CompactionState:
         delay_ms=int(each.delay_ms),
         is_due=bool(each.is_due),
         is_under_way=bool(each.is_under_way),
+        cleaned_by=each.cleaned_by,
         uncleanable=each.uncleanable_reason,
         uncleanable_bytes=int(each.uncleanable_bytes),
         last_run=last,
