@@ -167,8 +167,7 @@ class LogErasing:
         try:
             self._walk.walk(segment, take, visit)
         except CorruptRecord as error:
-            path = segment_path(self._directory, segment.base_offset, LOG_SUFFIX)
-            raise CorruptRecord(f"{path} cannot be read, so nothing was erased here: {error}") from error
+            raise CorruptRecord(f"nothing was erased here: {error}") from error
         found = rewriter.messages_read - rewriter.messages_kept
         self.stats.records_scanned += rewriter.messages_read
         self.stats.bytes_scanned += segment.size

@@ -92,13 +92,19 @@ class SegmentWalk:
             self._clock.sleep(wait_s)
 
     def walk(self, segment: SegmentFacts, take: Take, visit: Visit) -> None:
-        """Have ``take`` take batches as far as it can; ``visit`` is shown each at which it stops; false ends it."""
+        """Have ``take`` take batches as far as it can; ``visit`` is shown each at which it stops; false ends it.
+
+        Raises CorruptRecord, which names the file and where in it; OSError.
+        """
         log = self._open(segment.base_offset)
         position = 0
         while position < segment.size:
             self._is_wanted()
             view = log.read_into(self._buffer, position)[: segment.size - position]
-            at, goes_on = self._walk_block(view, take, visit)
+            try:
+                at, goes_on = self._walk_block(view, take, visit)
+            except CorruptRecord as error:
+                raise CorruptRecord(f"{log.path}, at byte {position} or soon behind it: {error}") from error
             self.read += at
             self.pay(at)
             if not goes_on:
