@@ -24,8 +24,8 @@ RAW = ROOT / "build" / "benchmarks"
 PAGE = ROOT / "docs" / "performance.md"
 QUIET_WAIT_S = 30
 ROUNDS = 3
-"""Of each part of replication, and of each case of compaction, at most."""
-PACKAGES = ("confluent-kafka", "crc32c", "kafka-python", "pyarrow", "pyspark")
+"""Of each part of replication and of the lake, and of each case of compaction, at most."""
+PACKAGES = ("confluent-kafka", "crc32c", "delta-spark", "kafka-python", "pyarrow", "pyspark")
 
 _HEAD = """\
 # Performance
@@ -77,16 +77,22 @@ def _replication(options: argparse.Namespace) -> report.Rows:
     from benchmarks.replicas import parts
     from benchmarks.replicas.effort import Effort
 
-    known = RAW / "replication-parts.json"
-    before = json.loads(known.read_text()) if _is_whole(options) and known.exists() else []
-
-    def keep(rows: report.Rows) -> None:
-        if _is_whole(options):
-            RAW.mkdir(parents=True, exist_ok=True)
-            known.write_text(json.dumps(rows, indent=1) + "\n")
-
+    before, keep = _kept_parts("replication", options)
     effort = Effort(options.share, options.rounds, tuple(map(int, options.failing)))
     return parts.run(options.parts or parts.NAMES, effort, before, _say, keep)
+
+
+def _kept_parts(name: str, options: argparse.Namespace) -> tuple[report.Rows, Callable[[report.Rows], None]]:
+    """The rows of an earlier run, and what keeps those of this one; neither for a trial."""
+    known = RAW / f"{name}-parts.json"
+    if not _is_whole(options):
+        return [], lambda _: None
+
+    def keep(rows: report.Rows) -> None:
+        RAW.mkdir(parents=True, exist_ok=True)
+        known.write_text(json.dumps(rows, indent=1) + "\n")
+
+    return json.loads(known.read_text()) if known.exists() else [], keep
 
 
 def _scale(options: argparse.Namespace) -> report.Rows:
@@ -125,6 +131,14 @@ def _spark(_: argparse.Namespace) -> report.Rows:
     return spark.run(say=_say)
 
 
+def _lake(options: argparse.Namespace) -> report.Rows:
+    """As for replication."""
+    from benchmarks.lake import parts
+
+    before, keep = _kept_parts("lake", options)
+    return parts.run(options.parts or parts.NAMES, options.share, options.rounds, before, _say, keep)
+
+
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], report.Rows]] = {
     "codec": _codec,
     "log": _log,
@@ -136,6 +150,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], report.Rows]] = {
     "delivery": _delivery,
     "client": _client,
     "spark": _spark,
+    "lake": _lake,
 }
 
 
@@ -205,12 +220,20 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help=", ".join(BENCHMARKS))
     trial = "less than {} is a trial, which is printed and not kept"
     parser.add_argument(
-        "--share", type=float, default=1.0, help=f"of the load of replication, scale and compaction; {trial.format(1)}"
+        "--share",
+        type=float,
+        default=1.0,
+        help=f"of the load of replication, scale, compaction and lake; {trial.format(1)}",
     )
     parser.add_argument(
-        "--rounds", type=int, default=ROUNDS, help=f"of replication and compaction at most; {trial.format(ROUNDS)}"
+        "--rounds",
+        type=int,
+        default=ROUNDS,
+        help=f"of replication, lake and compaction at most; {trial.format(ROUNDS)}",
     )
-    parser.add_argument("--parts", type=_words, default=[], metavar="PART,...", help="of replication; all unless said")
+    parser.add_argument(
+        "--parts", type=_words, default=[], metavar="PART,...", help="of replication or lake; all unless said"
+    )
     failing = "of the topics of replication whose leaders die; 10,1000 unless said"
     parser.add_argument("--failing", type=_words, default=["10", "1000"], metavar="PARTITIONS,...", help=failing)
     return parser.parse_args(argv)

@@ -46,7 +46,7 @@ def run(
     with (
         TemporaryDirectory(prefix="spark-") as directory,
         both_brokers(Path(directory)) as peers,
-        _spark(Path(directory)) as spark,
+        spark_session(Path(directory)) as spark,
     ):
         stage = Stage(spark, {peer.name: peer.bootstrap for peer in peers}, Path(directory), clock)
         topics: set[str] = set()
@@ -59,7 +59,8 @@ def run(
 
 
 @contextmanager
-def _spark(directory: Path) -> Iterator[SparkSession]:
+def spark_session(directory: Path) -> Iterator[SparkSession]:
+    """A session with Delta, Kafka's connector and the ready-made source; stopped at the end."""
     # Spark's workers import sparklog from where this process did.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     spark = session(

@@ -15,6 +15,7 @@ from benchmarks.report.client import client
 from benchmarks.report.codec import codec
 from benchmarks.report.compaction import compaction
 from benchmarks.report.delivery import delivery
+from benchmarks.report.lake import lake
 from benchmarks.report.log import log
 from benchmarks.report.replication import replication
 from benchmarks.report.scale import scale
@@ -32,4 +33,5 @@ SECTIONS: dict[str, Callable[[Rows], Section]] = {
     "delivery": delivery,
     "client": client,
     "spark": spark,
+    "lake": lake,
 }

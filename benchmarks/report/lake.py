@@ -1,0 +1,50 @@
+"""``benchmarks.lake``."""
+
+from __future__ import annotations
+
+from benchmarks.report.base import Aim, Rows, Section, extremes, number
+
+_TEXT = """\
+Topics into Delta tables and back, in one local Spark session of two cores; how each part is measured:
+`benchmarks/lake/`. *offload* is a whole job on a new table beside Spark's connector on Kafka 3.9.1 with
+`df.write.format("delta")`, on the same records; *MB of CPU time/s* is what a second of processor time of the whole
+session (driver, JVM, Python workers) moves. Figures are the best of the rounds; `ratio` is between these, more than 1
+being better, and `from - to` the extremes of the rounds."""
+
+
+def lake(rows: Rows) -> Section:
+    """``benchmarks.lake``."""
+    return Section(
+        "Log and lake",
+        _TEXT,
+        ["", "figure", "sparklog", "beside", "other", "ratio", "from - to"],
+        [
+            [
+                row["measurement"],
+                row["figure"],
+                number(row["sparklog"]),
+                row["peer"],
+                number(row["other"]) if "other" in row else "",
+                f"{row['ratio']:.2f}" if "ratio" in row else "",
+                extremes(row["ratios"]) if len(row.get("ratios", ())) > 1 else "",
+            ]
+            for row in rows
+        ],
+        [*_rates(rows), *_freshness(rows)],
+    )
+
+
+def _rates(rows: Rows) -> list[Aim]:
+    found = [row for row in rows if row["measurement"].startswith("offload") and row["figure"] == "records/s"]
+    if not found:
+        return []
+    got = ", ".join(f"{row['ratio']:.2f} times ({row['measurement']})" for row in found)
+    return [Aim("offload five times as fast as the connector", got, min(row["ratio"] for row in found) >= 5)]
+
+
+def _freshness(rows: Rows) -> list[Aim]:
+    return [
+        Aim("95 % of the records are in the table within 10 s", f"{row['sparklog']:.1f} s", row["sparklog"] < 10)
+        for row in rows
+        if row["figure"] == "s old, p95"
+    ]
