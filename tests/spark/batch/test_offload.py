@@ -13,6 +13,7 @@ from sparklog.spark.batch.workers import run_in_workers
 from sparklog.spark.lake.destination import Overtaken
 from sparklog.spark.lake.raw_table import RawTable
 from sparklog.spark.read.resolver import OffsetResolver
+from sparklog.spark.stream import truncation
 from sparklog.structs import TopicPartition
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(600)]
@@ -263,15 +264,41 @@ class TestRefusals:
         name = make(1)
         send(name, 0, 10, partitions=1)
         run(spark, options(name))
-        latest = OffsetResolver.latest
-        monkeypatch.setattr(OffsetResolver, "latest", lambda *_: {TopicPartition(name, 0): 6})
+        asked = OffsetResolver.ends_and_epochs
+        monkeypatch.setattr(OffsetResolver, "ends_and_epochs", lambda *_: ({TopicPartition(name, 0): 6}, {}))
         with pytest.raises(DataSourceError, match=r"ends at offset 6, but table .* has it up to 10"):
             run(spark, options(name))
         (went_back,) = run(spark, options(name, fail_on_data_loss=False))
         assert went_back.records == 0
-        monkeypatch.setattr(OffsetResolver, "latest", latest)
+        monkeypatch.setattr(OffsetResolver, "ends_and_epochs", asked)
         (again,) = run(spark, options(name))
         assert again.records == 4, "what was written since is not passed over"
+
+    def test_a_log_that_was_cut_off_and_has_grown_again(self, spark, options, make, send, monkeypatch, table):
+        """The leader of a later epoch says that the epoch of the table's offsets ended below them."""
+        name = make(1)
+        tp = TopicPartition(name, 0)
+        send(name, 0, 10, partitions=1)
+        run(spark, options(name))
+        send(name, 10, 10, partitions=1)
+        asked = []
+
+        def ended(_, epochs):
+            asked.append(dict(epochs))
+            return {tp: 6}
+
+        monkeypatch.setattr(truncation, "ends_of_epochs", ended)
+        monkeypatch.setattr(OffsetResolver, "ends_and_epochs", lambda *_: ({tp: 20}, {tp: 7}))
+        with pytest.raises(
+            DataSourceError, match=r"cut off at offset 6, but table .* has it up to 10, of leader epoch 0"
+        ):
+            run(spark, options(name))
+        assert asked == [{tp: 0}]
+        (again,) = run(spark, options(name, fail_on_data_loss=False))
+        assert again.records == 14
+        offsets = sorted(row[5] for row in in_table(spark, table))
+        assert offsets == sorted([*range(10), *range(6, 20)])
+        assert run(spark, options(name)) == [], "the later epoch is known now"
 
     def test_of_two_first_jobs_with_different_topics_one_wins(self, spark, options, make, send):
         one, other = make(suffix="-a"), make(suffix="-b")

@@ -28,7 +28,9 @@ from sparklog.spark.read.options import ReadOptions
 from sparklog.spark.read.resolver import OffsetResolver, TopicIds
 from sparklog.spark.read.sizes import PartitionSizes
 from sparklog.spark.stream.group_progress import GroupProgress
-from sparklog.structs import TopicPartition
+from sparklog.spark.stream.offset import StreamOffset
+from sparklog.spark.stream.truncation import TruncationDetector
+from sparklog.structs import NO_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,6 +123,7 @@ class Offload:
         self._cluster = ClusterMetadata(self._reading.client, self._clock)
         self._resolver = OffsetResolver(self._cluster, self._reading)
         self._sizes = PartitionSizes(self._cluster)
+        self._truncation = TruncationDetector(self._cluster)
         self._data_loss = DataLossReporter(fail=options.fail_on_data_loss)
         self._group = GroupProgress(self._reading.client, options.group, self._clock) if options.group else None
 
@@ -138,15 +141,16 @@ class Offload:
         """
         topic_ids = self._resolver.partitions()
         self._destination.prepare()
-        ends = self._resolver.latest(topic_ids)
+        now = self._now(topic_ids)
         while True:
             started = self._clock.monotonic()
             intake = self._destination.begin()
-            plan = self._plan(intake, topic_ids, ends)
+            plan = self._plan(intake, topic_ids, now)
             self._tell_group(plan.starts)
             if not plan.ends:
                 return
             intake.expect(plan.progress.values())
+            intake.note_epochs({known: now.epochs.get(known.tp, NO_EPOCH) for known in plan.ends})
             yield self._commit(intake, plan, started)
 
     def _tell_group(self, offsets: Offsets) -> None:
@@ -182,17 +186,38 @@ class Offload:
 
     # What is next
 
-    def _plan(self, intake: Intake[Any], topic_ids: TopicIds, ends: Offsets) -> _Plan:
+    def _now(self, topic_ids: TopicIds) -> StreamOffset:
+        ends, epochs = self._resolver.ends_and_epochs(topic_ids)
+        return StreamOffset(ends, {tp.topic: topic_id for tp, topic_id in topic_ids.items()}, epochs)
+
+    def _plan(self, intake: Intake[Any], topic_ids: TopicIds, now: StreamOffset) -> _Plan:
         progress = {tp: Progress(self._cluster_id, tp, topic_id) for tp, topic_id in topic_ids.items()}
         self._check_owner(intake, progress)
-        first = self._resolver.earliest(topic_ids)
+        ends, first, cut = now.offsets, self._resolver.earliest(topic_ids), self._cut_off(intake, progress, now)
         starts = {tp: self._start(tp, intake.progress.get(progress[tp]), first[tp], ends[tp]) for tp in topic_ids}
+        starts |= {tp: max(at, first[tp]) for tp, at in cut.items()}
         weights = self._sizes.bytes_per_offset(topic_ids)
         upto = limited(starts, ends, self._options.commit_bytes, weights)
         ranges = [OffsetRange(tp, starts[tp], upto[tp], topic_ids[tp]) for tp in topic_ids if starts[tp] < upto[tp]]
         behind = sum(max(ends[tp] - max(upto[tp], starts[tp]), 0) for tp in topic_ids)
         back = {tp for tp in topic_ids if starts[tp] < intake.progress.get(progress[tp], 0)}
         return _Plan(progress, starts, ranges, back, weights, behind)
+
+    def _cut_off(self, intake: Intake[Any], progress: Mapping[TopicPartition, Progress], now: StreamOffset) -> Offsets:
+        """Where logs were cut off below what was offloaded, and have grown beyond it again."""
+        offsets = {tp: intake.progress[each] for tp, each in progress.items() if each in intake.progress}
+        known = {tp: intake.epochs.get(progress[tp], NO_EPOCH) for tp in offsets}
+        there = {tp: each for tp, each in offsets.items() if each <= now.offsets[tp]}
+        read = StreamOffset(there, now.topic_ids, {tp: each for tp, each in known.items() if each != NO_EPOCH})
+        cut = self._truncation.truncated(read, now.epochs)
+        for tp in sorted(cut):
+            self._data_loss.report(
+                DataLoss.TRUNCATED,
+                f"partition {tp} was cut off at offset {cut[tp]}, but {self._destination.place} has it up to"
+                f" {offsets[tp]}, of leader epoch {known[tp]} or before; its epoch is {now.epochs[tp]} now, and it has"
+                " other records there: a replica without the records between took the lead",
+            )
+        return cut
 
     @property
     def _cluster_id(self) -> str:

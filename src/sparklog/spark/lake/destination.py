@@ -71,6 +71,17 @@ class Intake(ABC, Generic[OutcomeT]):
     def is_empty(self) -> bool:
         """Nobody has written rows to it."""
 
+    @property
+    def epochs(self) -> Mapping[Progress, int]:
+        """The leader epochs that were noted with these offsets, by a place that keeps them."""
+        return {}
+
+    def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
+        """Keep the leader epochs in which the offsets of the commit were found, NO_EPOCH for one that is not known.
+
+        A log that was cut off and has grown again is known by them. A place may do without.
+        """
+
     @abstractmethod
     def expect(self, partitions: Iterable[Progress]) -> None:
         """Let the commit fail if another one writes the offsets of these before it; the first of all, if any does."""

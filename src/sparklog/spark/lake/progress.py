@@ -8,6 +8,8 @@ from uuid import UUID
 from sparklog.structs import TopicPartition
 
 APPLICATION = "sparklog"
+EPOCH_APPLICATION = "sparklog-epoch"
+"""What the leader epoch is kept under, in which the offset was found."""
 
 
 class Progress(NamedTuple):
@@ -17,15 +19,15 @@ class Progress(NamedTuple):
     tp: TopicPartition
     topic_id: UUID
 
-    def to_application(self) -> str:
+    def to_application(self, kind: str = APPLICATION) -> str:
         """The text that names it, of one line: ``sparklog:CLUSTER:TOPIC:TOPIC-ID:PARTITION``."""
-        return ":".join([APPLICATION, self.cluster_id, self.tp.topic, str(self.topic_id), str(self.tp.partition)])
+        return ":".join([kind, self.cluster_id, self.tp.topic, str(self.topic_id), str(self.tp.partition)])
 
     @classmethod
-    def from_application(cls, text: str) -> Progress | None:
-        """None for an application of somebody else."""
+    def from_application(cls, text: str, kind: str = APPLICATION) -> Progress | None:
+        """None for an application of another kind, or of somebody else."""
         parts = text.split(":")
-        if len(parts) != 5 or parts[0] != APPLICATION:
+        if len(parts) != 5 or parts[0] != kind:
             return None
         _, cluster_id, topic, topic_id, partition = parts
         try:

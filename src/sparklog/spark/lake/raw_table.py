@@ -81,6 +81,13 @@ class RawTableIntake(Intake[Offloaded]):
         return self._commit.table.progress
 
     @property
+    def epochs(self) -> Mapping[Progress, int]:
+        return self._commit.table.epochs
+
+    def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
+        self._commit.note_epochs(epochs)
+
+    @property
     def is_empty(self) -> bool:
         return self._commit.table.is_empty
 

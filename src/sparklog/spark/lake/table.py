@@ -1,7 +1,8 @@
 """A Delta table that takes files, through Delta's own code in the session's JVM; and how far it has come in a log.
 
 How far stands in application transactions: for ``sparklog:CLUSTER:TOPIC:TOPIC-ID:PARTITION`` the version is the next
-offset. One commit has both files and offsets. A commit fails if another has written one of its offsets since it began.
+offset, and for ``sparklog-epoch:...`` the leader epoch with it. One commit has files and offsets. A commit fails if
+another has written one of its offsets since it began.
 Invariants and reasons: ``docs/adr/0029-offload.md``. Source: Delta's protocol, "Transaction Identifiers".
 """
 
@@ -24,7 +25,7 @@ from sparklog.errors import ConfigError, DataSourceError
 from sparklog.spark.lake.columns import PARTITION_COLUMNS, TABLE_COLUMNS, new_table_schema
 from sparklog.spark.lake.destination import Overtaken, refuse
 from sparklog.spark.lake.files import WrittenFile
-from sparklog.spark.lake.progress import APPLICATION, Progress
+from sparklog.spark.lake.progress import APPLICATION, EPOCH_APPLICATION, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,8 @@ class TableFacts:
     partition_by: tuple[str, ...]
     progress: dict[Progress, int]
     """The next offset of each partition that has been offloaded to it."""
+    epochs: dict[Progress, int]
+    """The leader epochs in which these offsets were found."""
     is_empty: bool
 
 
@@ -96,6 +99,7 @@ class Commit:
         self._delta = delta
         self._transaction = transaction
         self._name = name
+        self._epochs: dict[Progress, int] = {}
         self.table = self._facts()
 
     def _facts(self) -> TableFacts:
@@ -105,17 +109,14 @@ class Commit:
         schema = StructType.fromJson(json.loads(metadata.schemaString()))
         partition_by = tuple(metadata.partitionColumns().mkString("\n").split())
         _check(self._name, schema, partition_by, configuration)
-        progress = {
-            known: int(offset)
-            for application, offset in _pairs(snapshot.transactions().mkString("\n"))
-            if (known := Progress.from_application(application)) is not None
-        }
+        applications = _pairs(snapshot.transactions().mkString("\n"))
         return TableFacts(
             str(snapshot.path().getParent().toString()),
             int(snapshot.version()),
             tuple(schema.names),
             partition_by,
-            progress,
+            _told(applications, APPLICATION),
+            _told(applications, EPOCH_APPLICATION),
             is_empty=int(snapshot.numOfFiles()) == 0,
         )
 
@@ -126,6 +127,10 @@ class Commit:
         if not self.table.progress:
             self._transaction.txnVersion(_FIRST)
 
+    def note_epochs(self, epochs: Mapping[Progress, int]) -> None:
+        """Let the commit say in which leader epochs its offsets were found."""
+        self._epochs = dict(epochs)
+
     def finish(self, files: Iterable[WrittenFile], offsets: Mapping[Progress, int]) -> int:
         """Commit; the version of the table with it. All of it is in the table afterwards, or nothing.
 
@@ -135,6 +140,7 @@ class Commit:
         actions = [{"add": each.to_action()} for each in files]
         now_ms = int(time.time() * 1000)
         versions = {each.to_application(): offset for each, offset in offsets.items()}
+        versions |= {each.to_application(EPOCH_APPLICATION): epoch for each, epoch in self._epochs.items()}
         if not self.table.progress:
             versions[_FIRST] = 1
         for application, version in versions.items():
@@ -188,6 +194,15 @@ def _delta_of(spark: SparkSession) -> Any:
     if isinstance(delta.DeltaLog, JavaPackage):
         raise ConfigError("the Spark session has no Delta Lake: make it with sparklog.spark.session(delta=True)")
     return delta
+
+
+def _told(applications: Iterable[tuple[str, str]], kind: str) -> dict[Progress, int]:
+    """The versions of the applications of one kind."""
+    return {
+        known: int(version)
+        for application, version in applications
+        if (known := Progress.from_application(application, kind)) is not None
+    }
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
