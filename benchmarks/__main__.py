@@ -102,9 +102,11 @@ def _scale(options: argparse.Namespace) -> report.Rows:
 
 
 def _compaction(options: argparse.Namespace) -> report.Rows:
+    """As for replication."""
     from benchmarks import compaction
 
-    return compaction.run(options.share, min(options.rounds, compaction.ROUNDS), _say)
+    before, keep = _kept_parts("compaction", options)
+    return compaction.run(options.parts or compaction.NAMES, options.share, options.rounds, before, _say, keep)
 
 
 def _stalls(_: argparse.Namespace) -> report.Rows:
@@ -232,7 +234,11 @@ def _options(argv: list[str]) -> argparse.Namespace:
         help=f"of replication, lake and compaction at most; {trial.format(ROUNDS)}",
     )
     parser.add_argument(
-        "--parts", type=_words, default=[], metavar="PART,...", help="of replication or lake; all unless said"
+        "--parts",
+        type=_words,
+        default=[],
+        metavar="PART,...",
+        help="of replication, lake or compaction; all unless said",
     )
     failing = "of the topics of replication whose leaders die; 10,1000 unless said"
     parser.add_argument("--failing", type=_words, default=["10", "1000"], metavar="PARTITIONS,...", help=failing)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, aclosing, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from benchmarks import compaction_job, disturbance, machine
 from benchmarks.comparison import Comparison
 from benchmarks.loads.keyed import keyed_batches
+from benchmarks.parts import Rows, check_names, run_parts
 from benchmarks.recovery import copy
 from sparklog.clock import SystemClock
 from sparklog.compaction.plan import LogFacts, divide
@@ -232,20 +233,40 @@ class _Kafkas:
             found = found.and_a_pass(times, stats.messages_written, cleaned.end_offset)
 
 
-def run(share: float = 1.0, rounds: int = ROUNDS, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
-    """A row a figure, see ``Comparison.row``."""
-    rows: list[dict[str, Any]] = []
+NAMES = ("cleaner", "job", "beside")
+
+
+def run(
+    names: Iterable[str],
+    share: float,
+    rounds: int,
+    before: Rows,
+    say: Callable[[str], None],
+    keep: Callable[[Rows], None],
+) -> Rows:
+    """See ``run_parts``. A row a figure, see ``Comparison.row``.
+
+    The parts: Kafka's cleaner and ours by themselves; the Spark job; a producer beside a running broker's cleaner.
+    """
+    names = list(names)
+    check_names(names, NAMES)
     with TemporaryDirectory(prefix="sparklog-bench-") as scratch:
         directory = Path(scratch)
-        for case in CASES:
-            say(f"compaction: {case.name}")
-            compared = compare(case, case.scaled(share), directory, rounds)
-            if case == PUBLISHED_LIKE:
-                compared.append(_model(compared[0]))
-            rows += [each.row() for each in compared]
-        rows += compaction_job.run(directory, share, say)
-        rows += disturbance.run(directory / "brokers", share, say)
-    return rows
+        parts = {
+            "cleaner": lambda: _cleaner(directory, share, min(rounds, ROUNDS), say),
+            "job": lambda: compaction_job.run(directory, share, say),
+            "beside": lambda: disturbance.run(directory / "brokers", share, say),
+        }
+        return run_parts(parts, names, before, keep)
+
+
+def _cleaner(directory: Path, share: float, rounds: int, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    for case in CASES:
+        say(f"compaction: {case.name}")
+        compared = compare(case, case.scaled(share), directory, rounds)
+        if case == PUBLISHED_LIKE:
+            compared.append(_model(compared[0]))
+        yield from (each.row() for each in compared)
 
 
 def compare(case: Case, scaled: Case, directory: Path, rounds: int) -> list[Comparison]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.comparison import Comparison
 from benchmarks.lake import freshness, offloading
+from benchmarks.parts import Rows, check_names, run_parts
 from benchmarks.peers import both_brokers
 from benchmarks.spark import spark_session
 from benchmarks.spark_cases import Stage
 from sparklog.clock import SystemClock
 
-Rows = list[dict[str, Any]]
 Part = Callable[[Stage, float, int], Iterator[Comparison]]
 
 
@@ -42,24 +42,20 @@ def run(
     say: Callable[[str], None],
     keep: Callable[[Rows], None],
 ) -> Rows:
-    """The rows ``before``, those of the parts ``names`` replaced; kept whenever a part has ended.
-
-    A row a figure, see ``Comparison.row``, with the name of its part.
-    """
-    if unknown := set(names) - set(PARTS):
-        raise SystemExit(f"no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    rows = {name: [row for row in before if row["part"] == name] for name in PARTS}
+    """See ``run_parts``. A row a figure, see ``Comparison.row``."""
+    names = list(names)
+    check_names(names, PARTS)
     with (
         TemporaryDirectory(prefix="lake-") as directory,
         both_brokers(Path(directory)) as peers,
         spark_session(Path(directory)) as spark,
     ):
         stage = Stage(spark, {peer.name: peer.bootstrap for peer in peers}, Path(directory), SystemClock())
-        for name in names:
-            rows[name] = []
-            for each in PARTS[name](stage, share, rounds):
-                row = {"part": name, **each.row()}
-                rows[name].append(row)
+
+        def rows_of(part: Part) -> Iterator[dict[str, Any]]:
+            for each in part(stage, share, rounds):
+                row = each.row()
                 say(f"lake: {each.measurement}: {each.figure} {row['sparklog']:.1f}, ratio {row.get('ratio', 0):.2f}")
-            keep([*chain.from_iterable(rows.values())])
-    return [*chain.from_iterable(rows.values())]
+                yield row
+
+        return run_parts({name: partial(rows_of, part) for name, part in PARTS.items()}, names, before, keep)
