@@ -12,10 +12,10 @@ collector), each of its own copy of the same directory, in turn, on one core, fr
 `benchmarks/compaction.py`. Segments of 100 MB, batches of 16 KB before compression, keys drawn evenly. *MB/s* is of the
 log as it was, whatever was read twice; *of CPU time* the same by the processor time that both of our processes, or the
 JVM, took; *index* the first phase alone, by what it read. Figures are the best of the rounds; `ratio` is between these,
-more than 1 being better, and `from - to` the extremes of the rounds. *one partition* is a whole run of the Spark job with
-two tasks (`benchmarks/compaction_job.py`), beside the same job one task at a time and beside the worker process of the
-log's broker. The last rows are of running brokers that may use all cores: a client sends a record every 5 ms to one topic while another is compacted
-(`benchmarks/disturbance.py`)."""
+more than 1 being better, and `from - to` the extremes of the rounds. *one partition* is a whole run of the Spark job
+with two tasks (`benchmarks/compaction_job.py`), beside the same job one task at a time and beside the worker process of
+the log's broker. The last rows are of running brokers that may use all cores: a client sends a record every 5 ms to one
+topic while another is compacted (`benchmarks/disturbance.py`)."""
 
 
 def compaction(rows: Rows) -> Section:
