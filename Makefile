@@ -25,6 +25,9 @@ WITH_HOT := tests/test_compiled.py $(addprefix tests/,broker log net protocol re
 # What mypyc compiles is said in one place.
 HOT := $(if $(PYTHON),$(addprefix src/,$(shell $(PYTHON) src/sparklog/compiled.py)))
 
+# The hundreds of Python programs that tests start are compiled once, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check bench compat soak mutate setup java jars programs clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:

@@ -1,8 +1,8 @@
 """How several workers (``-n``) share the tests: by modules, so that what a module sets up is set up once.
 
 Each worker has a ZooKeeper and a cluster of its own. The one Spark session of a run is one worker's: whatever uses it
-is one piece of work, and the first. Next come the modules that mostly wait, in random order; those that mostly compute
-come last and fill the gaps.
+is one piece of work, and the first. Next come the modules that take longest, so that none of them runs alone at the
+end; then those that mostly wait, in random order; those that mostly compute come last and fill the gaps.
 """
 
 import pytest
@@ -16,17 +16,41 @@ SPARK = (
     "tests/testing/test_session.py",
 )
 """Where the tests that use the ``spark`` fixture are."""
+SESSIONLESS = (
+    "tests/spark/batch/test_compact_replicas.py",
+    "tests/spark/options/",
+    "tests/spark/read/test_batch_reader.py",
+    "tests/spark/read/test_direct_replicas.py",
+    "tests/spark/read/test_offsets.py",
+    "tests/spark/read/test_options.py",
+    "tests/spark/read/test_resolver.py",
+    "tests/spark/read/test_sizes.py",
+    "tests/spark/stream/test_changes_of_leader.py",
+    "tests/spark/stream/test_offset.py",
+    "tests/spark/stream/test_planner.py",
+    "tests/spark/stream/test_reader.py",
+    "tests/spark/test_histories.py",
+    "tests/spark/test_schema.py",
+    "tests/spark/values/test_avro",
+    "tests/spark/write/test_at_least_once.py",
+    "tests/spark/write/test_deci",
+    "tests/spark/write/test_options.py",
+    "tests/spark/write/test_rows.py",
+)
+"""Those among them whose tests do not: any worker takes them, while one is busy with the session."""
+LONG = ("tests/jobs/", "tests/notebooks/", "tests/histories/", "tests/spark/test_histories.py")
+"""Modules of a minute each."""
 
 
 class Modules(LoadScopeScheduling):
-    """Gives out a module at a time, in the order in which they were collected, and all of ``SPARK`` as one."""
+    """Gives out a module at a time, in the order in which they were collected, and what uses the session as one."""
 
     def __init__(self, config, log):
         super().__init__(config, log)
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid):
-        return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+        return SPARK if _may_use_session(nodeid) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -42,11 +66,17 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    if "spark" in item.fixturenames and not item.nodeid.startswith(SPARK):
-        pytest.fail(f"uses the Spark session: add its module to SPARK in {__file__}", pytrace=False)
+    if "spark" in item.fixturenames and not _may_use_session(item.nodeid):
+        pytest.fail(f"uses the Spark session: mend SPARK or SESSIONLESS in {__file__}", pytrace=False)
+
+
+def _may_use_session(nodeid):
+    return nodeid.startswith(SPARK) and not nodeid.startswith(SESSIONLESS)
 
 
 def _turn(item):
-    if item.nodeid.startswith(SPARK):
+    if _may_use_session(item.nodeid):
         return 0
-    return 2 if item.get_closest_marker("integration") is None else 1
+    if item.nodeid.startswith(LONG):
+        return 1
+    return 3 if item.get_closest_marker("integration") is None else 2
