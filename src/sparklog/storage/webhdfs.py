@@ -14,8 +14,8 @@ import json
 import os
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from io import BufferedIOBase, BufferedReader
-from typing import IO, Any, cast
+from io import BufferedReader, RawIOBase
+from typing import IO, Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from sparklog.errors import ConfigError
@@ -65,7 +65,7 @@ class WebHdfs(Place):
             connection, response = self._send("GET", _location(response, path))
         if response.status != 200:
             _take(connection, response, path)
-        return cast(IO[bytes], BufferedReader(_Stream(connection, response), _PIECE))
+        return BufferedReader(_Stream(connection, response), _PIECE)
 
     def create(self, path: str) -> NewFile:
         part = part_of(path)
@@ -158,7 +158,7 @@ class _NewHdfsFile:
             self._place.remove(self._part)
 
 
-class _Stream(BufferedIOBase):
+class _Stream(RawIOBase):
     """The body of an answer, and its connection, which ends with it. Too short a body raises OSError."""
 
     def __init__(self, connection: HTTPConnection, response: HTTPResponse) -> None:
@@ -170,9 +170,12 @@ class _Stream(BufferedIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         try:
-            return self._response.readinto(buffer)
+            size = self._response.readinto(buffer)
         except HTTPException as error:
             raise OSError(f"the DataNode hung up: {error!r}") from error
+        if not size and self._response.length:
+            raise OSError(f"the DataNode hung up {self._response.length} bytes before the end")
+        return size
 
     def close(self) -> None:
         self._connection.close()
