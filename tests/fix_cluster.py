@@ -7,8 +7,11 @@ import subprocess
 
 import pytest
 
+from sparklog.errors import ConfigError
+from sparklog.local.jars import jar_set
 from sparklog.local.zookeeper import EmbeddedZooKeeper
 from sparklog.testing.cluster import ClusterHarness
+from sparklog.testing.hdfs import HdfsCluster
 
 _numbers = itertools.count(1)
 
@@ -48,6 +51,17 @@ def cluster(tmp_path_factory):
     """One broker that tests share: do not break it, take a ClusterHarness of your own for that."""
     with ClusterHarness(tmp_path_factory.mktemp("cluster")) as harness:
         yield harness
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory):
+    """A real HDFS that tests share; the test is skipped where its JARs cannot be fetched."""
+    try:
+        jar_set("hadoop")
+    except ConfigError as error:
+        pytest.skip(f"no HDFS: {error}")
+    with HdfsCluster(tmp_path_factory.mktemp("hdfs")) as found:
+        yield found
 
 
 @pytest.fixture

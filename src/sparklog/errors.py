@@ -21,6 +21,7 @@ The tree::
     ├── DeserializationError        a consumer's deserializer raised
     ├── WokenUp                     wakeup() interrupted a consumer that waited
     ├── ClientClosed                a client was used after close, in a forked child, or where it would wait for itself
+    ├── StorageError                files beside the log, such as a backup's: damaged, or not what they should be
     ├── CoordinationError           ZooKeeper: lost session, duplicate broker id, stale epoch
     │   ├── BrokerIdTaken           another session is registered under the broker's id; ``.owner`` is it
     │   └── MalformedZnode          a znode does not hold what it must
@@ -328,6 +329,10 @@ class ClientClosed(SparklogError):
 
     A callback of the client would, and a signal handler that came in the midst of a call.
     """
+
+
+class StorageError(SparklogError):
+    """Files beside the log, such as those of a backup, are damaged, or are not what they should be."""
 
 
 class CoordinationError(SparklogError):

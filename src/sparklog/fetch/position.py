@@ -57,14 +57,24 @@ def fed(answers: Iterable[FetchedPartition]) -> int:
 class FetchPosition:
     """The position of one reader in one partition."""
 
-    __slots__ = ("_check_crcs", "_gap_at", "_isolation", "_tp", "offset")
+    __slots__ = ("_check_crcs", "_everything", "_gap_at", "_isolation", "_tp", "offset")
 
-    def __init__(self, tp: TopicPartition, offset: int, isolation: IsolationLevel, *, check_crcs: bool = True) -> None:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        offset: int,
+        isolation: IsolationLevel,
+        *,
+        check_crcs: bool = True,
+        everything: bool = False,
+    ) -> None:
+        """``everything``: control batches too, and those of aborted transactions."""
         self.offset = offset
         """What to ask for next."""
         self._tp = tp
         self._isolation = isolation
         self._check_crcs = check_crcs
+        self._everything = everything
         self._gap_at = -1
 
     def take(self, fetched: FetchedPartition, *, had_room: bool) -> Scan:
@@ -73,7 +83,14 @@ class FetchPosition:
         ``had_room``: it is known that the answer would have held a record of the partition if there were one. Raises
         CorruptRecord where damage comes first, RemoteProtocolError where there was room and no whole batch came.
         """
-        found = scan(self._tp, fetched, self.offset, self._isolation, check_crcs=self._check_crcs)
+        found = scan(
+            self._tp,
+            fetched,
+            self.offset,
+            self._isolation,
+            check_crcs=self._check_crcs,
+            everything=self._everything,
+        )
         if found.next_offset == self.offset:
             if had_room and fetched.records:
                 raise RemoteProtocolError(

@@ -37,9 +37,15 @@ def unreadable(tp: TopicPartition, batch: RecordBatch, error: CorruptRecord) -> 
 
 
 def scan(
-    tp: TopicPartition, fetched: FetchedPartition, position: int, isolation: IsolationLevel, *, check_crcs: bool = True
+    tp: TopicPartition,
+    fetched: FetchedPartition,
+    position: int,
+    isolation: IsolationLevel,
+    *,
+    check_crcs: bool = True,
+    everything: bool = False,
 ) -> Scan:
-    """The batches in an answer that a reader may see, up to the first with damage.
+    """The batches in an answer that a reader may see, up to the first with damage; all of them for ``everything``.
 
     Raises CorruptRecord, naming the place, where that one is the first: what stands before damage is never kept back.
     """
@@ -50,7 +56,7 @@ def scan(
         for batch in (batch for chunk in fetched.records for batch in iter_batches(chunk)):  # type: ignore[arg-type]
             if check_crcs:
                 batch.validate()
-            if shown.shows(batch):
+            if everything or shown.shows(batch):
                 visible.append(batch)
             position = max(position, batch.next_offset)
             epoch = LeaderEpoch(batch.partition_leader_epoch)

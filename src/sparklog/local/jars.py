@@ -81,6 +81,8 @@ JAR_SETS = {
             ),
             left_out=("connect-runtime",),
         ),
+        # Of the version of the Hadoop client that PySpark ships, with which it stands in one class path.
+        JarSet("hadoop", ("org.apache.hadoop:hadoop-client-minicluster:3.5.0",), beside_spark=True),
         JarSet(
             "spark-kafka",
             ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",),

@@ -214,6 +214,10 @@ class Disk:
             self._name(target, node)
             self._name(source, None)
 
+    def linked(self, source: str, target: str) -> None:
+        """The file at ``source`` has another name besides."""
+        self._name(target, self.at(source))
+
     def _name(self, path: str, node: Node | None) -> None:
         directory = self.at(os.path.dirname(path))
         if isinstance(directory, Directory):

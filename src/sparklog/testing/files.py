@@ -8,9 +8,9 @@ its root is a step; steps are counted from 0 and one of them can be made to fail
     files.cut(elsewhere, seed=1)  # what the disk may hold if the power went there
 
 It sees what goes through ``os``, ``open``, ``pathlib`` and ``shutil``: creating, opening for writing, writing, cutting,
-renaming, removing, making a directory, syncing. Files under other roots are left alone. One at a time may be in force
-in a process. A file that another process has made is one of them from when it is first synced or renamed here; before
-that a power cut takes it away.
+renaming, linking, removing, making a directory, syncing. Files under other roots are left alone. One at a time may be
+in force in a process. A file that another process has made is one of them from when it is first synced or renamed here;
+before that a power cut takes it away.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from typing import Any
 from sparklog.testing.disk import PAGE, Directory, Disk, File, Resize, Write, content_of
 
 STEPS = (
-    "open", "write", "pwrite", "ftruncate", "truncate", "rename", "unlink", "mkdir", "rmdir", "fsync", "fdatasync",
+    "open", "write", "pwrite", "ftruncate", "truncate", "rename", "link", "unlink", "mkdir", "rmdir", "fsync",
+    "fdatasync",
 )  # fmt: skip
 """The steps that change a disk. ``open`` is one that creates a file or may write to it; to replace is to rename."""
 
@@ -280,6 +281,15 @@ class FaultyFiles:
         real(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
         if here is not None and there is not None:
             self._disk.moved(here, there)
+
+    def _link(self, real: Call, source: Any, target: Any) -> None:
+        here, there = self._path(source), self._path(target)
+        if here is not None and there is not None:
+            self._step("link")
+            self._disk.meet(here)
+        real(source, target)
+        if here is not None and there is not None:
+            self._disk.linked(here, there)
 
     def _unlink(self, real: Call, path: Any, *, dir_fd: int | None = None) -> None:
         where = self._path(path, dir_fd)

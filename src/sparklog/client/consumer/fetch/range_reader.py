@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from uuid import UUID
 
 from sparklog.client.cluster.metadata import ClusterMetadata
@@ -49,9 +49,32 @@ def fetch_range(
         fetcher.hang_up()
 
 
+def fetch_everything(
+    cluster: ClusterMetadata, tp: TopicPartition, start: int, end: int, topic_id: UUID
+) -> Generator[RecordBatch, None, None]:
+    """The batches that hold the offsets ``start`` ≤ o < ``end``, and none besides, as the log has them: markers and
+    those of aborted transactions too. All CRCs are checked. Raises as ``fetch_range`` does. Close it.
+    """
+    fetcher = _RangeReader(cluster, tp, start, end, IsolationLevel.READ_UNCOMMITTED, everything=True)
+    fetcher.topic_id = topic_id
+    try:
+        for batch in fetcher.batches():
+            if start < batch.next_offset and batch.base_offset < end:
+                yield batch
+    finally:
+        fetcher.hang_up()
+
+
 class _RangeReader:
     def __init__(
-        self, cluster: ClusterMetadata, tp: TopicPartition, start: int, end: int, isolation: IsolationLevel
+        self,
+        cluster: ClusterMetadata,
+        tp: TopicPartition,
+        start: int,
+        end: int,
+        isolation: IsolationLevel,
+        *,
+        everything: bool = False,
     ) -> None:
         self.topic_id: UUID | None = None
         self._cluster = cluster
@@ -60,7 +83,8 @@ class _RangeReader:
         self._start = start
         self._end = end
         self._isolation = isolation
-        self._position = FetchPosition(tp, start, isolation, check_crcs=cluster.config.check_crcs)
+        check_crcs = everything or cluster.config.check_crcs
+        self._position = FetchPosition(tp, start, isolation, check_crcs=check_crcs, everything=everything)
         self._bytes_seen = 0
         self._connection: BlockingConnection | None = None
         self._version = 0

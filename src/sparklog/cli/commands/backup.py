@@ -1,0 +1,192 @@
+"""``sparklog backup``: make backups of topics, list them, read them again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from sparklog.cli.connection import bootstrap_option, connected
+from sparklog.cli.display import Advance, counted, output_option, progress, show_json, show_table
+from sparklog.errors import SparklogError
+
+if TYPE_CHECKING:
+    from sparklog.backup.manifest import Backup
+    from sparklog.structs import TopicPartition
+
+_COLUMNS = ("backup", "made", "topics", "partitions", "records", "bytes", "groups", "consistent")
+
+
+class _Commands(click.Group):
+    """Takes the name of a topic where a command stands for "run"."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Commands)
+def backup() -> None:
+    """Back topics up while the cluster runs: records, settings, groups' offsets, as of one moment.
+
+    "sparklog backup TOPIC... --dest DEST" makes a backup; it is short for "sparklog backup run". DEST is a directory,
+    or webhdfs://NAMENODE:9870/PATH. A further backup to the same DEST copies what is new. "sparklog restore" makes
+    topics of one.
+
+    \b
+    Examples:
+      sparklog backup clicks users --dest /backup/shop
+      sparklog backup list /backup/shop
+      sparklog backup verify /backup/shop
+      sparklog restore /backup/shop --topic clicks --to clicks-restored
+    """
+
+
+@backup.command(short_help="Back topics up.")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--dest", required=True, metavar="DEST", help="A directory, or webhdfs://NAMENODE:9870/PATH.")
+@click.option(
+    "--wait", "patience", type=click.FloatRange(0), default=5.0, show_default=True, metavar="SECONDS",
+    help="How long to look for a moment in which no transaction ends.",
+)  # fmt: skip
+@output_option
+@bootstrap_option
+def run(topics: tuple[str, ...], dest: str, patience: float, as_json: bool, bootstrap: str) -> None:
+    """Back the TOPICs up as they are now.
+
+    The ends of all partitions are read at one moment: the backup has what a read_committed reader could see then.
+    Groups' offsets are read just before, so a restored group reads on where it was. A run that was killed leaves
+    nothing that counts, and the next one goes on where it was.
+
+    \b
+    Examples:
+      sparklog backup clicks users --dest /backup/shop
+      sparklog backup run list --dest webhdfs://namenode:9870/backup/shop
+    """
+    from sparklog.backup.making import BackupOptions, make_backup
+    from sparklog.storage.place import open_place
+
+    place = open_place(dest)
+    with connected(bootstrap) as cluster, progress("backup", None, "bytes") as advance:
+        options = BackupOptions(topics, patience)
+        made = make_backup(cluster.config, place, options, listener=partial(_advance, advance))
+    if as_json:
+        show_json(_document(made.number, made.backup) | {"copied_bytes": made.copied_bytes})
+    else:
+        show_table(_COLUMNS, [_row(made.number, made.backup)], right=_COLUMNS[2:-1])
+        click.echo(f"{made.copied_bytes:,} bytes were copied, the others were there", err=True)
+    if not made.backup.is_consistent:
+        click.echo(
+            "transactions ended all the while: one may be in the backup in some partitions and not in others;"
+            " --wait gives it longer to find a quiet moment",
+            err=True,
+        )
+
+
+@backup.command(name="list", short_help="List the backups in a place.")
+@click.argument("dest")
+@output_option
+def list_backups(dest: str, as_json: bool) -> None:
+    """List the backups in DEST, the oldest first.
+
+    \b
+    Examples:
+      sparklog backup list /backup/shop
+      sparklog backup list webhdfs://namenode:9870/backup/shop --output json
+    """
+    found = _found(dest)
+    if as_json:
+        show_json([_document(number, each) for number, each in found.items()])
+    else:
+        show_table(_COLUMNS, [_row(number, each) for number, each in found.items()], right=_COLUMNS[2:-1])
+
+
+@backup.command(short_help="Read backups again, every byte.")
+@click.argument("dest")
+@click.option("--at", "number", type=click.IntRange(0), metavar="BACKUP", help="Only this one.  [default: the last]")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+def verify(dest: str, number: int | None, everything: bool) -> None:
+    """Read the last backup in DEST again: SHA-256 of each file, CRC of each batch, the order of offsets.
+
+    Exit code 1 if anything is damaged or missing: each such file is named.
+
+    \b
+    Examples:
+      sparklog backup verify /backup/shop
+      sparklog backup verify /backup/shop --all
+    """
+    from sparklog.backup.verifying import verify as verify_backup
+    from sparklog.storage.place import open_place
+
+    if everything and number is not None:
+        raise click.UsageError("--at and --all exclude each other")
+    place, problems = open_place(dest), []
+    chosen = _found(dest) if everything else _chosen(dest, number)
+    for at, each in chosen.items():
+        with progress(f"backup {at}", each.nbytes, "bytes") as advance:
+            problems += verify_backup(place, each, listener=partial(_advance, advance))
+    for problem in dict.fromkeys(problems):
+        click.echo(problem)
+    if problems:
+        raise SparklogError(f"{counted(len(set(problems)), 'file')} damaged or missing in {dest}")
+    click.echo(f"{counted(len(chosen), 'backup')} whole: {', '.join(map(str, chosen))}")
+
+
+def _advance(advance: Advance, _tp: TopicPartition, size: int) -> None:
+    advance(size)
+
+
+def _found(dest: str) -> dict[int, Backup]:
+    """Every backup there, by its number. Raises SparklogError where there is none."""
+    from sparklog.backup.manifest import Backups
+    from sparklog.storage.place import open_place
+
+    backups = Backups(open_place(dest))
+    found = {number: backups.read(number) for number in backups.numbers()}
+    if not found:
+        raise SparklogError(f'there is no backup in {dest}; "sparklog backup TOPIC... --dest {dest}" makes one')
+    return found
+
+
+def _chosen(dest: str, number: int | None) -> dict[int, Backup]:
+    found = _found(dest)
+    at = max(found) if number is None else number
+    if at not in found:
+        raise SparklogError(f"there is no backup {at} in {dest}, only 0 to {max(found)}")
+    return {at: found[at]}
+
+
+def _row(number: int, backup: Backup) -> list[object]:
+    return [
+        number,
+        datetime.fromtimestamp(backup.made_ms // 1000).astimezone().isoformat(),
+        ", ".join(backup.topics),
+        sum(len(each.partitions) for each in backup.topics.values()),
+        sum(file.records for _, each in backup.partitions() for file in each.files),
+        backup.nbytes,
+        len(backup.groups),
+        "yes" if backup.is_consistent else "perhaps not",
+    ]
+
+
+def _document(number: int, backup: Backup) -> dict[str, object]:
+    topics = {
+        name: {
+            "topic_id": str(topic.topic_id),
+            "settings": topic.settings,
+            "partitions": [{"start": each.start, "end": each.end} for each in topic.partitions],
+        }
+        for name, topic in backup.topics.items()
+    }
+    return {
+        "backup": number,
+        "made_ms": backup.made_ms,
+        "cluster_id": backup.cluster_id,
+        "bytes": backup.nbytes,
+        "is_consistent": backup.is_consistent,
+        "topics": topics,
+        "groups": sorted(backup.groups),
+    }

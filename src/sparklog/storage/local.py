@@ -1,0 +1,84 @@
+"""A local directory as a place for files. What is finished is on the disk, its name too."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from sparklog.log.files import make_directory, sync_directory
+from sparklog.storage.place import PART_SUFFIX, Listed, NewFile, Place, part_of
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+
+
+class LocalDirectory(Place):
+    """The directory ``root``. It is made when the first file is."""
+
+    def __init__(self, root: str, uri: str) -> None:
+        super().__init__(uri)
+        self._root = Path(root)
+
+    def list(self, directory: str) -> Listed:
+        try:
+            with os.scandir(self._root / directory) as found:
+                entries = [each for each in found if not each.name.endswith(PART_SUFFIX)]
+                files = {each.name: each.stat().st_size for each in entries if each.is_file()}
+                return Listed(files, tuple(sorted(each.name for each in entries if each.is_dir())))
+        except FileNotFoundError:
+            return Listed({}, ())
+
+    def open(self, path: str) -> IO[bytes]:
+        return (self._root / path).open("rb")
+
+    def create(self, path: str) -> NewFile:
+        target = self._root / path
+        make_directory(target.parent)
+        return _NewLocalFile(self._root / part_of(path), target)
+
+    def remove(self, path: str) -> None:
+        (self._root / path).unlink(missing_ok=True)
+
+    def _put(self, part: str, path: str) -> bool:
+        target = self._root / path
+        try:
+            os.link(self._root / part, target)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            text = "this file system has no hard links, by which a file is put only if there is none of its name"
+            raise OSError(error.errno, text, str(target)) from error
+        sync_directory(target.parent)
+        return True
+
+
+class _NewLocalFile:
+    """Written beside its name, and renamed."""
+
+    def __init__(self, part: Path, target: Path) -> None:
+        self._part = part
+        self._target = target
+        self._file = part.open("xb", buffering=0)
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:
+        view = memoryview(data).cast("B")
+        written = 0
+        while written < len(view):
+            written += self._file.write(view[written:])
+        return written
+
+    def finish(self) -> None:
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.rename(self._part, self._target)
+        sync_directory(self._target.parent)
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._part.unlink(missing_ok=True)
