@@ -49,8 +49,8 @@ from pyspark.sql.types import (
 
 from sparklog.errors import ConfigError, DataSourceError
 from sparklog.local.extras import install_line
-from sparklog.spark.values.avro_binary import Unreadable
 from sparklog.spark.values.avro_decoder import DAYS, MICROSECONDS, decoder
+from sparklog.spark.values.decoded import Unreadable
 
 Schema = str | Mapping[str, Any]
 """An Avro schema: JSON text, or the parsed JSON."""

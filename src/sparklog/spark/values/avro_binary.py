@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sparklog.spark.values.decoded import Unreadable
+
 Read = Callable[[bytes, int], tuple[Any, int]]
 """The value at a position of the bytes, and the position after it.
 
@@ -21,10 +23,6 @@ INTS = range(-(1 << 31), 1 << 31)
 LONGS = range(-(1 << 63), 1 << 63)
 _MOST_EMPTY = 1 << 20
 """How many elements a block may have beyond the bytes that are left: only empty records and nulls take none."""
-
-
-class Unreadable(Exception):
-    """A value is not a record of the schemas; the message says why."""
 
 
 def wrong(where: str, what: str) -> Unreadable:

@@ -22,7 +22,8 @@ from typing import Any
 
 from sparklog.errors import DataSourceError
 from sparklog.spark.values import avro_binary
-from sparklog.spark.values.avro_binary import Read, Unreadable, wrong
+from sparklog.spark.values.avro_binary import Read, wrong
+from sparklog.spark.values.decoded import Unreadable
 
 _PROMOTED = {
     "boolean": ("boolean",),
