@@ -19,7 +19,7 @@ READY := .venv/.ready
 COMPILED := .venv/.compiled
 PYX := src/sparklog/record/_impl/_codec.pyx $(wildcard src/sparklog/record/_impl/*.pxi)
 
-# The unit tests of the packages that have compiled modules run on the source of these too, and first: they are quick.
+# The unit tests of the packages that have compiled modules run on the source of these too, beside the others: these often wait.
 PURE := not slow and not peer and not integration and not fuzz
 WITH_HOT := tests/test_compiled.py $(addprefix tests/,broker log net protocol record replica)
 # What mypyc compiles is said in one place.
@@ -27,6 +27,16 @@ HOT := $(if $(PYTHON),$(addprefix src/,$(shell $(PYTHON) src/sparklog/compiled.p
 
 # The hundreds of Python programs that tests start are compiled once, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
+
+SUITE = $(BIN)/pytest -m "not slow and not peer" $(1) </dev/null
+ON_SOURCE = SPARKLOG_IMPL=python $(BIN)/pytest -q -p no:cacheprovider -m "$(PURE)" $(WITH_HOT)
+
+# $(call beside,NAME,FIRST,SECOND): both at the same time; what FIRST says comes last. It fails if one of them does.
+define beside
+mkdir -p build; $(2) </dev/null >build/$(1).log 2>&1 & other=$$!; trap 'kill $$other 2>/dev/null' INT TERM; \
+	$(3); ended=$$?; wait $$other || ended=$$?; \
+	if [ $$ended = 0 ]; then tail -n 1 build/$(1).log; else cat build/$(1).log; fi; exit $$ended
+endef
 
 .PHONY: demo test check bench compat soak mutate setup java jars programs clean
 .NOTPARALLEL:
@@ -36,8 +46,7 @@ demo: setup jars
 	@$(BIN)/sparklog demo $(ARGS)
 
 test: setup jars programs
-	@$(if $(ARGS),,SPARKLOG_IMPL=python $(BIN)/pytest -q -m "$(PURE)" -n $(WORKERS) $(WITH_HOT) </dev/null)
-	@$(BIN)/pytest -m "not slow and not peer" $(or $(ARGS),-n $(WORKERS)) </dev/null
+	@$(if $(ARGS),$(call SUITE,$(ARGS)),$(call beside,source,$(ON_SOURCE),$(call SUITE,-n $(WORKERS))))
 
 check: setup
 	@echo "check: ruff format" && $(BIN)/ruff format --check --quiet .

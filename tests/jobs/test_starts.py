@@ -110,10 +110,7 @@ def test_the_job_is_submitted_to_separate_executors_and_brings_delta_itself(star
     assert "was started without" not in ran.stdout + ran.stderr
 
 
-def test_a_page_runs_in_plain_python_without_an_activated_environment(start, broker, programs):
-    _orders(start, "plain", broker, programs)
-
-
+@pytest.mark.slow
 def test_compaction_is_submitted_to_separate_executors(start, broker):
     ran = start(_SEPARATE, COMPACT, "--bootstrap-server", broker, "--topic", "users")
     for number in range(2):

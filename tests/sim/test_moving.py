@@ -3,10 +3,11 @@
 import pytest
 from sim.moving import MovingCluster
 
-SEEDS, STEPS = 40, 300
+STEPS = 300
+SEEDS = [*range(15), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(15, 40))]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("how", [{}, {"min_isr": 2}, {"power_cuts": True}], ids=["killed", "of-two", "cut"])
 def test_what_is_acknowledged_is_kept_wherever_it_moves(disk, seed, how):
     cluster = MovingCluster(disk, seed, **how)

@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 from sim.cluster import SimCluster
 
-SEEDS, STEPS = 100, 300
+STEPS = 300
+SEEDS = [*range(30), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(30, 100))]
 
 
 def run(directory, seed, **how):
@@ -28,27 +29,27 @@ def run_many(directory, seeds, **how):
         run(home, seed, **how)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_acknowledged_is_kept(disk, seed):
     run(disk, seed)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_acknowledged_by_two_is_kept(disk, seed):
     run(disk, seed, min_isr=2)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_acknowledged_outlives_a_power_cut_of_one_broker(disk, seed):
     run(disk, seed, power_cuts=True)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_acknowledged_by_two_outlives_the_power_cut_of_one_in_whatever_order_they_left(disk, seed):
     run(disk, seed, min_isr=2, standing=True)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_acknowledged_by_three_outlives_the_power_cuts_of_two(disk, seed):
     run(disk, seed, min_isr=3, standing=True)
 

@@ -14,6 +14,7 @@ from sparklog.spark import session
 from sparklog.testing.programs import run_program
 
 pytestmark = pytest.mark.spark
+_SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 _SUBMIT = "import sys; from pyspark.find_spark_home import _find_spark_home; print(_find_spark_home())"
 
 _FORMAT_ALONE = """
@@ -110,8 +111,10 @@ def test_the_session_of_the_process_is_found_and_set(spark):
         assert found.conf.get("spark.sql.shuffle.partitions") == "3"
         assert found.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") == "2147483647"
         assert found.conf.get("spark.sql.session.timeZone") == "UTC"
+        assert found.conf.get(_SNAPSHOT_PARTITIONS) == "8"
     finally:
         found.conf.set("spark.sql.shuffle.partitions", "2")
+        found.conf.set(_SNAPSHOT_PARTITIONS, "2")
 
 
 def test_what_came_too_late_is_said(spark, caplog):

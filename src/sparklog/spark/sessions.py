@@ -47,6 +47,10 @@ _QUIET_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
 }
+_TABLE_SETTINGS = {
+    # Delta reads the state of a table in so many tasks, for each commit: its 50 cost a small machine seconds.
+    "spark.databricks.delta.snapshotPartitions": "8",
+}
 _DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -119,9 +123,10 @@ def _connect_session(remote: str, settings: Mapping[str, str], wanted: Mapping[s
 def _defaults() -> dict[str, str]:
     """The settings that ``session`` makes unless the caller or spark-submit gives others."""
     if not _is_submitted():
-        return _QUERY_SETTINGS | _JVM_SETTINGS | _QUIET_SETTINGS
+        return _QUERY_SETTINGS | _TABLE_SETTINGS | _JVM_SETTINGS | _QUIET_SETTINGS
     launched = _launch_conf()
-    return {name: value for name, value in (_QUERY_SETTINGS | _JVM_SETTINGS).items() if launched.get(name) is None}
+    ours = _QUERY_SETTINGS | _TABLE_SETTINGS | _JVM_SETTINGS
+    return {name: value for name, value in ours.items() if launched.get(name) is None}
 
 
 def _launch_conf() -> SparkConf:
