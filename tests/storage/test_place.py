@@ -47,9 +47,9 @@ class _Deaf(LocalDirectory):
 
 
 def test_what_was_published_though_the_answer_was_lost_counts(tmp_path):
-    place = _Deaf(str(tmp_path), "here")
+    place = _Deaf(str(tmp_path))
     assert place.publish("a/1", b"mine")
-    assert not LocalDirectory(str(tmp_path), "here").publish("a/1", b"yours")
+    assert not LocalDirectory(str(tmp_path)).publish("a/1", b"yours")
     with pytest.raises(OSError, match="no answer"):
         place.publish("a/1", b"yours")
     assert place.read("a/1") == b"mine"

@@ -15,10 +15,10 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 
 class LocalDirectory(Place):
-    """The directory ``root``. It is made when the first file is."""
+    """The directory ``root``, an absolute path. It is made when the first file is."""
 
-    def __init__(self, root: str, uri: str) -> None:
-        super().__init__(uri)
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
         self._root = Path(root)
 
     def list(self, directory: str) -> Listed:

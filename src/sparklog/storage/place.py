@@ -126,9 +126,9 @@ def open_place(uri: str) -> Place:
     if colon and scheme == "file":
         if not rest.startswith("/") or (rest.startswith("//") and not rest.startswith("///")):
             raise ConfigError(f"{uri}: write file:///PATH, or the path alone")
-        return _local(unquote(urlsplit(uri).path), uri)
+        return _local(unquote(urlsplit(uri).path))
     if "://" not in uri:
-        return _local(uri, uri)
+        return _local(uri)
     if scheme in _WEB:
         from sparklog.storage.webhdfs import WebHdfs
 
@@ -139,7 +139,7 @@ def open_place(uri: str) -> Place:
     )
 
 
-def _local(path: str, uri: str) -> Place:
+def _local(path: str) -> Place:
     from sparklog.storage.local import LocalDirectory
 
-    return LocalDirectory(os.path.abspath(path), uri)
+    return LocalDirectory(os.path.abspath(path))

@@ -16,7 +16,7 @@ _HTTP = re.compile(r"<name>dfs\.namenode\.http-address</name><value>([^<]+)</val
 
 
 class HdfsCluster(Running):
-    """HDFS from the ``hadoop`` JAR set and the Hadoop client that PySpark ships. What it writes is in ``data_dir``."""
+    """HDFS of the ``hadoop`` JAR set and the Hadoop client that PySpark ships. ``data_dir`` has all that it writes."""
 
     name = "HDFS"
 

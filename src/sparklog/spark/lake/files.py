@@ -30,6 +30,7 @@ _ROW_GROUP_BYTES = 32 << 20
 _PENDING_BYTES = 128 << 20
 """Rows that a task holds, of all files together, before it writes the largest of them."""
 _OPEN_FILES = 64
+COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """In the name of a directory, as Spark has it."""
 _DICTIONARIES = ("topic", "partition", "timestampType")
@@ -184,6 +185,18 @@ class _TableWriter:
         remove_files(self._table.location, self._written)
 
 
+def open_parquet(sink: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    """A writer of Parquet with columns of a log, into a file object or a stream of Arrow's."""
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=compression,
+        use_dictionary=[name for name in _DICTIONARIES if name in schema.names] or False,
+        column_encoding={name: each for name, each in _ENCODINGS.items() if name in schema.names} or None,
+        write_statistics=[name for name in _MEASURED if name in schema.names] or False,
+    )
+
+
 class _FileWriter:
     """One file."""
 
@@ -198,14 +211,7 @@ class _FileWriter:
         self._stats = _Stats()
         filesystem.create_dir(f"{root.rstrip('/')}/{directory}", recursive=True)
         self._sink = filesystem.open_output_stream(self._full, compression=None)
-        self._parquet = pq.ParquetWriter(
-            self._sink,
-            schema,
-            compression=compression,
-            use_dictionary=[name for name in _DICTIONARIES if name in schema.names] or False,
-            column_encoding={name: each for name, each in _ENCODINGS.items() if name in schema.names} or None,
-            write_statistics=[name for name in _MEASURED if name in schema.names] or False,
-        )
+        self._parquet = open_parquet(self._sink, schema, compression)
 
     @property
     def size(self) -> int:

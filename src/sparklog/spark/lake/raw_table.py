@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sparklog.errors import DataSourceError
 from sparklog.spark.lake.columns import DAY, PARTITION_COLUMNS
 from sparklog.spark.lake.destination import Destination, Intake, Target
-from sparklog.spark.lake.files import Offloaded, TableFiles, WriteRanges, remove_files
+from sparklog.spark.lake.files import COMPRESSIONS, Offloaded, TableFiles, WriteRanges, remove_files
 from sparklog.spark.lake.progress import Progress
 from sparklog.spark.lake.table import Commit, DeltaTable
 from sparklog.spark.read.offsets import OffsetRange
@@ -17,8 +17,6 @@ from sparklog.spark.read.options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 
 
 @dataclass(frozen=True)
@@ -40,10 +38,10 @@ class RawTable(Target):
                     "SPARKLOG_INVALID_OPTION",
                     f"a table is partitioned by {', '.join(PARTITION_COLUMNS)} or none of them, not by {each!r}",
                 )
-        if self.compression not in _COMPRESSIONS:
+        if self.compression not in COMPRESSIONS:
             raise DataSourceError(
                 "SPARKLOG_INVALID_OPTION",
-                f"compression is one of {', '.join(_COMPRESSIONS)}, not {self.compression!r}",
+                f"compression is one of {', '.join(COMPRESSIONS)}, not {self.compression!r}",
             )
 
     def open(self, spark: SparkSession) -> RawTableDestination:
